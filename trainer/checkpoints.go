@@ -116,7 +116,7 @@ func (s *saving) last(ctx context.Context, step int) error {
 	}
 	if sum := s.network.store.Summary(); s.saver != nil && sum.Saved+sum.Failed > 0 {
 		s.network.log.Logf(slog.LevelInfo, "made %s (%s), %d failed; steps held for %v at most, %v in all",
-			plural.Count(sum.Saved, "checkpoint"), size(int(sum.Bytes)), sum.Failed, brief(sum.LongestHeld), brief(sum.Held))
+			plural.Count(sum.Saved, "checkpoint"), size(int(sum.Bytes)), sum.Failed, roundForLog(sum.LongestHeld), roundForLog(sum.Held))
 	}
 	if s.late > 1 {
 		s.network.log.Logf(slog.LevelWarn, "%d checkpoints were not made at their steps, because another was still being written", s.late)
@@ -128,8 +128,8 @@ func (s *saving) last(ctx context.Context, step int) error {
 	return s.network.group.Barrier(ctx)
 }
 
-// brief rounds a duration to ten microseconds for the log.
-func brief(t time.Duration) time.Duration { return t.Round(10 * time.Microsecond) }
+// roundForLog rounds a duration to ten microseconds for the log.
+func roundForLog(t time.Duration) time.Duration { return t.Round(10 * time.Microsecond) }
 
 // restore sets the step and the checkpoint from which training starts, if the
 // chief (worker 0) finds a checkpoint to resume from. For a model that

@@ -42,16 +42,16 @@ type Hook = hooks.Hook
 //   - Values any: elements in row-major order, a []float32 or []float64; valid until the hook returns
 type Gradient = hooks.Gradient
 
-// hooked takes one training step and calls the program's hooks before and
+// stepWithHooks takes one training step and calls the program's hooks before and
 // after it. The hooks run without holding s.mu, so that they can call
 // Evaluate.
-func (s *Session) hooked(ctx context.Context, feed Feed) (result Result, err error) {
+func (s *Session) stepWithHooks(ctx context.Context, feed Feed) (result Result, err error) {
 	leave, err := s.training.hooks.Enter(ctx)
 	if err != nil {
 		return Result{}, err
 	}
 	defer leave()
-	step, err := s.admit(feed)
+	step, err := s.checkNextStep(feed)
 	if err != nil {
 		return Result{}, err
 	}
@@ -70,12 +70,12 @@ func (s *Session) hooked(ctx context.Context, feed Feed) (result Result, err err
 	return result, nil
 }
 
-// admit returns an error if the next step cannot be taken, for example because
-// training has ended. hooked calls it before any hook sees the step.
-func (s *Session) admit(feed Feed) (step int, err error) {
+// checkNextStep returns an error if the next step cannot be taken, for example because
+// training has ended. stepWithHooks calls it before any hook sees the step.
+func (s *Session) checkNextStep(feed Feed) (step int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err = s.admits(feed)
+	_, err = s.completeFeed(feed)
 	return s.step, err
 }
 

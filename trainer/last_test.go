@@ -63,7 +63,7 @@ func testSaveBehindTheChiefsLastStep(t *testing.T, mode string) {
 			if err := <-refused; err == nil || !strings.Contains(err.Error(), "only as many workers as now, 2, can go on, not 3") {
 				t.Errorf("%s: asked to go on with another worker: %v", mode, err)
 			}
-			if w := (&task{job: tj.jobs[0]}).word(cluster.Heartbeat); w.Step != 5 || w.Loss == "" {
+			if w := (&task{job: tj.jobs[0]}).statusMessage(cluster.Heartbeat); w.Step != 5 || w.Loss == "" {
 				t.Errorf("%s: a chief that is done says %+v", mode, w)
 			}
 			inThisStep(t, s, saver.Request{Hold: true, Number: 1, Workers: 2})

@@ -35,9 +35,9 @@ func init() { link(cluster.Mark) }
 func link(string) {}
 
 var (
-	errStopped   = errors.New("told to stop")
-	errAgentSays = fmt.Errorf("%w by the agent", errStopped)
-	errAgentGone = errors.New("the launcher's agent is gone")
+	errStopped        = errors.New("told to stop")
+	errStoppedByAgent = fmt.Errorf("%w by the agent", errStopped)
+	errAgentGone      = errors.New("the launcher's agent is gone")
 )
 
 // Main runs a trainer program in the role that the launcher gave it. A worker
@@ -68,7 +68,7 @@ var (
 // [Job.Parallelize].
 func Main(train func(ctx context.Context, job *Job) error, configs ...Config) {
 	p := process{getenv: os.Getenv, log: os.Stderr, out: os.Stdout, config: config.Default().With(configs...)}
-	if err := p.config.ParseCommandLine(ownName(os.Getenv)); err != nil {
+	if err := p.config.ParseCommandLine(taskName(os.Getenv)); err != nil {
 		p.complain("start", err)
 		os.Exit(exitUsage)
 	}
@@ -115,9 +115,9 @@ func stoppedCode(cause error) int {
 	return exitStopped
 }
 
-// ownName returns the name of this task, such as "worker:3", or "" if no
+// taskName returns the name of this task, such as "worker:3", or "" if no
 // launcher started the process.
-func ownName(getenv func(string) string) string {
+func taskName(getenv func(string) string) string {
 	if getenv("PLX_ROLE") == "" {
 		return ""
 	}
@@ -141,7 +141,7 @@ func (p process) run(ctx context.Context, cancel context.CancelCauseFunc, train 
 		p.complain("start", err)
 		return failedCode(err)
 	}
-	go t.heed(p.signals, cancel) // returns when t.close closes t.quit
+	go t.handleSignals(p.signals, cancel) // returns when t.close closes t.quit
 	defer t.close()
 	return p.outcome(ctx, t, t.run(ctx, train))
 }
@@ -152,7 +152,7 @@ func (p process) outcome(ctx context.Context, t *task, err error) int {
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil:
-		if err := t.say(t.word(cluster.Finished)); err != nil {
+		if err := t.send(t.statusMessage(cluster.Finished)); err != nil {
 			p.complain(t.name(), fmt.Errorf("tell the agent: %w", err))
 			return exitFailed
 		}
@@ -160,9 +160,9 @@ func (p process) outcome(ctx context.Context, t *task, err error) int {
 	case errors.Is(cause, errStopped):
 		return stoppedCode(cause)
 	}
-	m := t.word(cluster.Failed)
+	m := t.statusMessage(cluster.Failed)
 	m.Cause, m.Peer = err.Error(), t.culprit(err)
-	t.say(m) // an error is ignored, because the agent learns of the failure from the exit code too
+	t.send(m) // an error is ignored, because the agent learns of the failure from the exit code too
 	if device.Failed(err) {
 		err = &device.Error{Err: err} // adds a hint for the user to the message
 	}

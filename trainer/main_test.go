@@ -489,7 +489,7 @@ func TestTaskSendsItsStacks(t *testing.T) {
 			complete = !m.More
 		}
 	}
-	if !complete || !strings.HasPrefix(text.String(), "goroutine ") || !strings.Contains(text.String(), "(*task).obey(") || !strings.Contains(text.String(), "main_test.go:") {
+	if !complete || !strings.HasPrefix(text.String(), "goroutine ") || !strings.Contains(text.String(), "(*task).serveAgent(") || !strings.Contains(text.String(), "main_test.go:") {
 		t.Errorf("stacks, complete %t:\n%s", complete, text.String())
 	}
 }

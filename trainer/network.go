@@ -166,10 +166,10 @@ func hostOf(addr string) string {
 	return addr
 }
 
-// together returns the ranks of the workers of each host, one range per host.
+// workersByHost returns the ranks of the workers of each host, one range per host.
 // Workers of one host can add up their gradients before they send them. If no
-// host has several workers, together returns nil.
-func (n *network) together() (all []layout.Range) {
+// host has several workers, workersByHost returns nil.
+func (n *network) workersByHost() (all []layout.Range) {
 	hosts, from := n.machines().Workers, 0
 	for rank, host := range hosts {
 		if last := rank + 1; last == len(hosts) || hosts[last] != host {

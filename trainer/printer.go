@@ -16,8 +16,8 @@ import (
 // printer writes the trainer's log lines to the task's log, which is stderr
 // except in tests.
 type printer struct {
-	level   slog.Level    // lines below this level are not written
-	quietly time.Duration // how long a wait lasts before the first log line about it; 0 means waitQuietly
+	level     slog.Level    // lines below this level are not written
+	firstWait time.Duration // how long a wait lasts before the first log line about it; 0 means firstWaitLog
 
 	mu  sync.Mutex
 	out io.Writer
@@ -42,13 +42,13 @@ func (p *printer) Logf(level slog.Level, format string, args ...any) {
 	fmt.Fprintf(p.out, "%s%s\n", mark, text) // a write error is ignored, because it could not be reported anywhere
 }
 
-// If a worker waits for other tasks, it logs a warning after waitQuietly, and
-// then one every waitAgain. The warnings are for tasks that run but never
+// If a worker waits for other tasks, it logs a warning after firstWaitLog, and
+// then one every waitLogInterval. The warnings are for tasks that run but never
 // arrive, because their programs call something else. No timeout can detect
 // these.
 const (
-	waitQuietly = 10 * time.Second
-	waitAgain   = time.Minute
+	firstWaitLog    = 10 * time.Second
+	waitLogInterval = time.Minute
 )
 
 // waiting begins to log at intervals that this worker waits for other tasks.
@@ -58,7 +58,7 @@ func (p *printer) waiting(what func() string) (stop func()) {
 	begin, done := time.Now(), make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() {
-		timer := time.NewTimer(cmp.Or(p.quietly, waitQuietly))
+		timer := time.NewTimer(cmp.Or(p.firstWait, firstWaitLog))
 		defer timer.Stop()
 		for {
 			select {
@@ -66,7 +66,7 @@ func (p *printer) waiting(what func() string) (stop func()) {
 				return
 			case <-timer.C:
 				p.Logf(slog.LevelWarn, "waiting for the other tasks for %v: %s", time.Since(begin).Round(time.Second), what())
-				timer.Reset(waitAgain)
+				timer.Reset(waitLogInterval)
 			}
 		}
 	})

@@ -24,8 +24,8 @@ func TestWaitingIsLogged(t *testing.T) {
 	for _, what := range []string{"step 1 is computed here", "barrier"} {
 		tj := newTestJob(t, 2, 1)
 		log, said := make(lines, 100), make(chan struct{})
-		tj.jobs[0].log.out, tj.jobs[0].log.quietly = log, time.Millisecond
-		tj.jobs[1].log.quietly = time.Hour
+		tj.jobs[0].log.out, tj.jobs[0].log.firstWait = log, time.Millisecond
+		tj.jobs[1].log.firstWait = time.Hour
 		for rank, err := range tj.all(func(j *Job) error {
 			r, err := j.Parallelize(t.Context(), mlp(tensor.Float32, Mean, 8, 3), SGD(0.1), GlobalBatch(4))
 			if err != nil {

@@ -28,16 +28,16 @@ import (
 // workers' variables may differ.
 func (s *Session) Step(ctx context.Context, feed Feed) (Result, error) {
 	if s.training.hooks != nil {
-		return s.hooked(ctx, feed)
+		return s.stepWithHooks(ctx, feed)
 	}
 	return s.take(ctx, feed)
 }
 
-// admits returns an error if the next step cannot be taken, for example
+// completeFeed returns an error if the next step cannot be taken, for example
 // because training has ended or the feed does not fit. Otherwise it returns
 // the feed with the recurrent state (Model.Carried) added. The caller holds
 // s.mu.
-func (s *Session) admits(feed Feed) (Feed, error) {
+func (s *Session) completeFeed(feed Feed) (Feed, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
@@ -55,7 +55,7 @@ func (s *Session) admits(feed Feed) (Feed, error) {
 func (s *Session) take(ctx context.Context, feed Feed) (Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	feed, err := s.admits(feed)
+	feed, err := s.completeFeed(feed)
 	if err != nil {
 		return Result{}, err
 	}
@@ -172,7 +172,7 @@ func (s *Session) advance(ctx context.Context, result Result, outcome client.Out
 	if outcome.VirtualWorkers < s.job.virtual && s.training.config.AtEndOfData == EndTogether {
 		s.ended = true // the next call of Step returns ErrDone
 	}
-	if err := s.together(ctx, t.End.Sub(t.Begin)); err != nil {
+	if err := s.afterSharedStep(ctx, t.End.Sub(t.Begin)); err != nil {
 		return err
 	}
 	return s.telemetry.After(summary.Scalars{
@@ -180,10 +180,10 @@ func (s *Session) advance(ctx context.Context, result Result, outcome client.Out
 	}, s.training.config.GlobalBatch, t, s.variables.histograms)
 }
 
-// together does the work after a step that all workers must do together: it
+// afterSharedStep does the work after a step that all workers must do together: it
 // compares variables and runs the autotuner. Workers that have run out of data
 // must call it too.
-func (s *Session) together(ctx context.Context, took time.Duration) error {
+func (s *Session) afterSharedStep(ctx context.Context, took time.Duration) error {
 	if every := s.training.config.CheckParameters; every > 0 && s.step%every == 0 {
 		if err := s.variables.compare(ctx, s.job.network.group, s.step); err != nil {
 			return err
@@ -239,7 +239,7 @@ func (s *Session) joinSteps(ctx context.Context) error {
 		}
 		s.step = int(s.client.Step())
 		s.job.progress.steps.Store(int64(s.step))
-		if err := s.together(ctx, time.Since(begin)); err != nil {
+		if err := s.afterSharedStep(ctx, time.Since(begin)); err != nil {
 			return err
 		}
 		if s.training.hooks.Votes(s.step - 1) { // the workers vote together on whether to stop; this one has no hook that asks for it

@@ -53,16 +53,16 @@ func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 		if t.control, err = contract.Control(); err != nil {
 			return nil, err
 		}
-		if err := t.say(cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion}); err != nil {
+		if err := t.send(cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion}); err != nil {
 			return nil, err
 		}
 	}
-	if t.job, err = p.prepare(contract, launched, t.say); err != nil {
-		t.say(cluster.ControlMessage{Kind: cluster.Failed, Cause: err.Error()}) // an error is ignored, because the agent learns of the failure from the exit code too
+	if t.job, err = p.prepare(contract, launched, t.send); err != nil {
+		t.send(cluster.ControlMessage{Kind: cluster.Failed, Cause: err.Error()}) // an error is ignored, because the agent learns of the failure from the exit code too
 		return nil, err
 	}
 	if t.control != nil {
-		go t.obey(cancel) // returns when close closes the connection to the agent
+		go t.serveAgent(cancel) // returns when close closes the connection to the agent
 	}
 	t.running.Go(t.beat)
 	return t, nil
@@ -104,17 +104,17 @@ func (p process) prepare(contract cluster.Contract, launched bool, tell func(clu
 	return j, nil
 }
 
-// say sends a message to plx's agent. Without a launcher it does nothing.
-func (t *task) say(m cluster.ControlMessage) error {
+// send sends a message to plx's agent. Without a launcher it does nothing.
+func (t *task) send(m cluster.ControlMessage) error {
 	if t.control == nil {
 		return nil
 	}
 	return t.control.Send(m)
 }
 
-// obey executes the requests of plx's agent until the connection to the agent
+// serveAgent executes the requests of plx's agent until the connection to the agent
 // ends. Then it calls cancel, which stops the task.
-func (t *task) obey(cancel context.CancelCauseFunc) {
+func (t *task) serveAgent(cancel context.CancelCauseFunc) {
 	for {
 		m, err := t.control.Receive()
 		switch {
@@ -122,7 +122,7 @@ func (t *task) obey(cancel context.CancelCauseFunc) {
 			cancel(errAgentGone)
 			return
 		case m.Kind == cluster.Stop:
-			cancel(errAgentSays)
+			cancel(errStoppedByAgent)
 		case m.Kind == cluster.Checkpoint:
 			t.checkpoint(m)
 		case m.Kind == cluster.Resume:
@@ -137,9 +137,9 @@ func (t *task) obey(cancel context.CancelCauseFunc) {
 	}
 }
 
-// word returns a message to plx's agent of the given kind, with the current
+// statusMessage returns a message to plx's agent of the given kind, with the current
 // step, the loss and the step of the last checkpoint.
-func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
+func (t *task) statusMessage(kind cluster.ControlKind) cluster.ControlMessage {
 	m := cluster.ControlMessage{Kind: kind, Step: t.job.progress.steps.Load()} // load steps before session: Parallelize stores them in the opposite order
 	if s := t.job.session.Load(); s != nil {
 		m.From = int64(s.from)
@@ -153,15 +153,15 @@ func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
 	return m
 }
 
-// heed stops the training at the first signal. Then it restores the default
+// handleSignals stops the training at the first signal. Then it restores the default
 // behaviour, so that a second signal ends the process.
-func (t *task) heed(signals chan os.Signal, cancel context.CancelCauseFunc) {
+func (t *task) handleSignals(signals chan os.Signal, cancel context.CancelCauseFunc) {
 	select {
 	case s := <-signals:
 		signal.Stop(signals)
 		alone := t.control == nil && t.job.NumWorkers() == 1 && t.job.servers() == 0
 		if s == syscall.SIGTERM && alone {
-			t.saveFirst(saveTimeout)
+			t.saveBeforeStop(saveTimeout)
 		}
 		cancel(signalled{s})
 	case <-t.quit:
@@ -172,9 +172,9 @@ func (t *task) heed(signals chan os.Signal, cancel context.CancelCauseFunc) {
 // checkpoint after SIGTERM. plx launch waits as long.
 const saveTimeout = time.Minute
 
-// saveFirst makes a checkpoint before the training stops, and waits for it at
+// saveBeforeStop makes a checkpoint before the training stops, and waits for it at
 // most for the time atMost. Without --ckpt-dir it does nothing.
-func (t *task) saveFirst(atMost time.Duration) {
+func (t *task) saveBeforeStop(atMost time.Duration) {
 	s, log := t.job.session.Load(), t.job.log
 	if s == nil || s.saving.saver == nil {
 		return
@@ -210,9 +210,9 @@ func (t *task) beat() {
 		select {
 		case <-first:
 			first = nil
-			t.say(t.word(cluster.Heartbeat)) // an error is ignored, because obey notices a broken connection
+			t.send(t.statusMessage(cluster.Heartbeat)) // an error is ignored, because serveAgent notices a broken connection
 		case <-ticker.C:
-			t.say(t.word(cluster.Heartbeat)) // an error is ignored, because obey notices a broken connection
+			t.send(t.statusMessage(cluster.Heartbeat)) // an error is ignored, because serveAgent notices a broken connection
 		case <-t.quit:
 			return
 		}
@@ -297,7 +297,7 @@ func (t *task) reportUnused() {
 func (t *task) serve(ctx context.Context) error {
 	err := server.Serve(ctx, server.Config{Peers: t.job.network.peers(), Listener: t.job.network.listener, Cluster: t.job.contract.Cluster,
 		Checkpoints: t.job.network.checkpoints()})
-	if errors.Is(context.Cause(ctx), errAgentSays) {
+	if errors.Is(context.Cause(ctx), errStoppedByAgent) {
 		return nil // no error, because the agent requested the stop
 	}
 	if ctx.Err() != nil {
@@ -339,7 +339,7 @@ func (t *task) checkpoint(asked cluster.ControlMessage) {
 		} else if asked.Hold {
 			m.Hold, m.Held = true, held
 		}
-		t.say(m) // an error is ignored, because obey notices a broken connection
+		t.send(m) // an error is ignored, because serveAgent notices a broken connection
 	}
 	q, err := t.request(asked)
 	switch {

@@ -93,7 +93,7 @@ func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, confi
 		j.log.Logf(cluster.VerboseLevel, "%s", j.host.describe(t.group.DeviceBytes()))
 	}
 	if j.IsChief() && j.tell != nil && j.NumWorkers() > 1 && t.declared.Sync.ToleratesLoss() {
-		j.tell(cluster.ControlMessage{Kind: cluster.ToleratesLoss}) // an error is ignored, because obey notices a broken connection to the agent
+		j.tell(cluster.ControlMessage{Kind: cluster.ToleratesLoss}) // an error is ignored, because serveAgent notices a broken connection to the agent
 	}
 	return s, nil
 }
@@ -134,7 +134,7 @@ func (j *Job) newTraining(build Build, opt Optimizer, configs []Config) (t *trai
 	if err := t.declare(); err != nil {
 		return nil, err
 	}
-	return t, t.place(j.servers(), j.network.together())
+	return t, t.place(j.servers(), j.network.workersByHost())
 }
 
 // connect restores the checkpoint that training resumes from, connects to the

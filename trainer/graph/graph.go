@@ -115,7 +115,7 @@ func (g Graph) WriteDOT(w io.Writer) error {
 	fmt.Fprint(out, "digraph {\n\tnode [style=filled, fontname=\"sans-serif\", fontcolor=\"#000000\", color=\"#777777\"];\n")
 	fmt.Fprint(out, "\tedge [color=\"#777777\"];\n\tbgcolor=\"transparent\";\n\tfontcolor=\"#777777\";\n")
 	for _, v := range g.Vertices {
-		fmt.Fprintf(out, "\tv%d [label=%s, %s];\n", v.ID, quote(v.label()), looks[v.Kind])
+		fmt.Fprintf(out, "\tv%d [label=%s, %s];\n", v.ID, quote(v.label()), styles[v.Kind])
 	}
 	for _, e := range g.Edges {
 		fmt.Fprintf(out, "\tv%d -> v%d;\n", e.From, e.To)
@@ -124,9 +124,9 @@ func (g Graph) WriteDOT(w io.Writer) error {
 	return out.Flush()
 }
 
-// looks are the Graphviz attributes of each kind of vertex. Kinds differ in
+// styles are the Graphviz attributes of each kind of vertex. Kinds differ in
 // shape as well as in colour, so that a print without colour shows them too.
-var looks = map[Kind]string{
+var styles = map[Kind]string{
 	Input:    `shape=invhouse, fillcolor="#cfe2ff"`,
 	Variable: `shape=box3d, fillcolor="#ffe3b3"`,
 	Constant: `shape=plaintext, fillcolor="#eeeeee"`,

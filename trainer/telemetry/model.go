@@ -38,9 +38,9 @@ func (r *Recorder) Graph(described graph.Graph) error {
 	return r.summaries.Graph(nodes(described))
 }
 
-// forNames replaces the characters that have a special meaning in
+// nameReplacer replaces the characters that have a special meaning in
 // TensorBoard's names of nodes.
-var forNames = strings.NewReplacer(":", "_", "^", "_", " ", "_")
+var nameReplacer = strings.NewReplacer(":", "_", "^", "_", " ", "_")
 
 // nodes converts the graph to TensorBoard's nodes. A node gets the vertex's
 // name, or else its operation, as its name. If that name is taken, nodes
@@ -48,9 +48,9 @@ var forNames = strings.NewReplacer(":", "_", "^", "_", " ", "_")
 func nodes(g graph.Graph) []summary.Node {
 	all, taken := make([]summary.Node, len(g.Vertices)), map[string]bool{}
 	for i, v := range g.Vertices {
-		name := forNames.Replace(v.Name)
+		name := nameReplacer.Replace(v.Name)
 		if name == "" {
-			name = forNames.Replace(v.Op)
+			name = nameReplacer.Replace(v.Op)
 		}
 		if name == "" || taken[name] {
 			name = fmt.Sprintf("%s_%d", name, v.ID)

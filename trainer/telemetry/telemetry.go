@@ -44,8 +44,8 @@ type Recorder struct {
 	test      evaluation         // results of evaluations since the last training step
 	profile   timeline.Steps     // steps that the timeline records; nil means no timeline
 	trace     *timeline.Recorder // timeline of this worker; nil means no timeline
-	marked    time.Time          // when pace last logged the speed; before that, when the first step began
-	markedAt  int                // number of training steps at the time in marked
+	pacedAt   time.Time          // when pace last logged the speed; before that, when the first step began
+	pacedStep int                // number of training steps at the time in pacedAt
 	first     atomic.Int64       // when the current step's first gradient was complete, in Unix nanoseconds; 0 means not yet
 }
 
@@ -167,12 +167,12 @@ func (r *Recorder) pace(step int, t Timing) {
 	if !r.task.IsChief() {
 		return
 	}
-	if r.marked.IsZero() {
-		r.marked, r.markedAt = t.Begin, step-1
+	if r.pacedAt.IsZero() {
+		r.pacedAt, r.pacedStep = t.Begin, step-1
 	}
-	if past := t.End.Sub(r.marked); past >= paceTime {
-		r.logf(slog.LevelInfo, "step %d: %.3g steps per second", step, float64(step-r.markedAt)/past.Seconds())
-		r.marked, r.markedAt = t.End, step
+	if past := t.End.Sub(r.pacedAt); past >= paceTime {
+		r.logf(slog.LevelInfo, "step %d: %.3g steps per second", step, float64(step-r.pacedStep)/past.Seconds())
+		r.pacedAt, r.pacedStep = t.End, step
 	}
 }
 
