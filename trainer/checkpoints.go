@@ -25,7 +25,7 @@ type saving struct {
 	client   *client.Client
 	carriage *carriage.Carriage
 	notes    notes
-	saver    *saver.Saver // decides when a checkpoint is made; non-nil only on the chief with --ckpt-dir
+	saver    *saver.Saver // decides when a checkpoint is made; non-nil only on the chief (worker 0) with --ckpt-dir
 	late     int          // number of checkpoints delayed because the one before was still being written
 	restored bool         // this worker has finished reading the checkpoint that training resumes from, or there is none
 }
@@ -231,7 +231,7 @@ func (t *training) compare(m *checkpoint.Manifest, log *printer) {
 		{"rows in a batch", m.Batch, t.config.GlobalBatch},
 		{"seed", m.Seed, t.config.Seed},
 	} {
-		if d.then != d.now && t.declared.Sync.InStep() { // with another --sync no two runs have the same bits anyway
+		if d.then != d.now && t.declared.Sync.InStep() { // in --sync modes other than sync, no two runs have the same bits anyway
 			log.Logf(slog.LevelWarn, "the checkpoint was made with %s %v, now it is %v: the bits will be others than without the interruption", d.what, d.then, d.now)
 		}
 	}

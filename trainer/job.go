@@ -177,40 +177,43 @@ func (j *Job) tolerates(workers int) error {
 // collective returns an error too, within bounded time. Collectives work even
 // without Parallelize.
 
-// Broadcast copies x of worker root to x of all other workers.
+// Broadcast copies the slice x of worker root to the slice x of all other
+// workers.
 func (j *Job) Broadcast(ctx context.Context, x any, root int) error {
 	return j.collect("broadcast", func() error { return j.network.group.Broadcast(ctx, x, root) })
 }
 
-// Scatter divides from of worker root into equal parts, and copies the part
-// with the index of each worker's rank to that worker's into. On all other
-// workers, from may be nil.
+// Scatter divides the slice from of worker root into one equal part per
+// worker. It copies the parts to the slices into of the workers, in the order
+// of ranks. On workers other than root, from may be nil.
 func (j *Job) Scatter(ctx context.Context, from, into any, root int) error {
 	return j.collect("scatter", func() error { return j.network.group.Scatter(ctx, from, into, root) })
 }
 
-// Gather copies from of every worker to into of worker root, one after the
-// other in the order of ranks. On all other workers, into may be nil.
+// Gather concatenates the slices from of all workers, in the order of ranks,
+// and stores the result in the slice into of worker root. On workers other
+// than root, into may be nil.
 func (j *Job) Gather(ctx context.Context, from, into any, root int) error {
 	return j.collect("gather", func() error { return j.network.group.Gather(ctx, from, into, root) })
 }
 
-// AllGather copies from of every worker to into of all workers, one after the
-// other in the order of ranks.
+// AllGather concatenates the slices from of all workers, in the order of
+// ranks, and stores the result in the slice into of every worker.
 func (j *Job) AllGather(ctx context.Context, from, into any) error {
 	return j.collect("all-gather", func() error { return j.network.group.AllGather(ctx, from, into) })
 }
 
-// ReduceScatter adds up from of all workers and copies one part of the sum to
-// into of each worker, in the order of their ranks. Each part has n/workers
-// elements, where n is the length of from; the first n mod workers parts have
-// one more.
+// ReduceScatter adds up the slices from of all workers, element by element. It
+// divides the sum into one part per worker, in the order of ranks, and stores
+// each part in the slice into of its worker. If the length of the sum is no
+// multiple of the number of workers, the first parts have one element more.
 func (j *Job) ReduceScatter(ctx context.Context, from, into any) error {
 	return j.collect("reduce-scatter", func() error { return j.network.group.ReduceScatter(ctx, from, into) })
 }
 
-// AllReduce replaces x on every worker by the sum of x over all workers. The
-// result has the same bits on every worker.
+// AllReduce adds up the slices x of all workers, element by element, and
+// stores the sum in x on every worker. The sum has the same bits on every
+// worker.
 func (j *Job) AllReduce(ctx context.Context, x any) error {
 	return j.collect("all-reduce", func() error { return j.network.group.AllReduce(ctx, x) })
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/plx-run/plx/trainer/checkpoint/saver"
 )
 
-// notes holds the program's own numbers and the best score, which checkpoints
-// store too.
+// notes holds what a program adds to its checkpoints: numbers of its own and
+// the best score.
 type notes struct {
 	mu     sync.Mutex
 	values map[string]float64

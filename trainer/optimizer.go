@@ -10,7 +10,8 @@ import (
 // rate and the weight decay. The program may change its fields until it calls
 // Parallelize.
 type Optimizer struct {
-	// Rate is the learning rate, unless Schedule is set.
+	// Rate is the learning rate of every step. If Schedule is set, Rate is
+	// ignored.
 	Rate float64
 	// Schedule returns the learning rate of a step, counted from 0. It must
 	// return the same value on every worker. nil means that every step has the

@@ -43,9 +43,9 @@ func (p *printer) Logf(level slog.Level, format string, args ...any) {
 }
 
 // If a worker waits for other tasks, it logs a warning after firstWaitLog, and
-// then one every waitLogInterval. The warnings are for tasks that run but never
-// arrive, because their programs call something else. No timeout can detect
-// these.
+// then one every waitLogInterval. The warnings are for tasks that run but
+// never arrive, for example because their programs call another collective. No
+// timeout detects these.
 const (
 	firstWaitLog    = 10 * time.Second
 	waitLogInterval = time.Minute

@@ -168,8 +168,8 @@ func (s *Session) finishAll(ctx context.Context) error {
 }
 
 // close ends the session. If why is nil and no step has failed, it says
-// goodbye to the shard holders. Otherwise it aborts the connections with the
-// error.
+// goodbye to the shard holders (the tasks that keep the variables). Otherwise
+// it aborts the connections with the error.
 func (s *Session) close(why error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

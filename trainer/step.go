@@ -250,8 +250,8 @@ func (s *Session) joinSteps(ctx context.Context) error {
 	}
 }
 
-// Train takes training steps until steps have been taken in all, and yields
-// the result of each:
+// Train takes training steps until the training has had the given number of
+// steps, including those before a restart. It yields the result of each step:
 //
 //	for result, err := range session.Train(ctx, 1000, feed) {
 //		if err != nil {

@@ -18,8 +18,9 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// worker computes the gradients of this worker's virtual workers on its
-// replicas (copies of the graph), and sends them to the shard holders.
+// worker computes the gradients of this worker's virtual workers (parts of the
+// batch). It runs them on replicas of the graph and sends the gradients to the
+// shard holders, the tasks that keep the variables.
 type worker struct {
 	*training
 	name      string // name of this task, such as "worker:3"

@@ -9,8 +9,8 @@ import (
 )
 
 // evaluationFolder is the subfolder of --summary-dir for evaluations.
-// TensorBoard displays each folder as a separate run, so the curves of
-// training and evaluation have the same names.
+// TensorBoard displays each folder as a separate run, so training and
+// evaluation can use the same names.
 const evaluationFolder = "eval"
 
 // evaluation accumulates the results of an evaluation that the program
