@@ -104,7 +104,7 @@ func TestRecurrentStateRestartsFromZeroOutOfSync(t *testing.T) {
 		if err := errors.Join(append(errs, tj.wait())...); err != nil {
 			t.Fatalf("run %d: %v\n%s", i, err, tj.logs[0])
 		}
-		if said := strings.Contains(tj.logs[0].String(), `has no "sum": it begins anew`); said != (i == 1) {
+		if said := strings.Contains(tj.logs[0].String(), `has no state of input "sum": it begins with zeros`); said != (i == 1) {
 			t.Errorf("run %d: %s", i, tj.logs[0])
 		}
 	}

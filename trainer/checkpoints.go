@@ -215,7 +215,7 @@ func (t *training) carries(ctx context.Context, n *network) (*carriage.Carriage,
 	}
 	missing, err := carried.Restore(ctx)
 	for _, name := range missing {
-		n.log.Logf(slog.LevelWarn, "checkpoint %s has no %q: it begins anew", c.Checkpoint, name)
+		n.log.Logf(slog.LevelWarn, "checkpoint %s has no state of input %q: it begins with zeros", c.Checkpoint, name)
 	}
 	return carried, err
 }

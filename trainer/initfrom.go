@@ -63,7 +63,7 @@ func (t *training) initFrom(ctx context.Context, memory [][]byte, chief bool, lo
 	}
 	log.Logf(slog.LevelInfo, "%s of %d begin with the values of %s", plural.Count(read, "variable"), len(t.declared.Variables), source)
 	if len(own) > 0 {
-		log.Logf(slog.LevelInfo, "as the program makes them begin %s", some(own))
+		log.Logf(slog.LevelInfo, "variables with the program's initial values: %s", some(own))
 	}
 	if len(unused) > 0 {
 		var names []string
@@ -72,7 +72,7 @@ func (t *training) initFrom(ctx context.Context, memory [][]byte, chief bool, lo
 				names = append(names, fmt.Sprintf("%q", v.Name))
 			}
 		}
-		log.Logf(slog.LevelInfo, "not used of it: %s", some(names))
+		log.Logf(slog.LevelInfo, "tensors that were not used: %s", some(names))
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (s *Session) Save() {
 	if s.saving.saver != nil {
 		s.saving.saver.Ask(saver.Request{Exact: true, Tell: func(step int, _ time.Duration, err error) {
 			if err != nil {
-				s.job.Logf(slog.LevelWarn, "the checkpoint that the program has asked for: %v", err)
+				s.job.Logf(slog.LevelWarn, "the checkpoint that the program requested with Save failed: %v", err)
 			}
 		}})
 	}

@@ -199,7 +199,7 @@ func TestInitFromSetsVariablesOfSameName(t *testing.T) {
 	said := tj.logs[0].String()
 	for _, line := range []string{
 		"5 variables of 9 begin with the values of checkpoint ",
-		`as the program makes them begin "last.w" (there float32 of shape (45, 3), here float32 of shape (180, 4)), "last.b" (`, `"head.w" (not there)`,
+		`variables with the program's initial values: "last.w" (there float32 of shape (45, 3), here float32 of shape (180, 4)), "last.b" (`, `"head.w" (not there)`,
 	} {
 		if !strings.Contains(said, line) {
 			t.Errorf("the chief does not say %q:\n%s", line, said)
@@ -226,7 +226,7 @@ func TestInitFromReadsTensorFiles(t *testing.T) {
 	if err != nil || !slices.Equal(values["last.b"].Data().([]float32), []float32{1, 2, 3}) {
 		t.Errorf("last.b is %v, %v", values["last.b"], err)
 	}
-	if !strings.Contains(log.String(), `not used of it: "other"`) {
+	if !strings.Contains(log.String(), `tensors that were not used: "other"`) {
 		t.Errorf("the log does not say what is not used:\n%s", &log)
 	}
 	x := trial{build: smallCNN, feed: classified(2, 6, 6), opt: SGD(0.1), options: []Option{GlobalBatch(12)}, steps: 3}

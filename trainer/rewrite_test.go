@@ -62,7 +62,7 @@ func TestGorgoniaOperationsTrain(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s, %d servers: %v", at.arch, at.servers, err)
 		}
-		said := "of gorgonia's operations, plx computes AveragePool2D, BatchNorm, Dropout, GroupNorm, MaxPool2D, UniformRandomNode by its own"
+		said := "gorgonia's operations that plx replaces with its own: AveragePool2D, BatchNorm, Dropout, GroupNorm, MaxPool2D, UniformRandomNode;"
 		for i, log := range tj.logs {
 			if got := strings.Count(log.String(), said); got != map[bool]int{true: 1}[i == 0] {
 				t.Errorf("worker:%d says %d times what is replaced:\n%s", i, got, log)

@@ -132,7 +132,7 @@ func (t *task) serveAgent(cancel context.CancelCauseFunc) {
 		case m.Kind == cluster.Stacks:
 			t.control.SendStacks(m.Request) // an error is ignored, because the next Receive returns it too
 		default:
-			t.job.Logf(slog.LevelDebug, "the agent says %s, which this version does not know", m.Kind)
+			t.job.Logf(slog.LevelDebug, "ignored a message of kind %s from the agent, which this version does not know", m.Kind)
 		}
 	}
 }

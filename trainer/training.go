@@ -343,7 +343,7 @@ func (t *training) tuning(n *network, holders *client.Placement, steps int, trac
 // not trained.
 func (t *training) reportGraph(log *printer) {
 	if len(t.made.Replaced) > 0 {
-		log.Logf(slog.LevelInfo, "of gorgonia's operations, plx computes %s by its own: docs/models.md says how they differ", strings.Join(t.made.Replaced, ", "))
+		log.Logf(slog.LevelInfo, "gorgonia's operations that plx replaces with its own: %s; docs/models.md lists the differences", strings.Join(t.made.Replaced, ", "))
 	}
 	if len(t.made.Tables) > 0 {
 		var names []string

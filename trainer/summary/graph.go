@@ -62,7 +62,7 @@ const graphVersion = 22
 // refuses graphs of more than MostNodes nodes.
 func (w *Writer) Graph(nodes []Node) error {
 	if len(nodes) > MostNodes {
-		return fmt.Errorf("summary: the graph has %d nodes, and %d are the most that are written", len(nodes), MostNodes)
+		return fmt.Errorf("summary: the graph has %d nodes, at most %d are allowed", len(nodes), MostNodes)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -199,7 +199,7 @@ func (r *Recorder) save(steps int) error {
 		host = "?" // only shown to the user in the timeline
 	}
 	if n := r.trace.Dropped(); n > 0 {
-		r.logf(slog.LevelWarn, "the timeline was full: %d events are not in it", n)
+		r.logf(slog.LevelWarn, "the timeline was full: %d events were dropped", n)
 	}
 	if uint64(steps) <= r.profile.First() {
 		r.logf(slog.LevelWarn, "--profile-steps %s: only %d steps were taken, the timeline is empty", r.config.ProfileSteps, steps)
