@@ -109,7 +109,7 @@ func (s *saving) last(ctx context.Context, step int) error {
 	s.before()
 	s.carriage.SaveNow(int(s.client.Step()))
 	if s.saver != nil && !s.training.declared.Sync.InStep() {
-		s.network.group.Close() // the chief takes part in no further collective; without this, workers in one would wait for it
+		s.network.group.Close() // the chief joins no further collective, so other workers must not wait for it in one
 	}
 	if err := s.saver.Conclude(ctx, step); err != nil {
 		return err

@@ -270,7 +270,7 @@ type Embedding struct {
 	Rows, Width int
 	Dtype       tensor.Dtype   // type of the elements; the zero value means float32
 	First       RowInit        // initial values of the rows; the zero value means zeros
-	Combine     Combine        // whether gradients of several virtual workers are added or averaged; zero means as --combine-rows says
+	Combine     Combine        // whether gradients of several virtual workers are added or averaged; zero: the flag --combine-rows decides
 	Partitioner Partition      // lets the trainer change the number of the table's partitions; the zero value does not
 	lookups     gorgonia.Nodes // graph inputs that hold looked-up rows, each of shape (n, Width)
 	variable    *gorgonia.Node // variable that the trainer turned into this table; nil if the program created the table

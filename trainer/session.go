@@ -17,9 +17,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Session is the training of a model, as one worker takes part in it.
-// [Job.Parallelize] returns it. Any goroutine may call its methods; they run
-// one at a time.
+// Session is one worker's handle on the training of a model. [Job.Parallelize]
+// returns it. Any goroutine may call its methods; they run one at a time.
 type Session struct {
 	job       *Job
 	training  *training

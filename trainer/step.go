@@ -278,7 +278,7 @@ func (s *Session) Train(ctx context.Context, steps int, feed func(step int) (Fee
 		)
 		for step := s.Steps(); step < steps; step = s.Steps() {
 			result, present, err := Result{}, next, without
-			if made != step { // in the first iteration, and if this worker came too late for a step and skipped it
+			if made != step { // next is for another step: in the first iteration, and after this worker missed a step
 				present, err = feed(step)
 			}
 			if err == nil && step+1 < steps {

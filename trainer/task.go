@@ -140,7 +140,7 @@ func (t *task) serveAgent(cancel context.CancelCauseFunc) {
 // statusMessage returns a message to plx's agent of the given kind, with the current
 // step, the loss and the step of the last checkpoint.
 func (t *task) statusMessage(kind cluster.ControlKind) cluster.ControlMessage {
-	m := cluster.ControlMessage{Kind: kind, Step: t.job.progress.steps.Load()} // load steps before session: Parallelize stores them in the opposite order
+	m := cluster.ControlMessage{Kind: kind, Step: t.job.progress.steps.Load()} // loaded before session, because Parallelize stores session first and then steps
 	if s := t.job.session.Load(); s != nil {
 		m.From = int64(s.from)
 		if store := s.saving.network.store; store != nil {
