@@ -47,7 +47,7 @@ func TestResNetCheckpoints(t *testing.T) {
 	five := append(common, "--steps=1", "--data="+records, "--classes=5", "--first-label=1", "--init-from="+dir)
 	stdout, stderr, err := refused(t, path, five...)
 	if err != nil || !strings.Contains(stdout, "| 5 classes |") || !strings.Contains(stderr, "100 variables of 102 begin with the values of checkpoint ") ||
-		!strings.Contains(stderr, `as the program makes them begin "classes.w" (there float32 of shape (512, 3), here float32 of shape (512, 5)), "classes.b" (`) {
+		!strings.Contains(stderr, `variables with the program's initial values: "classes.w" (there float32 of shape (512, 3), here float32 of shape (512, 5)), "classes.b" (`) {
 		t.Errorf("with another head: %v\n%s%s", err, stdout, stderr)
 	}
 	for what, arguments := range map[string][]string{

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// go doc shows no fields of a struct whose name is an alias: its comment lists them.
+// TestAliasesListFields checks that the comment of every type alias lists the
+// fields of the struct. go doc does not show them for an alias.
 func TestAliasesListFields(t *testing.T) {
 	aliased := map[string]reflect.Type{
 		"Config": reflect.TypeFor[Config](), "Ending": reflect.TypeFor[Ending](), "Gradient": reflect.TypeFor[Gradient](),

@@ -16,8 +16,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// onGPU gives the only worker of a job a stand-in for a GPU of its own. updates makes the CPU
-// update the variables, as it does for several workers.
+// onGPU gives the only worker of a job a simulated GPU. If updates is true,
+// the CPU updates the variables, as it does in jobs with several workers.
 func onGPU(t *testing.T, j *Job, updates bool) *Job {
 	t.Helper()
 	openGPU(t, j, cudatest.Options{Seed: len(t.Name())})
@@ -25,7 +25,7 @@ func onGPU(t *testing.T, j *Job, updates bool) *Job {
 	return j
 }
 
-// openGPU gives the only worker of a job a GPU.
+// openGPU gives the only worker of a job a simulated GPU.
 func openGPU(t *testing.T, j *Job, o cudatest.Options) *cudatest.Driver {
 	t.Helper()
 	stand := cudatest.Start(t, o)
@@ -42,8 +42,8 @@ func openGPU(t *testing.T, j *Job, o cudatest.Options) *cudatest.Driver {
 	return stand
 }
 
-// both runs a trial on a GPU whose variables the CPU updates, and on one that keeps
-// them. It wants the same bits.
+// both runs a training twice on a GPU: the CPU updates the variables in one
+// run, and the GPU in the other. It checks that the bits are the same.
 func (x trial) both(t *testing.T) {
 	t.Helper()
 	want, err := x.run(onGPU(t, soloJob(io.Discard), true))
@@ -68,9 +68,10 @@ func (x trial) both(t *testing.T) {
 	}
 }
 
-// A worker that trains alone has the bits of one whose CPU updates the variables:
-// with every optimiser, with weight decay, with a schedule, with statistics.
-func TestAloneOnGPU(t *testing.T) {
+// The trained weights must have the same bits whether the GPU or the CPU
+// updates the variables. The test covers every optimiser, weight decay,
+// schedules and batch norm.
+func TestGPUUpdatesHaveSameBitsAsCPUUpdates(t *testing.T) {
 	for name, opt := range map[string]Optimizer{
 		"sgd": SGD(0.1), "momentum": Momentum(0.1, 0.9).WithDecay(0.01), "nesterov": Nesterov(0.1, 0.8), "adagrad": Adagrad(0.1),
 		"adam": Adam(0.01).WithDecoupledDecay(0.02).WithSchedule(func(step int) float64 { return 0.01 / float64(step+1) }),
@@ -93,7 +94,7 @@ func TestAloneOnGPU(t *testing.T) {
 	})
 }
 
-// onALine makes rows of y = 2x + 1.
+// onALine returns rows of the line y = 2x + 1.
 func onALine(step, from, to int) Feed {
 	x, y := make([]float64, to-from), make([]float64, to-from)
 	for i := range x {
@@ -103,8 +104,9 @@ func onALine(step, from, to int) Feed {
 	return Feed{"x": dense(tensor.Float32, x, len(x)), "y": dense(tensor.Float32, y, len(y))}
 }
 
-// What the GPU keeps is in evaluations between steps, in values, and in comparisons.
-func TestAloneOnGPUIsRead(t *testing.T) {
+// Evaluate, Values and CheckParameters must see the variables that the GPU has
+// updated.
+func TestEvaluationsAndValuesReadVariablesFromGPU(t *testing.T) {
 	var said [2][]string
 	for i := range said {
 		x := trial{build: dropoutMLP, feed: classified(60), opt: Adam(0.01), options: []Option{GlobalBatch(8)}}
@@ -141,9 +143,9 @@ func TestAloneOnGPUIsRead(t *testing.T) {
 	}
 }
 
-// A checkpoint of a worker whose GPU updates is one that any other worker resumes
-// from, and the other way round.
-func TestAloneOnGPUResumes(t *testing.T) {
+// A worker whose GPU updates the variables can resume from a checkpoint of one
+// whose CPU does, and vice versa.
+func TestCheckpointsMoveBetweenGPUAndCPU(t *testing.T) {
 	x := trial{build: smallCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: []Option{GlobalBatch(4)}, steps: 6}
 	want, err := x.run(onGPU(t, soloJob(io.Discard), true))
 	if err != nil {
@@ -169,8 +171,9 @@ func TestAloneOnGPUResumes(t *testing.T) {
 	}
 }
 
-// A loss that is not finite ends the training as on the CPU, and changes nothing.
-func TestAloneOnGPUNotFinite(t *testing.T) {
+// A loss of NaN or Inf on a GPU must fail the training as on the CPU, without
+// changing a variable.
+func TestNonFiniteLossOnGPUEndsTraining(t *testing.T) {
 	var said [2]string
 	for i := range said {
 		j := onGPU(t, soloJob(io.Discard), i == 0)
@@ -201,9 +204,9 @@ func TestAloneOnGPUNotFinite(t *testing.T) {
 	}
 }
 
-// A label that is no class ends the training with the error of a worker on the CPU, and
-// changes nothing.
-func TestAloneOnGPULabels(t *testing.T) {
+// A label on a GPU that is no valid class must fail the training with the same
+// error as on the CPU, without changing a variable.
+func TestInvalidLabelOnGPUEndsTraining(t *testing.T) {
 	x := trial{build: dropoutMLP, feed: classified(60), opt: Adam(0.01), options: []Option{GlobalBatch(8)}}
 	var said []string
 	for name, j := range map[string]*Job{"cpu": soloJob(io.Discard), "gpu": onGPU(t, soloJob(io.Discard), false)} {
@@ -242,8 +245,9 @@ func TestAloneOnGPULabels(t *testing.T) {
 	}
 }
 
-// Where cuBLAS multiplies, who updates the variables changes no bit either.
-func TestAloneOnGPUProducts(t *testing.T) {
+// With cuBLAS too, the weights must have the same bits whether the GPU or the
+// CPU updates the variables.
+func TestGPUUpdatesWithCuBLASHaveSameBits(t *testing.T) {
 	x := trial{build: dropoutMLP, feed: classified(60), opt: Adam(0.01), options: []Option{GlobalBatch(8), ClipNorm(0.5)}, steps: 4}
 	var done [2]trained
 	var products [2]int
@@ -265,8 +269,9 @@ func TestAloneOnGPUProducts(t *testing.T) {
 	}
 }
 
-// The start line says why the CPU updates what a GPU computes.
-func TestWhereVariablesAreUpdated(t *testing.T) {
+// The log line at the start gives the reason if the CPU updates the variables
+// that a GPU computes with.
+func TestReportSaysWhyCPUUpdatesVariables(t *testing.T) {
 	for _, c := range []struct {
 		settings []Setting
 		options  []Option
@@ -295,8 +300,9 @@ func TestWhereVariablesAreUpdated(t *testing.T) {
 	}
 }
 
-// Evaluations of many sizes give the GPU's memory back.
-func TestEvaluationsGiveMemoryBack(t *testing.T) {
+// Evaluations with many numbers of rows build many graphs, whose GPU memory
+// must be freed.
+func TestEvaluationsFreeGPUMemory(t *testing.T) {
 	x := trial{build: dropoutMLP, feed: classified(60), opt: SGD(0.1), options: []Option{GlobalBatch(4)}}
 	j := onGPU(t, soloJob(io.Discard), false)
 	s, err := j.Parallelize(t.Context(), x.build(1), x.opt, x.options...)
@@ -312,7 +318,7 @@ func TestEvaluationsGiveMemoryBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rows == 4 { // the four smallest ones are kept
+		if rows == 4 { // the session keeps the graphs of the last four evaluations, here the smallest
 			least = free
 		}
 		if taken := int64(least) - int64(free); rows > 8 && taken > 256<<10 {

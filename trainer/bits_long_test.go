@@ -30,7 +30,7 @@ func TestSearchKeepsTheBitsEverywhere(t *testing.T) {
 	testSearch(t, map[string][]string{"adam": all, "adagrad": all})
 }
 
-func TestAnyLostProcessIsDoneWithout(t *testing.T) {
+func TestOthersContinueWithoutAnyLostProcess(t *testing.T) {
 	all := []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGTERM}
 	testLostProcess(t, map[string][]syscall.Signal{"async": all, "ssp:2": all, "backup:1": all})
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/plx-run/plx/trainer/config"
 )
 
-// everything has the same bits for any number of workers: Adam, clipping to
-// the global norm, dropout, batch norm, rows that several workers touch.
+// everything returns the trainings whose results must have the same bits for
+// any number of workers. They cover Adam, clipping, dropout, batch norm and
+// rows that several workers look up.
 func everything() map[string]trial {
 	options := []Option{GlobalBatch(24), ClipNorm(0.5), MeasureNorm()}
 	return map[string]trial{
@@ -22,7 +23,7 @@ func everything() map[string]trial {
 	}
 }
 
-// architecture is one with its servers.
+// architecture is a value of --arch with a number of servers.
 type architecture struct {
 	arch    string
 	servers int
@@ -30,17 +31,18 @@ type architecture struct {
 
 var layouts = []architecture{{"ps", 1}, {"ps", 2}, {"ps", 3}, {"allreduce", 0}, {"hybrid", 2}}
 
-// each is the trials by name, in the same order every time.
+// each returns the names of the trainings, sorted.
 func each(all map[string]trial) (names []string) { return slices.Sorted(maps.Keys(all)) }
 
-// The same model, bit for bit, whatever the number of workers and wherever
-// the variables live: of each model every number of workers in some architecture, and
-// of all models together in most of them. A long test has the others.
+// The weights must have the same bits for any number of workers and any
+// --arch. This test covers each model with each number of workers; a long test
+// covers all combinations.
 func TestSameBits(t *testing.T) {
 	testSameBits(t, func(model, workers, at int) bool { return (model*2+workers)%len(layouts) == at })
 }
 
-// testSameBits tests the combinations that are chosen by their numbers.
+// testSameBits compares the weights for the combinations of model, number of
+// workers and architecture that the function chosen selects.
 func testSameBits(t *testing.T, chosen func(model, workers, at int) bool) {
 	all := everything()
 	for model, name := range each(all) {
@@ -75,7 +77,7 @@ func testSameBits(t *testing.T, chosen func(model, workers, at int) bool) {
 	}
 }
 
-// A seed decides dropout too, not only the first values.
+// Another --seed must change the dropout, not only the initial values.
 func TestDropoutFollowsTheSeed(t *testing.T) {
 	x := everything()["mlp with dropout"]
 	x.build = func(uint64) Build { return dropoutMLP(1) }
@@ -84,9 +86,9 @@ func TestDropoutFollowsTheSeed(t *testing.T) {
 	}
 }
 
-// One worker that drives several replicas, or adds up several batches, is as
-// many workers; lanes are only a matter of speed.
-func TestReplicasAreWorkers(t *testing.T) {
+// One worker with several replicas, or with several accumulated batches, must
+// give the same bits as several workers.
+func TestReplicasHaveSameBitsAsWorkers(t *testing.T) {
 	lanes := func(n int) Setting { return flags(func(c *config.Config) { c.ParallelReplicas = n }) }
 	for name, x := range everything() {
 		t.Run(name, func(t *testing.T) {
@@ -119,15 +121,15 @@ func TestReplicasAreWorkers(t *testing.T) {
 	}
 }
 
-// Hosts may have unequal numbers of workers: what servers own the workers of a
-// host add up first.
+// Hosts may have different numbers of workers, and so different numbers of
+// gradients that they add up before sending.
 func TestSameBitsOnUnevenHosts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
 	testUnevenHosts(t, func(model, hosts, at int) bool {
 		apart := (model + hosts + at) % len(layouts)
-		return apart == 0 || apart == 2 // after three models every one of the layouts had every kind of hosts
+		return apart == 0 || apart == 2 // so that after three models each layout was tested with each division into hosts
 	})
 }
 
@@ -169,9 +171,9 @@ func testUnevenHosts(t *testing.T, chosen func(model, hosts, at int) bool) {
 	}
 }
 
-// What is not part of the promise may change the bits: a test that the
-// comparison above can fail.
-func TestOtherCutsOfABatchHaveOtherBits(t *testing.T) {
+// Another number of virtual workers changes the order of additions and so the
+// bits. If it did not, the other tests of bits could never fail.
+func TestNumberOfVirtualWorkersChangesBits(t *testing.T) {
 	x := everything()["mlp with dropout"]
 	digests := map[string]int{}
 	for _, virtual := range []int{2, 6, 8} {

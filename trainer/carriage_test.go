@@ -13,19 +13,20 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// counted is regression with recurrent state: each row of "sum" is the sum of what "add"
-// had in that row. The fetch "sum" is what a step began with.
+// counted returns a regression with recurrent state: each row of input "sum"
+// holds the sum of that row of input "add" over all earlier steps. The fetch
+// "sum" returns the value at the beginning of the step.
 func counted(g *gorgonia.ExprGraph, batch int) (Model, error) {
 	m, err := regression{}.build(g, batch)
 	add := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("add"), gorgonia.WithShape(batch, 2))
 	sum := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("sum"), gorgonia.WithShape(batch, 2))
-	m.Inputs = append(gorgonia.Nodes{sum, add}, m.Inputs...) // an evaluation must not count the rows of sum
+	m.Inputs = append(gorgonia.Nodes{sum, add}, m.Inputs...) // the first input gives an evaluation's number of rows, and "sum" is not fed
 	m.Carried = map[string]*gorgonia.Node{"sum": gorgonia.Must(gorgonia.Add(sum, add))}
 	m.Fetches["sum"] = gorgonia.Must(gorgonia.Add(sum, gorgonia.NewConstant(0.0)))
 	return m, err
 }
 
-// countedFeed is the feed of a step. Row r adds 100*step+r.
+// countedFeed returns the feed of a step. Row r of "add" is 100*step+r.
 func countedFeed(step, from, to int) Feed {
 	f := regression{}.feed(step, from, to)
 	var add []float64
@@ -36,7 +37,8 @@ func countedFeed(step, from, to int) Feed {
 	return f
 }
 
-// sums are the second column of a fetch, of all virtual workers of a worker.
+// sums returns the second column of a fetch, over all virtual workers of a
+// worker.
 func sums(values []gorgonia.Value) (all []float64) {
 	for _, v := range values {
 		for i, x := range v.Data().([]float64) {
@@ -48,8 +50,8 @@ func sums(values []gorgonia.Value) (all []float64) {
 	return all
 }
 
-// countSteps trains and wants each row of the state to be the sum of the steps before,
-// from step since on.
+// countSteps trains and checks in each step that the state is the sum of "add"
+// over the steps from since on.
 func countSteps(ctx context.Context, j *Job, steps, since int) error {
 	s, err := j.Parallelize(ctx, counted, SGD(0.1), Config{GlobalBatch: 12})
 	if err != nil {
@@ -75,9 +77,9 @@ func countSteps(ctx context.Context, j *Job, steps, since int) error {
 	return nil
 }
 
-// Recurrent state goes with its rows: through replicas side by side, checkpoints and
-// other numbers of workers.
-func TestCarried(t *testing.T) {
+// Recurrent state must stay with its rows of the batch: across replicas,
+// checkpoints and different numbers of workers.
+func TestRecurrentStateFollowsItsRows(t *testing.T) {
 	dir := t.TempDir()
 	for i, workers := range []int{3, 2, 6, 1, 4} {
 		tj := newTestJobOn(t, hostNames(workers), i%2, Config{VirtualWorkers: 12, ParallelReplicas: 2, Arch: []string{"allreduce", "ps"}[i%2]}, everySteps(dir, 3))
@@ -92,9 +94,9 @@ func TestCarried(t *testing.T) {
 	}
 }
 
-// Workers that do not wait for each other carry state too. A checkpoint of theirs has
-// none, and the next run says so.
-func TestCarriedBeginsAnew(t *testing.T) {
+// Recurrent state also works in modes other than sync. Their checkpoints do
+// not contain it, and a resumed training logs that.
+func TestRecurrentStateRestartsFromZeroOutOfSync(t *testing.T) {
 	dir := t.TempDir()
 	for i, since := range []int{0, 4} {
 		tj := newTestJobOn(t, hostNames(2), 1, Config{Sync: "async"}, everySteps(dir, 2))
@@ -102,14 +104,15 @@ func TestCarriedBeginsAnew(t *testing.T) {
 		if err := errors.Join(append(errs, tj.wait())...); err != nil {
 			t.Fatalf("run %d: %v\n%s", i, err, tj.logs[0])
 		}
-		if said := strings.Contains(tj.logs[0].String(), `has no "sum": it begins anew`); said != (i == 1) {
+		if said := strings.Contains(tj.logs[0].String(), `has no state of input "sum": it begins with zeros`); said != (i == 1) {
 			t.Errorf("run %d: %s", i, tj.logs[0])
 		}
 	}
 }
 
-// A feed may set the state anew, and an evaluation neither begins with it nor changes it.
-func TestCarriedIsFed(t *testing.T) {
+// A feed may replace the recurrent state. An evaluation neither reads nor
+// changes it.
+func TestFeedReplacesRecurrentState(t *testing.T) {
 	s, err := soloJob(io.Discard, Replicas(2)).Parallelize(t.Context(), counted, SGD(0.1), Config{GlobalBatch: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -137,8 +140,8 @@ func TestCarriedIsFed(t *testing.T) {
 	}
 }
 
-// State that cannot be carried is refused before anything starts.
-func TestCarriedIsRefused(t *testing.T) {
+// Parallelize must reject invalid entries of Model.Carried.
+func TestInvalidRecurrentStateIsRefused(t *testing.T) {
 	for want, spoil := range map[string]func(g *gorgonia.ExprGraph, m *Model){
 		`carried "state": the model has no such input`: func(_ *gorgonia.ExprGraph, m *Model) { m.Carried["state"] = m.Carried["sum"] },
 		`carried "sum": the node is nil`:               func(_ *gorgonia.ExprGraph, m *Model) { m.Carried["sum"] = nil },
@@ -165,8 +168,9 @@ func TestCarriedIsRefused(t *testing.T) {
 	}
 }
 
-// A checkpoint whose state has another shape is refused by name.
-func TestCarriedOfAnotherShape(t *testing.T) {
+// If the recurrent state in a checkpoint has another shape than in the model,
+// the error names the input.
+func TestRecurrentStateOfAnotherShapeIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	for i, width := range []int{2, 3} {
 		tj := newTestJobOn(t, hostNames(1), 1, everySteps(dir, 1))

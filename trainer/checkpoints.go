@@ -16,16 +16,18 @@ import (
 	"github.com/plx-run/plx/trainer/exchange/client"
 )
 
-// saving is one worker's part in checkpoints. Without checkpoints it does nothing.
+// saving handles checkpoints for one worker: it passes on the worker's state
+// and, on the chief (worker 0), decides when a checkpoint is made. Without
+// --ckpt-dir it does nothing.
 type saving struct {
 	training *training
 	network  *network
 	client   *client.Client
 	carriage *carriage.Carriage
 	notes    notes
-	saver    *saver.Saver // decides when checkpoints are made; nil on all workers but the chief, and without checkpoints
-	late     int          // number of checkpoints that were not made at their step
-	restored bool         // this worker reads no more of the checkpoint that training resumes from
+	saver    *saver.Saver // decides when a checkpoint is made; non-nil only on the chief (worker 0) with --ckpt-dir
+	late     int          // number of checkpoints delayed because the one before was still being written
+	restored bool         // this worker has finished reading the checkpoint that training resumes from, or there is none
 }
 
 func newSaving(t *training, n *network, c *client.Client, carried *carriage.Carriage) *saving {
@@ -47,7 +49,10 @@ func newSaving(t *training, n *network, c *client.Client, carried *carriage.Carr
 	return s
 }
 
-// tooLate reports the first checkpoint that is not made at its step, and counts all.
+// tooLate counts checkpoints that are delayed because the one before is still
+// being written. It logs the first as a warning, and further ones at level
+// debug. step is the step without a checkpoint, writing that of the checkpoint
+// being written.
 func (s *saving) tooLate(step, writing int) {
 	level := slog.LevelDebug
 	if s.late++; s.late == 1 {
@@ -66,8 +71,9 @@ func (s *saving) before() {
 	s.carriage.Keep()
 }
 
-// describe says who takes part in a checkpoint, and what it is of. cut is the
-// number of steps of each group, nil if all workers are in the same step.
+// describe returns the manifest of the next checkpoint and the tasks that
+// contribute to it. cut holds the number of steps of each group of workers; it
+// is nil if all workers are in the same step.
 func (s *saving) describe(cut []uint64) store.Expected {
 	c, t, d := &s.network.contract, s.training, &s.training.declared
 	e := store.Expected{Number: s.client.Saves.Number(), Manifest: checkpoint.Manifest{
@@ -79,7 +85,7 @@ func (s *saving) describe(cut []uint64) store.Expected {
 		e.Manifest.Step = cut[0] // the chief's
 	}
 	s.notes.write(&e.Manifest)
-	for _, p := range d.Pieces { // the tasks that hold something now
+	for _, p := range d.Pieces { // shard holders, which may have changed since the checkpoint before
 		if task := d.Holders[p.Holder]; !slices.Contains(e.Holders, task) {
 			e.Holders = append(e.Holders, task)
 		}
@@ -92,9 +98,10 @@ func (s *saving) describe(cut []uint64) store.Expected {
 	return e
 }
 
-// last is this worker's part in the checkpoint at the end, after so many steps.
-// Workers that carry state leave together: the state comes from each, and the
-// chief may ask for it after another has taken its last step.
+// last makes the checkpoint at the end of training. step is the number of
+// steps taken. Workers with recurrent state (Model.Carried) leave together,
+// because the chief may still request that state after a worker has taken its
+// last step.
 func (s *saving) last(ctx context.Context, step int) error {
 	if s.network.store == nil {
 		return nil
@@ -102,14 +109,14 @@ func (s *saving) last(ctx context.Context, step int) error {
 	s.before()
 	s.carriage.SaveNow(int(s.client.Step()))
 	if s.saver != nil && !s.training.declared.Sync.InStep() {
-		s.network.group.Close() // else others would wait there for this worker
+		s.network.group.Close() // the chief joins no further collective, so other workers must not wait for it in one
 	}
 	if err := s.saver.Conclude(ctx, step); err != nil {
 		return err
 	}
 	if sum := s.network.store.Summary(); s.saver != nil && sum.Saved+sum.Failed > 0 {
 		s.network.log.Logf(slog.LevelInfo, "made %s (%s), %d failed; steps held for %v at most, %v in all",
-			plural.Count(sum.Saved, "checkpoint"), size(int(sum.Bytes)), sum.Failed, brief(sum.LongestHeld), brief(sum.Held))
+			plural.Count(sum.Saved, "checkpoint"), size(int(sum.Bytes)), sum.Failed, roundForLog(sum.LongestHeld), roundForLog(sum.Held))
 	}
 	if s.late > 1 {
 		s.network.log.Logf(slog.LevelWarn, "%d checkpoints were not made at their steps, because another was still being written", s.late)
@@ -121,11 +128,12 @@ func (s *saving) last(ctx context.Context, step int) error {
 	return s.network.group.Barrier(ctx)
 }
 
-// brief is a time to ten microseconds.
-func brief(t time.Duration) time.Duration { return t.Round(10 * time.Microsecond) }
+// roundForLog rounds a duration to ten microseconds for the log.
+func roundForLog(t time.Duration) time.Duration { return t.Round(10 * time.Microsecond) }
 
-// restore makes training begin with the checkpoint that the chief chooses, if
-// there is one.
+// restore sets the step and the checkpoint from which training starts, if the
+// chief (worker 0) finds a checkpoint to resume from. For a model that
+// OpenCheckpoint opened, it uses the opened checkpoint.
 func (t *training) restore(ctx context.Context, n *network) error {
 	if n.source != nil {
 		m := n.source.Manifest()
@@ -143,7 +151,7 @@ func (t *training) restore(ctx context.Context, n *network) error {
 	d, chief, choose := &t.declared, n.contract.Task.IsChief(), n.store.Chosen
 	if chief {
 		choose = func(ctx context.Context) (*checkpoint.Manifest, error) {
-			var other error // why one is not of this training
+			var other error // why the checkpoint examined last does not fit this model or optimiser
 			m, err := n.store.Choose(ctx, func(m *checkpoint.Manifest) error {
 				err := m.Fits(t.checkpointed(), d.Optimizer)
 				other = cmp.Or(err, other)
@@ -160,7 +168,7 @@ func (t *training) restore(ctx context.Context, n *network) error {
 		return err
 	}
 	t.resumed = m
-	d.First, d.Checkpoint = m.Step, m.ID // shard holders read it when they get the declaration
+	d.First, d.Checkpoint = m.Step, m.ID // the declaration tells shard holders which checkpoint to read
 	if d.Sync.Cuts() && len(m.Cut) == len(d.Groups()) {
 		d.Cut = m.Cut
 	}
@@ -169,7 +177,7 @@ func (t *training) restore(ctx context.Context, n *network) error {
 		if d := time.Since(m.Time).Round(time.Second); d > 0 {
 			age = d.String()
 		}
-		if m.Job != "" { // a program that plx did not launch is no job
+		if m.Job != "" { // empty if plx did not launch the program that made the checkpoint
 			of = " of job " + m.Job
 		}
 		n.log.Logf(slog.LevelInfo, "going on after step %d, from checkpoint %s%s, made %s ago",
@@ -179,7 +187,8 @@ func (t *training) restore(ctx context.Context, n *network) error {
 	return nil
 }
 
-// foreignError is about a checkpoint of another model, or of another optimiser.
+// foreignError wraps the error about a checkpoint that belongs to another
+// model or another optimiser, and adds a hint.
 type foreignError struct{ error }
 
 func (foreignError) Hint() string {
@@ -188,12 +197,13 @@ func (foreignError) Hint() string {
 
 func (e foreignError) Unwrap() error { return e.error }
 
-// carries is what this worker carries from step to step, as the checkpoint that training
-// resumes from has it.
+// carries returns this worker's recurrent state (Model.Carried), read from the
+// checkpoint that training resumes from. Inputs that the checkpoint lacks
+// begin with zeros.
 func (t *training) carries(ctx context.Context, n *network) (*carriage.Carriage, error) {
 	from, to := t.feeds()
 	c := carriage.Config{Store: n.store, InStep: t.declared.Sync.InStep(), From: from, To: to, Rows: t.rows}
-	if n.source == nil { // an evaluation begins with zeros
+	if n.source == nil { // OpenCheckpoint restores no recurrent state, because every evaluation begins with zeros
 		c.Checkpoint = t.declared.Checkpoint
 	}
 	for name := range t.model.Carried {
@@ -205,13 +215,13 @@ func (t *training) carries(ctx context.Context, n *network) (*carriage.Carriage,
 	}
 	missing, err := carried.Restore(ctx)
 	for _, name := range missing {
-		n.log.Logf(slog.LevelWarn, "checkpoint %s has no %q: it begins anew", c.Checkpoint, name)
+		n.log.Logf(slog.LevelWarn, "checkpoint %s has no state of input %q: it begins with zeros", c.Checkpoint, name)
 	}
 	return carried, err
 }
 
-// compare reports what in a checkpoint makes this run differ from one that was
-// never interrupted.
+// compare logs each difference between a checkpoint and this run because of
+// which the weights will differ from those of an uninterrupted run.
 func (t *training) compare(m *checkpoint.Manifest, log *printer) {
 	for _, d := range []struct {
 		what      string
@@ -221,7 +231,7 @@ func (t *training) compare(m *checkpoint.Manifest, log *printer) {
 		{"rows in a batch", m.Batch, t.config.GlobalBatch},
 		{"seed", m.Seed, t.config.Seed},
 	} {
-		if d.then != d.now && t.declared.Sync.InStep() { // in other modes bits are never the same
+		if d.then != d.now && t.declared.Sync.InStep() { // in --sync modes other than sync, no two runs have the same bits anyway
 			log.Logf(slog.LevelWarn, "the checkpoint was made with %s %v, now it is %v: the bits will be others than without the interruption", d.what, d.then, d.now)
 		}
 	}
@@ -235,7 +245,8 @@ func (t *training) compare(m *checkpoint.Manifest, log *printer) {
 	}
 }
 
-// checkpointed describes the variables as a manifest does.
+// checkpointed returns the variables of the model in the form that a
+// checkpoint's manifest has.
 func (t *training) checkpointed() (all []checkpoint.Variable) {
 	for _, v := range t.declared.Variables {
 		all = append(all, checkpoint.Variable{Name: v.Name, Dtype: string(v.Dtype), Shape: slices.Clone(v.Shape),

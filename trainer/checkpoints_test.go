@@ -14,12 +14,14 @@ import (
 	"github.com/plx-run/plx/trainer/config"
 )
 
-// saving makes checkpoints below a folder, every so many steps.
+// everySteps returns a setting that makes checkpoints in folder dir at an
+// interval of every steps; 0 means only at the end.
 func everySteps(dir string, every int) Setting {
 	return flags(func(c *config.Config) { c.CheckpointDir, c.CheckpointEverySteps = dir, every })
 }
 
-// until trains up to a step, as a program does that ends there.
+// until trains up to the given step, as a program does whose training ends at
+// that step.
 func (x trial) until(steps int, tj *testJob) (trained, error) {
 	x.steps = steps
 	all := make([]trained, len(tj.jobs))
@@ -28,19 +30,20 @@ func (x trial) until(steps int, tj *testJob) (trained, error) {
 		return err
 	})
 	if err := errors.Join(errs...); err != nil {
-		return all[0], err // servers may wait for workers that will not come
+		return all[0], err // the servers are not checked, because some may wait for workers that never connect
 	}
 	return all[0], tj.wait()
 }
 
-// shape is how many tasks there are, and how they train.
+// shape is a number of workers and servers, with their settings.
 type shape struct {
 	workers, servers int
 	settings         []Setting
 }
 
-// resumes trains in runs of each steps, one in each shape, and wants every bit
-// that a single run has.
+// resumes trains in several runs, each for the given number of steps and in
+// another shape, and resumes from the last checkpoint each time. It checks
+// that the weights have the same bits as after a single run.
 func (x trial) resumes(t *testing.T, each int, shapes ...shape) {
 	x.steps = each * len(shapes)
 	want := x.alone(t, VirtualWorkers(6))
@@ -67,14 +70,14 @@ func (x trial) resumes(t *testing.T, each int, shapes ...shape) {
 	}
 }
 
-// What is interrupted and goes on has the same bits as what is not: on any
-// number of workers and servers, in any architecture, with every optimiser,
-// with statistics and dropout.
-func TestResume(t *testing.T) {
+// A training that was interrupted and resumed must have the same bits as one
+// that was not. The test covers numbers of workers and servers, architectures,
+// optimisers, batch norm and dropout.
+func TestResumedTrainingHasSameBits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	testResume(t, false) // a long test has every optimiser in every shape
+	testResume(t, false) // the long test covers every optimiser in every shape
 }
 
 func testResume(t *testing.T, everywhere bool) {
@@ -109,8 +112,9 @@ func testResume(t *testing.T, everywhere bool) {
 
 var savedAt = regexp.MustCompile(`checkpoint of step (\d+):`)
 
-// What is saved in any mode can be gone on from in any other.
-func TestResumeInOtherModes(t *testing.T) {
+// A training with any --sync mode can resume from a checkpoint of any other
+// mode.
+func TestCheckpointsMoveBetweenSyncModes(t *testing.T) {
 	x := trial{build: words, feed: sentences, opt: Adam(0.01), options: []Option{GlobalBatch(12)}}
 	dir, last := t.TempDir(), "training begins anew"
 	for i, mode := range []string{"async", "sync", "ssp:2", "backup:1", "group:2", "async"} {
@@ -130,10 +134,10 @@ func TestResumeInOtherModes(t *testing.T) {
 	}
 }
 
-// Workers that do not wait for each other go on each where it was, as long as
-// they are as many.
-func TestResumeEachWhereItWas(t *testing.T) {
-	const ahead = 4 // steps of the last worker before the chief
+// In modes in which workers do not wait for each other, each worker resumes at
+// its own step, if the number of workers is the same.
+func TestWorkersResumeAtTheirOwnSteps(t *testing.T) {
+	const ahead = 4 // number of steps by which the last worker is ahead of the chief
 	dir := t.TempDir()
 	for i, c := range []struct {
 		mode           string
@@ -181,9 +185,10 @@ func TestResumeEachWhereItWas(t *testing.T) {
 	}
 }
 
-// A checkpoint that is damaged on all hosts is skipped, said so, and the one
-// before is taken; where none is good nothing begins anew in silence.
-func TestDamagedCheckpoints(t *testing.T) {
+// If a checkpoint is damaged on all hosts, training resumes from the one
+// before and logs that. If all are damaged, it fails instead of starting from
+// scratch.
+func TestDamagedCheckpointsAreSkipped(t *testing.T) {
 	x := trial{build: words, feed: sentences, opt: Adam(0.01), options: []Option{GlobalBatch(12)}, steps: 12}
 	want := x.alone(t, VirtualWorkers(6))
 	dir := t.TempDir()
@@ -224,8 +229,9 @@ func damage(t *testing.T, pattern string, change func([]byte) []byte) {
 	}
 }
 
-// The loss of a host's folder loses nothing.
-func TestCheckpointSurvivesAHost(t *testing.T) {
+// If one host loses its checkpoint folder, training resumes from the copies on
+// other hosts.
+func TestCheckpointSurvivesLossOfAHost(t *testing.T) {
 	x := trial{build: words, feed: sentences, opt: Momentum(0.1, 0.9), options: []Option{GlobalBatch(12)}, steps: 10}
 	want := x.alone(t, VirtualWorkers(6))
 	for lost := range 3 {
@@ -244,7 +250,7 @@ func TestCheckpointSurvivesAHost(t *testing.T) {
 	}
 }
 
-func TestForeignCheckpoint(t *testing.T) {
+func TestCheckpointOfAnotherModelIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	x := trial{build: words, feed: sentences, opt: SGD(0.1), options: []Option{GlobalBatch(4)}, steps: 3}
 	if _, err := x.until(3, newTestJob(t, 2, 0, everySteps(dir, 0))); err != nil {
@@ -268,7 +274,7 @@ func TestCheckpointFlags(t *testing.T) {
 		want string
 	}{
 		{func(c *config.Config) { c.CheckpointDir, c.CheckpointEverySteps, c.CheckpointEverySecs = "x", 1, 1 }, "give one of them"},
-		{func(c *config.Config) { c.CheckpointEverySteps = 1 }, "no --ckpt-dir"},
+		{func(c *config.Config) { c.CheckpointEverySteps = 1 }, "without --ckpt-dir"},
 		{func(c *config.Config) { c.CheckpointDir, c.CheckpointKeep = "x", 0 }, "--ckpt-keep is 0"},
 		{func(c *config.Config) { c.CheckpointDir, c.CheckpointEverySecs = "x", -1 }, "--ckpt-every-secs is -1"},
 	} {

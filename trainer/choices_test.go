@@ -2,7 +2,8 @@ package trainer
 
 import "time"
 
-// Tests write each choice of a configuration as a call.
+// Functions that set one field of a configuration each, so that tests can
+// write options as calls.
 type (
 	Option  = Config
 	Setting = Config

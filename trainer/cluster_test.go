@@ -16,7 +16,8 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// testJob is a job whose servers and workers are goroutines of this process.
+// testJob is a job whose workers and servers run as goroutines of the test
+// process.
 type testJob struct {
 	jobs   []*Job
 	ps     []*Job
@@ -29,7 +30,7 @@ func newTestJob(t testing.TB, workers, servers int, settings ...Setting) *testJo
 	return newTestJobOn(t, slices.Repeat([]string{"127.0.0.1"}, workers), servers, settings...)
 }
 
-// newTestJobOn is newTestJob with the address of every worker's host.
+// newTestJobOn is like newTestJob, but with a host address for each worker.
 func newTestJobOn(t testing.TB, hosts []string, servers int, settings ...Setting) *testJob {
 	t.Helper()
 	tj, workers := &testJob{}, len(hosts)
@@ -66,10 +67,11 @@ func newTestJobOn(t testing.TB, hosts []string, servers int, settings ...Setting
 	return tj
 }
 
-// eachHost stands for the host in the name of a folder.
+// eachHost is a placeholder in the name of a checkpoint folder, which stands
+// for the task's host.
 const eachHost = "HOST"
 
-// openStores opens the checkpoint folders of all tasks.
+// openStores opens the checkpoint stores of all tasks of the job.
 func (tj *testJob) openStores(t testing.TB) {
 	t.Helper()
 	var opening sync.WaitGroup
@@ -97,7 +99,8 @@ func (tj *testJob) openStores(t testing.TB) {
 	}
 }
 
-// endStore ends it as a process that has ended with err does.
+// endStore closes the checkpoint store of a task, as a process does that has
+// ended with err.
 func (j *Job) endStore(err error) {
 	if err == nil {
 		j.network.leaveStore(context.Background())
@@ -107,7 +110,7 @@ func (j *Job) endStore(err error) {
 	}
 }
 
-// testSockets opens a socket for every task.
+// testSockets opens a listening socket for every task of a job.
 func testSockets(t testing.TB, hosts []string, servers int) (cluster.Spec, map[cluster.Task]net.Listener) {
 	var spec cluster.Spec
 	listeners := map[cluster.Task]net.Listener{}
@@ -126,7 +129,7 @@ func testSockets(t testing.TB, hosts []string, servers int) (cluster.Spec, map[c
 	return spec, listeners
 }
 
-// serve runs a server until the test ends.
+// serve runs a parameter server until the test ends.
 func (tj *testJob) serve(t testing.TB, j *Job) {
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -140,7 +143,8 @@ func (tj *testJob) serve(t testing.TB, j *Job) {
 	t.Cleanup(func() { cancel(); <-served })
 }
 
-// soloJob is a job of one process.
+// soloJob returns a job with a single worker, like that of a program without a
+// launcher.
 func soloJob(log io.Writer, settings ...Setting) *Job {
 	conf := config.Default().With(settings...)
 	j, err := newJob(soloContract, conf, log, io.Discard, nil)
@@ -151,7 +155,7 @@ func soloJob(log io.Writer, settings ...Setting) *Job {
 	return j
 }
 
-// all runs what each worker does and returns their errors.
+// all runs do for each worker in parallel and returns their errors.
 func (tj *testJob) all(do func(j *Job) error) []error {
 	errs := make([]error, len(tj.jobs))
 	var running sync.WaitGroup
@@ -168,8 +172,8 @@ func (tj *testJob) all(do func(j *Job) error) []error {
 	return errs
 }
 
-// end runs what a worker's program does as Main would: what comes after the
-// program, and the goodbye, are part of it.
+// end runs the program on every worker as Main would, including the work after
+// the program has returned and the goodbye to the shard holders.
 func (tj *testJob) end(program func(ctx context.Context, j *Job) error) []error {
 	errs := make([]error, len(tj.jobs))
 	var running sync.WaitGroup
@@ -183,8 +187,8 @@ func (tj *testJob) end(program func(ctx context.Context, j *Job) error) []error 
 	return errs
 }
 
-// wait returns what went wrong in the servers, all of which must have ended
-// or be about to.
+// wait waits for the servers, which must be about to end, and returns their
+// errors.
 func (tj *testJob) wait() error {
 	var errs []error
 	for _, served := range tj.served {

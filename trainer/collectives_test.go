@@ -9,11 +9,12 @@ import (
 	"testing"
 )
 
-// countable is what slices in collectives hold.
+// countable lists the element types of slices that collectives accept.
 type countable interface{ float32 | float64 | int64 }
 
-// contribution is what a rank brings: small whole numbers, so that sums are
-// the same in any order.
+// contribution returns the slice that a worker passes to a collective. It
+// holds small integers, so that their sum does not depend on the order of
+// additions.
 func contribution[T countable](rank, n int) []T {
 	x := make([]T, n)
 	for i := range x {
@@ -39,7 +40,8 @@ func everyone[T countable](workers, n int) (all []T) {
 	return all
 }
 
-// collect7 uses all seven on slices of T and compares them with loops.
+// collect7 calls all seven collectives with slices of T, and compares the
+// results with plain loops.
 func collect7[T countable](t *testing.T, j *Job, n int) error {
 	ctx, w, rank := t.Context(), j.NumWorkers(), j.WorkerID()
 	root := w - 1
@@ -91,9 +93,9 @@ func TestCollectivesOfAJob(t *testing.T) {
 	}
 }
 
-// Other types are refused by name, and each collective says that it was it.
-// What one worker got wrong ends the collectives of its job, so every mistake
-// has a job of its own.
+// A collective must reject slices of other types, and the error names the type
+// and the collective. A wrong call ends the group, so each case uses a new
+// job.
 func TestCollectivesRefuseOtherTypes(t *testing.T) {
 	ctx := t.Context()
 	for _, bad := range []any{[]int{1}, []string{"x"}, 1.5, []int32{1}, [][]float32{{1}}, (*[]float32)(nil)} {
@@ -122,8 +124,9 @@ func TestCollectivesRefuseOtherTypes(t *testing.T) {
 	}
 }
 
-// Workers that do not call the same are told who does what.
-func TestCollectivesThatDiffer(t *testing.T) {
+// If workers call different collectives, the error says which worker called
+// what.
+func TestDifferentCollectivesAreRefused(t *testing.T) {
 	tj := newTestJob(t, 3, 0)
 	errs := tj.all(func(j *Job) error {
 		if j.WorkerID() == 2 {
@@ -138,7 +141,7 @@ func TestCollectivesThatDiffer(t *testing.T) {
 	}
 }
 
-// Collectives may be used beside training.
+// Programs may call collectives between training steps.
 func TestCollectivesBetweenSteps(t *testing.T) {
 	x := everything()["mlp with dropout"]
 	want := x.alone(t, VirtualWorkers(6))

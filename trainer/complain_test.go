@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A file that a launched program does not find gets a hint at --copy; one that was not
-// launched by plx runs where its files are.
+// If a program that plx launched does not find a file, the hint mentions
+// --copy. A program without a launcher gets no hint.
 func TestMissingFilesAreHinted(t *testing.T) {
 	_, err := os.Open("data/missing.csv")
 	for job, want := range map[string]string{

@@ -10,7 +10,9 @@ import (
 	"github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// describe is what a worker computes with, for the start line.
+// describe returns the GPU and the libraries that a worker computes with, for
+// the log line at the start. planned is the GPU memory that the trainer uses,
+// in bytes.
 func (h host) describe(planned int) string {
 	if h.device == nil {
 		return h.library
@@ -27,7 +29,8 @@ func (h host) describe(planned int) string {
 	return text + ", products by " + g.Products.String() + ", on the CPU " + h.library
 }
 
-// newHost describes what a worker computes with.
+// newHost returns a description of the BLAS library and the GPU that a worker
+// computes with. d is nil if it computes on the CPU.
 func newHost(library blas.Library, d *gpu.Device) host {
 	h := host{library: library.String(), numerics: numerics(library), device: d}
 	if d != nil {
@@ -36,7 +39,8 @@ func newHost(library blas.Library, d *gpu.Device) host {
 	return h
 }
 
-// kind is what a job's workers must agree on.
+// kind returns "gpu" or, for the CPU, "". Parallelize returns an error if the
+// workers of a job differ in it.
 func (h host) kind() string {
 	if h.device == nil {
 		return ""
@@ -44,7 +48,9 @@ func (h host) kind() string {
 	return "gpu"
 }
 
-// checkKernels refuses or reports operations that the GPU leaves to the CPU.
+// checkKernels looks for operations of the model without a GPU kernel, which
+// the CPU must compute. With --device gpu they are an error. Otherwise the
+// chief (worker 0) logs a warning.
 func (t *training) checkKernels(log *printer, chief bool) error {
 	left := t.group.First().OnCPU()
 	if len(left) == 0 {

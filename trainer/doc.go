@@ -1,8 +1,9 @@
-// Package trainer trains a Gorgonia model on every worker of a job as if it
-// were one device.
+// Package trainer trains a Gorgonia model on every worker of a job as if all
+// workers were one device.
 //
-// The single-device program and the distributed one are the same file. Run by
-// itself it trains in one process; under plx the launcher gives it its role:
+// The same program file trains on one device and on many. If plx does not
+// launch the program, it trains in one process. If plx launches it, the
+// launcher assigns a role to each process:
 //
 //	func main() { trainer.Main(train) }
 //
@@ -34,45 +35,51 @@
 //		return trainer.Model{Inputs: gorgonia.Nodes{x, y}, Variables: gorgonia.Nodes{w}, Loss: loss}, nil
 //	}
 //
-// Package nn makes such a function of layers: nn.Build(job.Seed(), layers).
+// Package nn makes such a build function from layers: nn.Build(job.Seed(),
+// layers).
 //
 // # How it trains
 //
-// A batch is cut into equal parts, one per virtual worker. Every worker computes
-// the gradients of a contiguous range of virtual workers, on replicas of the graph
-// side by side (package replica). The shard holder of a variable, a server or a
-// worker as --arch says, adds the gradients along a fixed tree, applies the
-// optimiser and answers with the new values (package exchange). So the weights
-// are the same bits for any number of workers up to that of virtual workers.
-// --sync says how far workers may drift apart; docs/synchronisation.md says what
-// each mode promises.
+// Each batch is divided into equal parts, one per virtual worker. Every worker
+// computes the gradients of a contiguous range of virtual workers. It computes
+// them in parallel on replicas (copies) of the graph (package replica).
 //
-// A peer that dies or falls silent ends the step of all others with an error
-// that names it.
+// Each variable has a shard holder: a server or a worker, as --arch says. The
+// shard holder adds up the gradients of all virtual workers along a fixed
+// tree, applies the optimiser and sends the new values to the workers (package
+// exchange). So the weights have the same bits for any number of workers up to
+// the number of virtual workers. --sync says how far workers may drift apart;
+// docs/synchronisation.md describes the modes.
 //
-// With --ckpt-dir shard holders save checkpoints while training goes on (packages
-// checkpoint/saver and checkpoint/store). A program that starts again under the
-// same job name resumes from the newest complete one: Parallelize fills the
-// variables, and [Session.Steps] begins with its step. Recurrent state
-// of the model is part of checkpoints, see [Model].
+// If a task dies or stops responding, the step fails on all other tasks with
+// an error that names the lost task.
 //
-// # Where things are decided
+// With --ckpt-dir, shard holders save checkpoints during the training
+// (packages checkpoint/saver and checkpoint/store). A program that is
+// restarted under the same job name resumes from the newest complete
+// checkpoint: Parallelize restores the variables, and [Session.Steps] begins
+// with the checkpoint's step. Checkpoints also contain the recurrent state of
+// the model, see [Model].
 //
-//   - fields of [Config], flags, defaults, and what contradicts what: package config
-//   - operations of Gorgonia's that plx computes by its own: package rewrite
-//   - one copy of the graph, its feed, gradients that are not finite: package replica
+// # Where to look
+//
+//   - fields of [Config], flags, defaults and their conflicts: package config
+//   - Gorgonia's operations that plx replaces with its own: package rewrite
+//   - one copy of the graph, its feed, checks for NaN and Inf: package replica
 //   - rows of embedding tables for a step, prefetch requests: package embedding
-//   - when a checkpoint is made, who holds the chief: package checkpoint/saver
-//   - which task holds which rows, how tables are cut: package autotune
+//   - when a checkpoint is made, and pausing the chief (worker 0) after it: package checkpoint/saver
+//   - which task holds which rows, how tables are partitioned: package autotune
 //   - summaries and timelines: package telemetry
-//   - roles, signals, exit codes, what the agent is told: main.go and task.go here
+//   - roles, signals, exit codes, messages to plx's agent: main.go and task.go in this package
 //
-// # What it refuses
+// # Limits
 //
-// It knows nothing of SSH or resource files: any launcher that sets the contract
-// of package trainer/cluster will do. It restarts nothing: the launcher starts
-// processes again. Of Gorgonia's operations with hidden state, it replaces those that
-// plx has too (package rewrite) and refuses the others by name. Gorgonia's
-// initialisers are seeded by the clock: use those of [Job] for runs that can be
-// repeated.
+// The package is independent of SSH and resource files: any launcher may start
+// the program that sets the environment variables of package trainer/cluster.
+// The package restarts nothing; that is the launcher's task.
+//
+// Some of Gorgonia's operations have hidden state. Package rewrite replaces
+// those for which plx has its own version, and the trainer rejects the others
+// with an error that names them. Gorgonia's initialisers are seeded by the
+// clock; use those of [Job] for reproducible runs.
 package trainer

@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/trainer/config"
 )
 
-// lookupOf trains a table alone: the loss is the mean of the squares of the rows
-// that are looked up, minus a target.
+// lookupOf returns a model that trains only a table: the loss is the mean of
+// the squared differences between looked-up rows and a target.
 func lookupOf(table func() *Embedding, n int) Build {
 	return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		e := table()
@@ -28,9 +28,9 @@ func lookupOf(table func() *Embedding, n int) Build {
 	}
 }
 
-// The first values of a table are those of a dense variable of the same name,
-// seed and shape, wherever its rows live.
-func TestTableBeginsAsADenseVariable(t *testing.T) {
+// A table must have the same initial values as a dense variable of the same
+// name, seed and shape, whichever tasks hold its rows.
+func TestTableHasInitialValuesOfADenseVariable(t *testing.T) {
 	const rows, width = 41, 5
 	for name, c := range map[string]struct {
 		first RowInit
@@ -74,8 +74,8 @@ func TestTableBeginsAsADenseVariable(t *testing.T) {
 	}
 }
 
-// rowsOf trains a table of 12 rows of 3 for some steps, each on the rows of
-// its batch, and returns the table after each.
+// rowsOf trains a table of 12 rows, of 3 elements each. In each step it looks
+// up the rows in one element of batches. It returns the table after each step.
 func rowsOf(t *testing.T, tj *testJob, opt Optimizer, batches [][]int) [][]float32 {
 	t.Helper()
 	after := make([][]float32, len(batches))
@@ -89,7 +89,7 @@ func rowsOf(t *testing.T, tj *testJob, opt Optimizer, batches [][]int) [][]float
 		for step, all := range batches {
 			index := all[2*from : 2*to]
 			target := make([]float32, 3*len(index))
-			for i := range target { // a row's target is its own, whatever it is looked up with
+			for i := range target { // a row has the same target in every step, whatever other rows are looked up
 				target[i] = float32(index[i/3]) / 8
 			}
 			feed := Feed{"row": tensor.New(tensor.WithShape(len(index)), tensor.WithBacking(slices.Clone(index))),
@@ -104,7 +104,7 @@ func rowsOf(t *testing.T, tj *testJob, opt Optimizer, batches [][]int) [][]float
 			if j.IsChief() {
 				after[step] = values["table"].Data().([]float32)
 			}
-			if err := j.Barrier(t.Context()); err != nil { // nobody steps on while the chief reads
+			if err := j.Barrier(t.Context()); err != nil { // no worker takes the next step while the chief reads the table
 				return err
 			}
 		}
@@ -116,10 +116,10 @@ func rowsOf(t *testing.T, tj *testJob, opt Optimizer, batches [][]int) [][]float
 	return after
 }
 
-// A row that nobody touched keeps its bits, and so does what the optimiser
-// keeps for it: a row whose neighbours were trained meanwhile goes on exactly
-// as one whose neighbours were not. With decay too, which would show at once.
-func TestOnlyTouchedRowsChange(t *testing.T) {
+// A row that no worker looks up must keep its bits, even with weight decay.
+// The optimiser's state for that row must not change either, whichever other
+// rows are trained.
+func TestOnlyLookedUpRowsChange(t *testing.T) {
 	untouched := []int{0, 3, 11}
 	for name, opt := range map[string]Optimizer{
 		"sgd": SGD(0.1), "momentum": Momentum(0.1, 0.9), "adagrad": Adagrad(0.1), "adam": Adam(0.1),
@@ -148,16 +148,16 @@ func TestOnlyTouchedRowsChange(t *testing.T) {
 	}
 }
 
-// Rows 1 and 2 are trained in steps 0 and 2. What happens to other rows in
-// step 1 must not be seen in them: moments neither decay nor are added to.
-// Adam's count of updates is the step's, the same in both runs.
-func TestStateOfUntouchedRowsStays(t *testing.T) {
+// Rows 1 and 2 are trained in steps 0 and 2. The training of other rows in
+// step 1 must not change the moments of rows 1 and 2. Adam counts steps rather
+// than updates of a row, so its count is the same in both runs.
+func TestOptimizerStateOfOtherRowsStays(t *testing.T) {
 	for name, opt := range map[string]Optimizer{"momentum": Momentum(0.1, 0.9), "adagrad": Adagrad(0.1), "adam": Adam(0.1)} {
 		one := rowsOf(t, newTestJob(t, 3, 2, Arch("ps")), opt, [][]int{{1, 2, 2, 1, 1, 2}, {5, 6, 7, 8, 9, 10}, {1, 2, 2, 1, 1, 2}})
 		two := rowsOf(t, newTestJob(t, 1, 0), opt, [][]int{{1, 2, 2, 1, 1, 2}, {3, 3, 3, 4, 4, 11}, {1, 2, 2, 1, 1, 2}})
 		for _, row := range []int{1, 2} {
 			a, b := one[2][3*row:3*row+3], two[2][3*row:3*row+3]
-			for k := range a { // one process adds in another order
+			for k := range a { // compare with a tolerance, because one process adds in another order
 				if !nearly(a[k], b[k]) {
 					t.Errorf("%s: row %d is %v, where others were trained meanwhile %v", name, row, b, a)
 					break
@@ -173,9 +173,9 @@ func TestStateOfUntouchedRowsStays(t *testing.T) {
 
 func nearly(a, b float32) bool { return max(a-b, b-a) < 1e-5 }
 
-// A table may be looked up several times, under several names, and gradients
-// for one row add up.
-func TestTwoLookupsOfOneTable(t *testing.T) {
+// A model may look up a table several times, under several names. The
+// gradients for the same row add up.
+func TestGradientsOfTwoLookupsAddUp(t *testing.T) {
 	build := func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		e := &Embedding{Name: "table", Rows: 4, Width: 1, Dtype: tensor.Float64}
 		a, err := e.Lookup(g, "a", batch)

@@ -11,7 +11,8 @@ import (
 	"github.com/plx-run/plx/trainer/config"
 )
 
-// endsAfter is a program that has data for so many steps, by rank.
+// endsAfter returns a program that takes steps[rank] training steps on the
+// worker with that rank. It calls took with each result.
 func endsAfter(steps []int, ending Ending, took func(rank, step int, result Result, err error)) func(context.Context, *Job) error {
 	return func(ctx context.Context, j *Job) error {
 		r, err := j.Parallelize(ctx, regression{}.build, SGD(0.1), GlobalBatch(12), AtEndOfData(ending))
@@ -30,11 +31,13 @@ func endsAfter(steps []int, ending Ending, took func(rank, step int, result Resu
 	}
 }
 
-// architectures are those that a synchronous job can have.
+// architectures lists the values of --arch for synchronous jobs, each with a
+// number of servers.
 var architectures = []architecture{{"ps", 2}, {"allreduce", 0}}
 
-// That all take as many steps is the program's promise: who breaks it is named.
-func TestWaitForAllNamesWhoLeft(t *testing.T) {
+// With WaitForAll, all workers must take the same number of steps. If a worker
+// ends earlier, the errors of the others name it.
+func TestWaitForAllNamesWorkerThatLeft(t *testing.T) {
 	for _, at := range architectures {
 		tj := newTestJob(t, 3, at.servers, Arch(at.arch))
 		errs := tj.end(endsAfter([]int{5, 5, 3}, WaitForAll, func(int, int, Result, error) {}))
@@ -46,9 +49,9 @@ func TestWaitForAllNamesWhoLeft(t *testing.T) {
 	}
 }
 
-// Workers whose data has ended join the others' steps with nothing, and the
-// mean is one over those that have data.
-func TestJoinersDoNotCount(t *testing.T) {
+// With JoinOthers, workers without data take part in the others' steps, and
+// the mean of the loss is taken over the workers with data.
+func TestMeanExcludesWorkersWithoutData(t *testing.T) {
 	for _, at := range architectures {
 		for _, steps := range [][]int{{3, 6, 4}, {6, 3, 3}, {0, 2, 5}} {
 			tj := newTestJob(t, 3, at.servers, Arch(at.arch), flags(func(c *config.Config) { c.Digest = true }))
@@ -90,8 +93,9 @@ func TestJoinersDoNotCount(t *testing.T) {
 	}
 }
 
-// With EndTogether all end after the step that one has no data for.
-func TestEndTogether(t *testing.T) {
+// With EndTogether, all workers end after the first step for which one of them
+// has no data.
+func TestEndTogetherStopsAllWorkers(t *testing.T) {
 	for _, at := range architectures {
 		for _, steps := range [][]int{{3, 6, 9}, {9, 9, 2}} {
 			taken := make([]int, 3)
@@ -123,9 +127,9 @@ func TestEndTogether(t *testing.T) {
 	}
 }
 
-// --stop-at-step ends with ErrDone, which is a success, and the digest is that
-// of the step.
-func TestStopAtStep(t *testing.T) {
+// After the step of --stop-at-step, Step returns ErrDone, Main treats that as
+// success, and the digest is that of this step.
+func TestStopAtStepEndsWithErrDone(t *testing.T) {
 	stop := flags(func(c *config.Config) { c.StopAtStep, c.Digest = 4, true })
 	for _, at := range architectures {
 		tj := newTestJob(t, 2, at.servers, Arch(at.arch), stop)
@@ -144,7 +148,7 @@ func TestStopAtStep(t *testing.T) {
 			t.Errorf("%s: %v", at.arch, err)
 		}
 		r := tj.jobs[0].session.Load()
-		r.err = nil // to compare with what was printed
+		r.err = nil // the digest is compared with the printed line instead
 		want, err := r.variables.digest(t.Context(), r.Steps())
 		if got := tj.jobs[0].out.(*bytes.Buffer).String(); err != nil || got != want+"\n" || !strings.HasPrefix(got, "digest step=4 sha256=") {
 			t.Errorf("%s: printed %q, want %q, %v", at.arch, got, want, err)
@@ -155,8 +159,9 @@ func TestStopAtStep(t *testing.T) {
 	}
 }
 
-// Workers agree to stop when one of them wants to.
-func TestAnyStopsTogether(t *testing.T) {
+// If one worker passes true to Any, all workers get true and can stop
+// together.
+func TestAnyStopsAllWorkersTogether(t *testing.T) {
 	tj := newTestJob(t, 3, 1, Arch("ps"))
 	taken := make([]int, 3)
 	errs := tj.end(func(ctx context.Context, j *Job) error {

@@ -16,7 +16,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// batch makes rows [from, to) of a batch of the line y = 3x - 1.
+// batch returns rows [from, to) of a step's batch, which lie on the line y =
+// 3x - 1.
 func batch(step, from, to int) trainer.Feed {
 	x, y := make([]float32, to-from), make([]float32, to-from)
 	for i := range x {
@@ -29,7 +30,7 @@ func batch(step, from, to int) trainer.Feed {
 	}
 }
 
-// line is the model w*x + b with the mean of squared errors.
+// line builds the model w*x + b, whose loss is the mean squared error.
 func line(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	x := gorgonia.NewVector(g, tensor.Float32, gorgonia.WithName("x"), gorgonia.WithShape(batch))
 	y := gorgonia.NewVector(g, tensor.Float32, gorgonia.WithName("y"), gorgonia.WithShape(batch))
@@ -51,8 +52,8 @@ func line(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	return trainer.Model{Inputs: gorgonia.Nodes{x, y}, Variables: gorgonia.Nodes{w, b}, Loss: h}, err
 }
 
-// A program gives its train to Main, which a launcher can start: trainer.Main(train). Here
-// Alone runs it.
+// A program passes its function train to trainer.Main, so that a launcher can
+// start it. This example runs train with Alone.
 func Example() {
 	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5})
@@ -85,8 +86,8 @@ func Example() {
 	// y = 3.00 x -1.00
 }
 
-// Train asks for the feed of the next step before it takes one, so that rows of
-// embeddings travel while the step before is computed.
+// Train calls feed for the next step before it takes the current one, so that
+// the embedding rows for the next step can be fetched meanwhile.
 func ExampleSession_Train() {
 	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, line, trainer.Adam(0.3), trainer.Config{GlobalBatch: 5})
@@ -112,8 +113,8 @@ func ExampleSession_Train() {
 	// step 2 at rate 0.3
 }
 
-// Step takes one step by hand. Prefetch tells which rows of embeddings the next step
-// needs; Train does both.
+// A program may call Step itself instead of Train. Prefetch announces which
+// embedding rows the next step needs. Train calls both.
 func ExampleSession_Step() {
 	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5, StopAtStep: 2})
@@ -142,8 +143,8 @@ func ExampleSession_Step() {
 	// training is done
 }
 
-// What is known before the program runs is given to Main, and the rest to Parallelize.
-// Flags win over both.
+// Settings that are known before the program runs are passed to Main, and the
+// others to Parallelize. Command-line flags override both.
 func ExampleConfig() {
 	train := func(ctx context.Context, job *trainer.Job) error {
 		config := trainer.Config{GlobalBatch: 5 * job.NumShards(), ClipNorm: 0.5, StopAtStep: 1}
@@ -161,14 +162,14 @@ func ExampleConfig() {
 		}
 		return nil
 	}
-	if err := trainer.Alone(context.Background(), train, trainer.Config{Seed: 7, Replicas: 2}); err != nil { // a program calls trainer.Main(train, ...)
+	if err := trainer.Alone(context.Background(), train, trainer.Config{Seed: 7, Replicas: 2}); err != nil { // most programs call trainer.Main(train, ...) instead
 		log.Fatal(err)
 	}
 	// Output: 10 rows, gradient of norm 1.60
 }
 
-// The chief writes summaries, and the workers that are named write timelines of the steps
-// that are named.
+// The chief (worker 0) writes summaries. The workers in ProfileWorkers write
+// timelines of the steps in ProfileSteps.
 func ExampleConfig_summaries() {
 	dir, err := os.MkdirTemp("", "summaries")
 	if err != nil {
@@ -204,8 +205,8 @@ func ExampleConfig_summaries() {
 	// <nil>
 }
 
-// A sum that each row of the batch carries from step to step: "so far" begins with zeros,
-// and then with what it was plus "x". Checkpoints hold it.
+// Recurrent state: each row of the input "so far" begins with zero, and then
+// holds the sum of "x" over all earlier steps. Checkpoints contain it.
 func ExampleModel_carried() {
 	build := func(b *nn.Builder) {
 		x, before := b.Input("x", 1), b.Input("so far", 1)
@@ -239,7 +240,7 @@ func ExampleModel_carried() {
 	// [3 30]
 }
 
-// Collectives put slices of all workers together. Alone there is one.
+// Collectives combine slices of all workers. This example has only one worker.
 func ExampleJob_AllReduce() {
 	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		counts := []int64{int64(job.NumWorkers()), 5}
@@ -256,7 +257,7 @@ func ExampleJob_AllReduce() {
 	// Output: [1 5] true
 }
 
-// Evaluate computes the loss of any number of rows, and trains nothing.
+// Evaluate computes the loss for any number of rows, without training.
 func ExampleSession_Evaluate() {
 	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, line, trainer.SGD(0.5), trainer.Config{GlobalBatch: 5})
@@ -273,8 +274,8 @@ func ExampleSession_Evaluate() {
 	// Output: loss 1.375 after 0 steps
 }
 
-// A checkpoint is evaluated without the training that made it. The folder is that of
-// --ckpt-dir, or what plx fetch has brought of it.
+// OpenCheckpoint evaluates a checkpoint without its training program. The
+// folder is that of --ckpt-dir, or a copy that plx fetch has made.
 func ExampleOpenCheckpoint() {
 	dir, err := os.MkdirTemp("", "example-")
 	if err != nil {
@@ -311,10 +312,12 @@ func ExampleOpenCheckpoint() {
 	// Output: loss 0.000 after 40 steps
 }
 
-// A bare graph with Gorgonia's own operations. plx computes the dropout by its own, so an
-// evaluation drops nothing. The model only looks up rows of "table", so the variable
-// becomes a table: rows that a step does not look up stay as they are. With NoFindSparse
-// it is dense, and weight decay reaches all rows.
+// A model may use a plain Gorgonia graph. plx replaces Gorgonia's dropout with
+// its own, so an evaluation drops nothing.
+//
+// The model only looks up rows of "table", so that variable becomes a table:
+// rows that a step does not look up keep their values. With NoFindSparse it
+// stays dense, and weight decay changes all rows.
 func ExampleModel_gorgonia() {
 	build := func(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 		index := gorgonia.NewVector(g, tensor.Int, gorgonia.WithName("index"), gorgonia.WithShape(batch))
@@ -359,8 +362,8 @@ func ExampleModel_gorgonia() {
 	// loss 1.0 in an evaluation, 0.6 in a step; row 1 after it: [0.75 0.75 0.75 0.75 0.75]
 }
 
-// The table of an embedding lies with its shard holders. A step pulls the rows
-// that its feed names and sends back their gradients alone.
+// Shard holders keep the table of an embedding. A step fetches only the rows
+// in its feed and sends back only their gradients.
 func ExampleEmbedding() {
 	build := func(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 		words := &trainer.Embedding{Name: "words", Rows: 1000, Width: 2, First: trainer.UniformRows(1, 0.5, 0.5)}
@@ -394,14 +397,15 @@ func ExampleEmbedding() {
 	// Output: row 7: [0.25 0.25] row 8: [0.5 0.5]
 }
 
-// letters is a dataset: package data reads others from files.
+// letters is a dataset whose samples are the letters of a string. Package data
+// reads datasets from files.
 type letters string
 
 func (l letters) Len() int               { return len(l) }
 func (l letters) At(i int) (byte, error) { return l[i], nil }
 
-// Every worker gets its share of a dataset: its rows of each batch. Alone it gets
-// all of them.
+// Shard returns the part of a dataset that a worker reads: its rows of each
+// batch. This example has only one worker, which reads all rows.
 func ExampleShard() {
 	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		shard, err := trainer.Shard(ctx, job, letters("abcde"), 2)
@@ -423,8 +427,9 @@ func ExampleShard() {
 	// step 2:  EOF
 }
 
-// Epochs reads a dataset again and again, each time in another order. Batches of two
-// leave one of five letters out of each epoch. Any step can be asked for.
+// Epochs reads a dataset repeatedly, each time in another random order. With
+// batches of two, each epoch leaves out one of the five letters. Feeds can be
+// read for any step, in any order.
 func ExampleEpochs() {
 	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		shard, err := trainer.Epochs(ctx, job, letters("abcde"), 2)
@@ -451,7 +456,7 @@ func ExampleEpochs() {
 	// epoch 0, step 0: cd
 }
 
-// Schedules give every step its rate.
+// A schedule computes the learning rate from the step.
 func ExampleOptimizer_WithSchedule() {
 	rate := trainer.WarmUp(4, trainer.StepDecay(0.1, 0.5, 10))
 	_ = trainer.Momentum(0, 0.9).WithSchedule(rate)
@@ -467,7 +472,7 @@ func ExampleOptimizer_WithSchedule() {
 	// step 24: 0.025
 }
 
-// The same seed and name give the same first values on every machine.
+// The same seed and name give the same initial values on every machine.
 func ExampleKaimingUniform() {
 	first := trainer.KaimingUniform(1, "w")(tensor.Float64, 2, 2).([]float64)
 	again := trainer.KaimingUniform(1, "w")(tensor.Float64, 2, 2).([]float64)
@@ -475,7 +480,8 @@ func ExampleKaimingUniform() {
 	// Output: true true
 }
 
-// A model of layers: the builder knows names, shapes and the seed.
+// Package nn builds a model from layers. The builder names the variables and
+// initialises them from the seed.
 func ExampleMain_builder() {
 	build := func(b *nn.Builder) {
 		x, y := b.Input("x", 2), b.Labels("y", 2)
@@ -483,7 +489,8 @@ func ExampleMain_builder() {
 		b.CrossEntropy(logits, y)
 		b.Metric("accuracy", b.Node(nn.Accuracy(logits, y)))
 	}
-	// The two numbers of a row are equal (first label) or not (second label).
+	// The task is to tell whether the two numbers in a row are equal (first
+	// label) or not (second label).
 	feed := trainer.Feed{"x": nn.Batch([]float32{0, 0, 0, 1, 1, 0, 1, 1}, 2), "y": nn.Batch([]float32{1, 0, 0, 1, 0, 1, 1, 0}, 2)}
 	err := trainer.Alone(context.Background(), func(ctx context.Context, job *trainer.Job) error {
 		session, err := job.Parallelize(ctx, nn.Build(job.Seed(), build), trainer.SGD(0.5), trainer.Config{GlobalBatch: 4})
@@ -506,8 +513,9 @@ func ExampleMain_builder() {
 	// Output: accuracy 1.00, loss below 0.01: true
 }
 
-// A model may know which virtual worker computes it, and of how many. Alone there is
-// one; with --virtual-workers 4 the numbers are 0 to 3.
+// A model may use the number of the virtual worker that computes it, and the
+// number of all virtual workers. This example has one; with --virtual-workers
+// 4 the numbers are 0 to 3.
 func ExampleModel_shard() {
 	build := func(b *nn.Builder) {
 		id, of := nn.Shard(b)
@@ -532,8 +540,9 @@ func ExampleModel_shard() {
 	// Output: [0] of [1]
 }
 
-// What is wrong with a builder's model is refused before anything starts.
-func TestBuilderIsRefusedBeforeTheStart(t *testing.T) {
+// Parallelize must return an error for an invalid model of package nn, before
+// it connects to other tasks.
+func TestInvalidLayersAreRefusedBeforeTheStart(t *testing.T) {
 	for want, build := range map[string]func(b *nn.Builder){
 		`layer "d": x is (4, 2, 2), want (rows, features)`: func(b *nn.Builder) { b.MSE(b.Dense("d", b.Input("x", 2, 2), 1), b.Input("y", 1)) },
 		`the name "d" is used twice`: func(b *nn.Builder) {
@@ -565,7 +574,7 @@ func TestBuilderIsRefusedBeforeTheStart(t *testing.T) {
 	}
 }
 
-// A hook stops the training as soon as the loss is small.
+// This hook stops the training as soon as the loss is small.
 func ExampleHook() {
 	enough := trainer.Hook{
 		Name:       "enough",
@@ -598,8 +607,9 @@ func ExampleHook() {
 	// Output: enough after 31 steps
 }
 
-// A hook sees the gradient of each variable before it is sent, and may change it. This one
-// keeps the bias as it is.
+// A hook gets the gradient of each variable before it is sent, and may change
+// it. This one sets the bias's gradient to zero, so that the bias is not
+// trained.
 func ExampleGradient() {
 	freeze := trainer.Hook{Name: "freeze", Gradient: func(_ context.Context, g trainer.Gradient) error {
 		if g.Variable == "b" {

@@ -10,9 +10,10 @@ import (
 	"github.com/plx-run/plx/internal/test/cudatest"
 )
 
-// A step with groups gives each variable the bits that a step at its own rate and decay gives
-// it: alone, on servers, with tables, and where the GPU updates.
-func TestGroups(t *testing.T) {
+// With WithGroups, each variable must get the same bits as in a step of a
+// training with its learning rate and decay for all variables. The test covers
+// a single worker, servers, tables and GPU updates.
+func TestGroupsChangeRateAndDecay(t *testing.T) {
 	grouped := func(name string) Group {
 		return map[string]Group{"first.w": {RateFactor: 0.25}, "last.b": {NoDecay: true}, "table": {RateFactor: 0.25, NoDecay: true}}[name]
 	}
@@ -73,7 +74,7 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// one takes a step and returns the values of all variables.
+// one takes one step of the training and returns the values of all variables.
 func (x trial) one(t *testing.T, opt Optimizer, j *Job) map[string][]float32 {
 	t.Helper()
 	s, err := j.Parallelize(t.Context(), x.build(1), opt, x.options...)
@@ -94,7 +95,7 @@ func (x trial) one(t *testing.T, opt Optimizer, j *Job) map[string][]float32 {
 	return values
 }
 
-func TestGroupsRefused(t *testing.T) {
+func TestInvalidGroupsAreRefused(t *testing.T) {
 	for _, factor := range []float64{-1, math.NaN(), math.Inf(1)} {
 		_, err := soloJob(io.Discard).Parallelize(t.Context(), dropoutMLP(1), SGD(0.1).WithGroups(func(string) Group { return Group{RateFactor: factor} }), GlobalBatch(12))
 		if err == nil || !strings.Contains(err.Error(), `variable "first.w": `) {

@@ -11,16 +11,16 @@ import (
 	"github.com/plx-run/plx/trainer/config"
 )
 
-// A job that is held stands still behind the checkpoint that was asked for,
-// until it is let go on; nothing of it is to be seen in the weights.
-func TestAHeldJobGoesOn(t *testing.T) {
+// A request with Hold must pause the job after the requested checkpoint, until
+// Resume is called. The pause must not change the weights.
+func TestPausedJobContinuesAfterResume(t *testing.T) {
 	x := trial{build: words, feed: sentences, opt: Adam(0.01), options: []Option{GlobalBatch(12)}, steps: 30}
 	want := x.alone(t, VirtualWorkers(6))
 	tj := newTestJobOn(t, hostNames(3), 1, VirtualWorkers(6), everySteps(t.TempDir(), 0), Arch("ps"))
 	chief := tj.jobs[0]
 	told := make(chan int, 1)
 	stopped := make(chan error, 1)
-	go func() { // a job that ends before it was held fails the test below
+	go func() { // if the job ends before it was paused, the test fails below
 		for chief.progress.steps.Load() < 3 {
 			select {
 			case <-t.Context().Done():
@@ -40,7 +40,7 @@ func TestAHeldJobGoesOn(t *testing.T) {
 		select {
 		case step := <-told:
 			before := chief.progress.steps.Load()
-			for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) { // steps take one or two
+			for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) { // a step takes one or two milliseconds
 				if after := chief.progress.steps.Load(); after != before || int(after) != step {
 					stopped <- errors.New("it goes on while it is held")
 					break
@@ -68,7 +68,7 @@ func TestAHeldJobGoesOn(t *testing.T) {
 	}
 }
 
-func TestHowManyWorkersAJobBears(t *testing.T) {
+func TestJobRefusesImpossibleNumbersOfWorkers(t *testing.T) {
 	for _, x := range []struct {
 		conf    config.Config
 		leaves  int

@@ -7,49 +7,51 @@ import (
 	"github.com/plx-run/plx/trainer/hooks"
 )
 
-// Hook holds functions of the program that are called at moments of a training. Each
-// function may be nil. [hooks.Hook] says more of each field.
+// Hook is a set of functions that the trainer calls at certain moments of a
+// training. Each function may be nil. See [hooks.Hook] for details of the
+// fields.
 //
-//   - Name string: names the hook in errors; each hook of a job has another name
-//   - ChiefOnly bool: only the chief calls the functions; every worker gives the hook nevertheless
-//   - EverySteps int: call Before, After and Gradient in steps 0, EverySteps, 2*EverySteps and
-//     so on; 0: in every step
-//   - Every time.Duration: call them in the first step, and again once so long has passed; at
-//     most one of EverySteps and Every is set
-//   - Begin func(context.Context) error: before the worker's first step
-//   - Before func(context.Context, int) error: before a step, whose number it gets
-//   - After func(context.Context, Result) error: after a step
-//   - Checkpoint func(context.Context, int) error: on the chief, when a checkpoint is written;
-//     it gets the number of steps in it
-//   - End func(context.Context, int) error: after the last step and checkpoint of a program
-//     that ended well; it gets the number of steps
-//   - Gradient func(context.Context, Gradient) error: for each variable and virtual worker of
-//     this worker, when the gradient is complete and before it is sent; it may change the values
+//   - Name string: names the hook in error messages; must be unique in the job
+//   - ChiefOnly bool: only the chief (worker 0) calls the functions; still, every worker must list the hook
+//   - EverySteps int: call Before, After and Gradient only in steps 0, EverySteps, 2*EverySteps
+//     and so on; 0: in every step
+//   - Every time.Duration: call Before, After and Gradient in the first step, and then at most
+//     once in this time; do not set both EverySteps and Every
+//   - Begin func(context.Context) error: called before the worker's first step
+//   - Before func(context.Context, int) error: called before a step, with the number of the step
+//   - After func(context.Context, Result) error: called after a step
+//   - Checkpoint func(context.Context, int) error: called on the chief after a checkpoint was
+//     written, with the number of steps in the checkpoint
+//   - End func(context.Context, int) error: called after the last step and checkpoint of a program
+//     that ended without an error, with the number of steps
+//   - Gradient func(context.Context, Gradient) error: called for each variable and virtual worker
+//     of this worker, after the gradient was computed and before it is sent; may change the values
 //
-// Begin, Before, After and Checkpoint may return [ErrDone] to stop the training. Another error
-// ends the task.
+// Begin, Before, After and Checkpoint may return [ErrDone] to stop the
+// training. Any other error ends the task.
 type Hook = hooks.Hook
 
-// Gradient is what a hook sees of the gradient of one variable, as one virtual worker has
-// computed it from its part of the batch.
+// Gradient is the gradient of one variable, which one virtual worker has
+// computed from its part of the batch. The trainer passes it to Hook.Gradient.
 //
 //   - Variable string: name of the variable
 //   - Step int: number of the step, counted from 0
-//   - VirtualWorker int: number of the virtual worker, counted over all workers
-//   - Shape []int: of the variable; of an embedding: number of rows in Rows, width
-//   - Rows []int64: rows of an embedding that were used, ascending; nil for other variables
-//   - Values any: elements in row-major order, a []float32 or []float64, until the hook returns
+//   - VirtualWorker int: number of the virtual worker, counted over all workers of the job
+//   - Shape []int: shape of the variable; for an embedding, the length of Rows and the table's width
+//   - Rows []int64: for an embedding, the table's rows that the step used, ascending; otherwise nil
+//   - Values any: elements in row-major order, a []float32 or []float64; valid until the hook returns
 type Gradient = hooks.Gradient
 
-// hooked takes a step with the program's hooks around it. They run without the session's
-// lock, so that they can evaluate.
-func (s *Session) hooked(ctx context.Context, feed Feed) (result Result, err error) {
+// stepWithHooks takes one training step and calls the program's hooks before and
+// after it. The hooks run without holding s.mu, so that they can call
+// Evaluate.
+func (s *Session) stepWithHooks(ctx context.Context, feed Feed) (result Result, err error) {
 	leave, err := s.training.hooks.Enter(ctx)
 	if err != nil {
 		return Result{}, err
 	}
 	defer leave()
-	step, err := s.admit(feed)
+	step, err := s.checkNextStep(feed)
 	if err != nil {
 		return Result{}, err
 	}
@@ -68,16 +70,18 @@ func (s *Session) hooked(ctx context.Context, feed Feed) (result Result, err err
 	return result, nil
 }
 
-// admit refuses a step that cannot be taken, before a hook sees it.
-func (s *Session) admit(feed Feed) (step int, err error) {
+// checkNextStep returns an error if the next step cannot be taken, for example because
+// training has ended. stepWithHooks calls it before any hook sees the step.
+func (s *Session) checkNextStep(feed Feed) (step int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, err = s.admits(feed)
+	_, err = s.completeFeed(feed)
 	return s.step, err
 }
 
-// after calls the hooks that come after a step, and ends the training if one stops it: a
-// hook of any worker, if all workers take the step together.
+// after calls the hooks that run after a step. It ends the training if a hook
+// asks for that. In synchronous training, all workers then stop after the same
+// step, whichever worker's hook asks.
 func (s *Session) after(ctx context.Context, result Result) error {
 	h := s.training.hooks
 	if err := h.After(ctx, result); err != nil {
@@ -103,7 +107,8 @@ func (s *Session) after(ctx context.Context, result Result) error {
 	return nil
 }
 
-// saved calls the hooks for the checkpoints that were completed since it was last called.
+// saved calls Hook.Checkpoint for each checkpoint that was completely written
+// since the last call of saved.
 func (s *Session) saved(ctx context.Context) error {
 	for _, steps := range s.saving.saver.Completed() {
 		if err := s.training.hooks.Saved(ctx, steps); err != nil {
@@ -113,7 +118,7 @@ func (s *Session) saved(ctx context.Context) error {
 	return nil
 }
 
-// end calls the hooks of a program that has ended well.
+// end calls Hook.End if no step of the session has failed.
 func (s *Session) end(ctx context.Context) error {
 	if err := s.failure(); err != nil || s.training.hooks == nil {
 		return nil

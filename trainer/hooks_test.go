@@ -15,7 +15,7 @@ import (
 	"github.com/plx-run/plx/trainer/hooks"
 )
 
-// diary is what hooks of one worker note.
+// diary records the calls of one worker's hooks.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
@@ -41,7 +41,8 @@ func (d *diary) hook(name string) Hook {
 	}
 }
 
-// stepping is a program that fits the regression with hooks, for at most so many steps.
+// stepping returns a program that trains the regression with hooks, for at
+// most the given number of steps.
 func stepping(steps int, hooksOf func(j *Job) []Hook, options ...Option) func(context.Context, *Job) error {
 	return func(ctx context.Context, j *Job) error {
 		options := append([]Option{GlobalBatch(12), Hooks(hooksOf(j)...)}, options...)
@@ -59,7 +60,8 @@ func stepping(steps int, hooksOf func(j *Job) []Hook, options ...Option) func(co
 	}
 }
 
-// modes are the ways to train that hooks are tested in.
+// modes lists the numbers of workers and the --sync modes with which hooks are
+// tested.
 var modes = []struct {
 	name             string
 	workers, servers int
@@ -71,8 +73,9 @@ var modes = []struct {
 	{"alone", 1, 0, nil},
 }
 
-// All hooks are called, in the order in which they were given, at every moment; those of
-// the chief on the chief alone; gradients within their step.
+// All hooks must be called at every moment, in the order in which they were
+// passed. Hooks with ChiefOnly run only on the chief. Gradient is called
+// between Before and After of its step.
 func TestHooksAreCalledInOrder(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
@@ -114,7 +117,8 @@ func TestHooksAreCalledInOrder(t *testing.T) {
 	}
 }
 
-// Hooks see what the program sees of a step, and may evaluate and read variables.
+// Hooks get the same results of a step as the program, and may call Evaluate
+// and Values.
 func TestHooksSeeResults(t *testing.T) {
 	var twin regression
 	var r *Session
@@ -155,9 +159,10 @@ func TestHooksSeeResults(t *testing.T) {
 	}
 }
 
-// A hook of one worker that stops in step 3 ends all workers after that step, also those
-// that have no data any more; without synchrony it ends its own worker.
-func TestHookStops(t *testing.T) {
+// If a hook of one worker stops the training in step 3, all workers must end
+// after that step, even those without data. In modes other than sync only the
+// hook's own worker ends.
+func TestHookStopsTraining(t *testing.T) {
 	stopping := func(moment string, own bool) Hook {
 		stop := func(at bool) error {
 			if own && at {
@@ -206,9 +211,10 @@ func TestHookStops(t *testing.T) {
 	}
 }
 
-// Workers without data are part of the decision: all end after step 4, in which the hook
-// stops that is called in every second step.
-func TestHookStopsJoiners(t *testing.T) {
+// Workers without data take part in the vote on whether to stop. The hook runs
+// in every second step and stops the training in step 4, after which all
+// workers must end.
+func TestHookStopsWorkersWithoutData(t *testing.T) {
 	for _, at := range architectures {
 		tj := newTestJob(t, 3, at.servers, Arch(at.arch))
 		errs := tj.end(func(ctx context.Context, j *Job) error {
@@ -241,9 +247,9 @@ func TestHookStopsJoiners(t *testing.T) {
 	}
 }
 
-// A hook that fails or panics ends its task with hook and step, and the others with the
-// task's name.
-func TestHookFails(t *testing.T) {
+// If a hook fails or panics, its task's error names the hook and the step. The
+// errors of the other tasks name that task.
+func TestHookErrorsEndTheTask(t *testing.T) {
 	no := errors.New("no")
 	for want, h := range map[string]Hook{
 		`step 2: hook "bad": before the step: no`:          {Before: func(_ context.Context, step int) error { return when(step == 2, no) }},
@@ -256,11 +262,11 @@ func TestHookFails(t *testing.T) {
 		tj := newTestJob(t, 2, 1, Arch("ps"))
 		errs := tj.end(func(ctx context.Context, j *Job) error {
 			h := h
-			if j.IsChief() { // a hook that all have in common, and that fails on worker 1
+			if j.IsChief() { // every worker has this hook; it fails on worker 1
 				h = harmless(h)
 			}
 			err := stepping(9, func(*Job) []Hook { return []Hook{h} })(ctx, j)
-			j.network.group.Close() // as the end of the process does
+			j.network.group.Close() // closes the connections, as the end of the process would
 			return err
 		})
 		if err := errs[1]; err == nil || err.Error() != want {
@@ -275,7 +281,8 @@ func TestHookFails(t *testing.T) {
 	}
 }
 
-// harmless has the functions that h has, and they do nothing.
+// harmless returns a hook with the same set of functions as h, each of which
+// does nothing.
 func harmless(h Hook) Hook {
 	if h.Before != nil {
 		h.Before = func(context.Context, int) error { return nil }
@@ -289,8 +296,8 @@ func harmless(h Hook) Hook {
 	return h
 }
 
-// A hook that takes a step is told so, instead of waiting for itself.
-func TestHookTakesNoStep(t *testing.T) {
+// If a hook calls Step, Step must return an error instead of a deadlock.
+func TestHookMustNotCallStep(t *testing.T) {
 	var r *Session
 	h := Hook{Name: "greedy", After: func(ctx context.Context, _ Result) error {
 		_, err := r.Step(ctx, regression{}.feed(1, 0, 12))
@@ -319,9 +326,9 @@ func panics(now bool) error {
 	return nil
 }
 
-// Mistakes are errors before the first step: those of one worker at once, and hooks that
-// workers do not have in common.
-func TestHooksRefused(t *testing.T) {
+// Parallelize must reject invalid hooks, and hooks that differ between
+// workers.
+func TestInvalidHooksAreRefused(t *testing.T) {
 	h := Hook{Name: "x", End: func(context.Context, int) error { return nil }}
 	negative := h
 	negative.EverySteps = -3
@@ -347,7 +354,8 @@ func TestHooksRefused(t *testing.T) {
 	}
 }
 
-// doubled scales every gradient by 2, also those of rows.
+// doubled is a hook that multiplies every gradient by 2, including those of
+// table rows.
 var doubled = Hook{Name: "double", Gradient: func(_ context.Context, g Gradient) error {
 	for i, values := 0, g.Values.([]float32); i < len(values); i++ {
 		values[i] *= 2
@@ -355,8 +363,8 @@ var doubled = Hook{Name: "double", Gradient: func(_ context.Context, g Gradient)
 	return nil
 }}
 
-// A hook that doubles gradients trains as twice the rate of SGD does, with the same bits
-// for 1, 2 and 4 workers of 4 virtual workers, on any number of replicas.
+// With SGD, a hook that doubles gradients must have the same effect as twice
+// the learning rate. The bits must be the same for 1, 2 and 4 workers.
 func TestGradientHookKeepsBits(t *testing.T) {
 	for name, x := range map[string]trial{
 		"mlp": {build: dropoutMLP, feed: classified(60), steps: 4}, "embedding": {build: words, feed: sentences, steps: 4},
@@ -387,9 +395,9 @@ func TestGradientHookKeepsBits(t *testing.T) {
 	}
 }
 
-// Rows of an embedding come to a hook with their numbers.
+// A hook must get the row numbers along with the gradient of an embedding.
 func TestGradientHookSeesRows(t *testing.T) {
-	var seen atomic.Int32 // both virtual workers call the hook, at the same time
+	var seen atomic.Int32 // atomic, because two virtual workers call the hook at the same time
 	look := Hook{Name: "look", Gradient: func(_ context.Context, g Gradient) error {
 		if g.Variable != "table" {
 			return when(g.Rows != nil, fmt.Errorf("%q has rows", g.Variable))
@@ -406,7 +414,8 @@ func TestGradientHookSeesRows(t *testing.T) {
 	}
 }
 
-// On a GPU hooks get the gradients that the GPU has computed, and the CPU updates.
+// On a GPU, hooks must get the gradients that the GPU has computed. The CPU
+// then updates the variables.
 func TestGradientHookOnGPU(t *testing.T) {
 	x := trial{build: dropoutMLP, feed: classified(60), opt: SGD(0.5), options: []Option{GlobalBatch(8)}, steps: 3}
 	want, err := x.run(onGPU(t, soloJob(io.Discard), true))
@@ -429,8 +438,9 @@ func TestGradientHookOnGPU(t *testing.T) {
 	}
 }
 
-// A hook whose gradient is not finite is found before anything is sent.
-func TestGradientHookNotFinite(t *testing.T) {
+// If a hook sets a gradient to NaN or Inf, the step must fail before that
+// gradient is sent.
+func TestNonFiniteHookGradientIsReported(t *testing.T) {
 	spoil := Hook{Name: "spoil", Gradient: func(_ context.Context, g Gradient) error {
 		zero := g.Values.([]float64)[0] - g.Values.([]float64)[0]
 		g.Values.([]float64)[0] = 1 / zero

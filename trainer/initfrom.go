@@ -14,9 +14,11 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// initFrom gives variables the values that a checkpoint has of them, by name. memory are those
-// that every worker holds whole. Only the chief reads: the others begin with what it has. A
-// training that resumes has its own values.
+// initFrom copies values from the checkpoint or safetensors file of
+// --init-from into the variables of the same names. memory holds the bytes of
+// the variables of which every worker has a full copy. Only the chief (worker
+// 0) reads the file; the other workers start with the chief's values. If
+// training resumes from its own checkpoint, initFrom does nothing.
 func (t *training) initFrom(ctx context.Context, memory [][]byte, chief bool, log *printer) error {
 	path := t.config.InitFrom
 	if path == "" || !chief || t.declared.Checkpoint != "" {
@@ -26,13 +28,13 @@ func (t *training) initFrom(ctx context.Context, memory [][]byte, chief bool, lo
 	if err != nil {
 		return fmt.Errorf("--init-from %w", err)
 	}
-	defer source.Close() // opened for reading: nothing to lose
+	defer source.Close() // an error is ignored, because the file is only read
 	unused := map[string]checkpoint.Variable{}
 	for _, v := range source.Variables() {
 		unused[v.Name] = v
 	}
 	read := 0
-	var own []string // what begins as the program makes it, and why
+	var own []string // variables that keep the program's initial values, each with the reason
 	for i, v := range t.checkpointed() {
 		saved, found := unused[v.Name]
 		switch {
@@ -61,7 +63,7 @@ func (t *training) initFrom(ctx context.Context, memory [][]byte, chief bool, lo
 	}
 	log.Logf(slog.LevelInfo, "%s of %d begin with the values of %s", plural.Count(read, "variable"), len(t.declared.Variables), source)
 	if len(own) > 0 {
-		log.Logf(slog.LevelInfo, "as the program makes them begin %s", some(own))
+		log.Logf(slog.LevelInfo, "variables with the program's initial values: %s", some(own))
 	}
 	if len(unused) > 0 {
 		var names []string
@@ -70,12 +72,13 @@ func (t *training) initFrom(ctx context.Context, memory [][]byte, chief bool, lo
 				names = append(names, fmt.Sprintf("%q", v.Name))
 			}
 		}
-		log.Logf(slog.LevelInfo, "not used of it: %s", some(names))
+		log.Logf(slog.LevelInfo, "tensors that were not used: %s", some(names))
 	}
 	return nil
 }
 
-// some joins the first of a list, and counts the others.
+// some joins the first 20 strings of a list, and appends the number of the
+// others.
 func some(all []string) string {
 	const most = 20
 	if more := len(all) - most; more > 0 {

@@ -10,60 +10,75 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Initialisers for gorgonia.WithInit, where there is no job to take the seed from: see
-// [Job.GlorotUniform]. Unlike Gorgonia's own, which are seeded
-// by the clock, they give the same values for the same seed and variable
-// name, on any machine and in any order:
+// The functions Zeros, Uniform, Normal, KaimingUniform and GlorotUniform
+// return initialisers for gorgonia.WithInit. They are for code that has no
+// Job; the methods of Job, such as [Job.GlorotUniform], take the seed from the
+// job. Gorgonia's own initialisers are seeded by the clock. These give the
+// same values for the same seed and variable name on any machine and in any
+// order:
 //
 //	w := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithName("w"),
 //		gorgonia.WithShape(1024, 256), gorgonia.WithInit(trainer.KaimingUniform(seed, "w")))
 //
-// WithShape must stand before WithInit. The fans of a shape: a matrix (in, out)
-// as in x·w has in and out; with more dimensions (out, in, heights...) both count the filter's area too; a vector
-// of n has n and n. Types: float32 and float64, a panic otherwise.
+// WithShape must precede WithInit. The initialisers panic if the type is not
+// float32 or float64.
+//
+// The fan in and fan out follow from the shape. A matrix of shape (in, out),
+// as in x·w, has in and out. A filter of shape (out, in, height, width) has in
+// and out, each times height times width. A vector of length n has n and n.
 
-// GlorotUniform gives a variable first values as [GlorotUniform] does, from the job's seed
-// and the node's name:
+// GlorotUniform returns an option that initialises a variable as the function
+// [GlorotUniform] does. The seed is the job's, and the name is the node's:
 //
 //	w := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithName("w"), gorgonia.WithShape(1024, 256), job.GlorotUniform())
 //
-// It stands after WithName and WithShape, and panics if the node has no name. The same is
-// true of KaimingUniform, Uniform and Normal.
+// WithName and WithShape must precede the option. It panics if the node has no
+// name.
 func (j *Job) GlorotUniform() gorgonia.NodeConsOpt { return j.first(GlorotUniform) }
 
-// KaimingUniform gives a variable first values as [KaimingUniform] does.
+// KaimingUniform returns an option that initialises a variable as the function
+// [KaimingUniform] does, with the job's seed. WithName and WithShape must
+// precede the option.
 func (j *Job) KaimingUniform() gorgonia.NodeConsOpt { return j.first(KaimingUniform) }
 
-// Uniform gives a variable first values of [low, high).
+// Uniform returns an option that fills a variable with numbers drawn uniformly
+// from [low, high), with the job's seed. WithName and WithShape must precede
+// the option.
 func (j *Job) Uniform(low, high float64) gorgonia.NodeConsOpt {
 	return j.first(func(seed uint64, name string) gorgonia.InitWFn { return Uniform(seed, name, low, high) })
 }
 
-// Normal gives a variable first values of the normal distribution.
+// Normal returns an option that fills a variable with numbers drawn from a
+// normal distribution, with the job's seed. WithName and WithShape must
+// precede the option.
 func (j *Job) Normal(mean, deviation float64) gorgonia.NodeConsOpt {
 	return j.first(func(seed uint64, name string) gorgonia.InitWFn { return Normal(seed, name, mean, deviation) })
 }
 
 func (j *Job) first(values func(seed uint64, name string) gorgonia.InitWFn) gorgonia.NodeConsOpt {
 	return func(n *gorgonia.Node) {
-		if !n.IsVar() || strings.HasPrefix(n.Name(), "%!s(<nil>)") { // what Gorgonia calls a variable without a name
+		if !n.IsVar() || strings.HasPrefix(n.Name(), "%!s(<nil>)") { // name that Gorgonia's nodes without WithName begin with
 			panic("trainer: first values follow from the name of a variable: give gorgonia.WithName before them")
 		}
 		gorgonia.WithInit(values(j.Seed(), n.Name()))(n)
 	}
 }
 
-// Zeros fills a variable with zeros.
+// Zeros returns an initialiser for gorgonia.WithInit that fills a variable
+// with zeros.
 func Zeros() gorgonia.InitWFn {
 	return fillWith(func(uint64, []int) (a, b float64) { return 0, 0 })
 }
 
-// Uniform draws from [low, high).
+// Uniform returns an initialiser for gorgonia.WithInit that draws numbers
+// uniformly from [low, high). The numbers follow from seed and name.
 func Uniform(seed uint64, name string, low, high float64) gorgonia.InitWFn {
 	return uniform(seed, name, func([]int) (a, b float64) { return low, high })
 }
 
-// Normal draws from the normal distribution (Box and Muller 1958).
+// Normal returns an initialiser for gorgonia.WithInit that draws from a normal
+// distribution by the Box-Muller transform. The numbers follow from seed and
+// name.
 func Normal(seed uint64, name string, mean, deviation float64) gorgonia.InitWFn {
 	s := random.New(seed, name)
 	return fillWith(func(i uint64, _ []int) (a, b float64) {
@@ -74,8 +89,9 @@ func Normal(seed uint64, name string, mean, deviation float64) gorgonia.InitWFn 
 	})
 }
 
-// KaimingUniform draws from [-b, b) with b = sqrt(6/fan in): it keeps the
-// variance through layers of rectifiers (He et al. 2015, equation 10).
+// KaimingUniform returns an initialiser for gorgonia.WithInit that draws
+// uniformly from [-b, b) with b = sqrt(6/fan in). With this bound, layers of
+// ReLUs preserve the variance of their inputs (He et al. 2015, equation 10).
 func KaimingUniform(seed uint64, name string) gorgonia.InitWFn {
 	return uniform(seed, name, func(shape []int) (low, high float64) {
 		in, _ := fans(shape)
@@ -84,8 +100,9 @@ func KaimingUniform(seed uint64, name string) gorgonia.InitWFn {
 	})
 }
 
-// GlorotUniform draws from [-b, b) with b = sqrt(6/(fan in + fan out))
-// (Glorot and Bengio 2010, equation 16).
+// GlorotUniform returns an initialiser for gorgonia.WithInit that draws
+// uniformly from [-b, b) with b = sqrt(6/(fan in + fan out)) (Glorot and
+// Bengio 2010, equation 16).
 func GlorotUniform(seed uint64, name string) gorgonia.InitWFn {
 	return uniform(seed, name, func(shape []int) (low, high float64) {
 		in, out := fans(shape)
@@ -94,7 +111,8 @@ func GlorotUniform(seed uint64, name string) gorgonia.InitWFn {
 	})
 }
 
-// uniform draws from the range that a shape has.
+// uniform returns an initialiser that draws uniformly from the range [low,
+// high), which the function within computes from the variable's shape.
 func uniform(seed uint64, name string, within func(shape []int) (low, high float64)) gorgonia.InitWFn {
 	s := random.New(seed, name)
 	return fillWith(func(i uint64, shape []int) (a, b float64) {
@@ -120,8 +138,8 @@ func fans(shape []int) (in, out float64) {
 	return float64(shape[1] * area), float64(shape[0] * area)
 }
 
-// fillWith makes an initialiser of a function that gives the elements 2i and
-// 2i+1 of a shape.
+// fillWith returns an initialiser that fills a variable in pairs of elements:
+// pair(i, shape) returns the elements with the indices 2i and 2i+1.
 func fillWith(pair func(i uint64, shape []int) (a, b float64)) gorgonia.InitWFn {
 	return func(dt tensor.Dtype, shape ...int) any {
 		switch dt {

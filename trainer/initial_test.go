@@ -63,8 +63,9 @@ func TestInitialisersDistribution(t *testing.T) {
 	}
 }
 
-// A job's initialisers are those of its seed and the node's name.
-func TestInitialisersOfAJob(t *testing.T) {
+// The initialisers of a Job must equal the functions of the same names with
+// the job's seed and the node's name.
+func TestJobInitialisersUseSeedAndName(t *testing.T) {
 	j := soloJob(io.Discard, Config{Seed: 5})
 	for name, c := range map[string]struct {
 		got  gorgonia.NodeConsOpt
@@ -88,9 +89,10 @@ func TestInitialisersOfAJob(t *testing.T) {
 	gorgonia.NewMatrix(gorgonia.NewGraph(), tensor.Float32, gorgonia.WithShape(3, 5), j.GlorotUniform())
 }
 
-// Where bits are promised, a variable, frozen or not, whose first values the clock seeds
-// is refused, whether the worker needs two graphs or one.
-func TestFirstValuesThatTheClockSeedsAreRefused(t *testing.T) {
+// With --digest or --virtual-workers, Parallelize must reject initial values
+// that the clock seeds, because the bits would not be reproducible. This holds
+// for frozen variables too, and for workers that build only one graph.
+func TestClockSeededInitialValuesAreRefused(t *testing.T) {
 	promises := map[string]Config{"digest": {Digest: true}, "virtual workers": {VirtualWorkers: 2}, "two replicas": {VirtualWorkers: 2, ParallelReplicas: 2}, "nothing": {}}
 	for name, promise := range promises {
 		for _, odd := range []string{"w", "frozen", "table", "none"} {

@@ -16,8 +16,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// A user's mistake is an error before the first step that says what and
-// where.
+// Parallelize must reject each of these invalid models, with an error that
+// names the mistake and the node.
 func TestModelMistakesAreNamed(t *testing.T) {
 	good := mlp(tensor.Float32, Mean, 8, 6, 3)
 	spoil := func(change func(g *gorgonia.ExprGraph, m *Model)) Build {
@@ -67,7 +67,7 @@ func TestModelMistakesAreNamed(t *testing.T) {
 		{addsUp, unkind(func(m *Model) *gorgonia.Node {
 			return gorgonia.Must(gorgonia.Mean(gorgonia.Must(gorgonia.Sum(m.Fetches["logits"], 0))))
 		}), nil},
-		{addsUp, func(g *gorgonia.ExprGraph, batch int) (Model, error) { // the constant may be the batch, or not
+		{addsUp, func(g *gorgonia.ExprGraph, batch int) (Model, error) { // ambiguous: the constant may be the batch size or not
 			m, err := good(g, batch)
 			m.LossKind = unset
 			return m, err
@@ -80,10 +80,11 @@ func TestModelMistakesAreNamed(t *testing.T) {
 		{"no file", func(*gorgonia.ExprGraph, int) (Model, error) { return Model{}, errors.New("no file") }, nil},
 		{"-3 rows", good, []Option{GlobalBatch(-3)}},
 		{"cannot be divided over 2 virtual workers", good, []Option{GlobalBatch(7)}},
-		{"peer timeout", good, []Option{GlobalBatch(4), PeerTimeout(-1)}},
+		{"PeerTimeout", good, []Option{GlobalBatch(4), PeerTimeout(-1)}},
 	} {
 		tj := newTestJob(t, 2, 1)
-		// The other tasks do not run: if the mistake goes unnoticed, this one waits for them.
+		// The other tasks of this job do not run, so a mistake that
+		// Parallelize does not notice makes it wait for them.
 		ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 		_, err := tj.jobs[0].Parallelize(ctx, c.build, SGD(0.1), append([]Option{GlobalBatch(4)}, c.options...)...)
 		cancel()
@@ -93,7 +94,8 @@ func TestModelMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// A loss that does not grow with the rows needs no kind: it is a mean.
+// If the loss does not grow with the number of rows, LossKind need not be set
+// and counts as Mean.
 func TestUnsetLossKindIsAMean(t *testing.T) {
 	ended := func(end func(rows *gorgonia.Node, m Model) (*gorgonia.Node, error)) Build {
 		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
@@ -125,9 +127,9 @@ func TestUnsetLossKindIsAMean(t *testing.T) {
 	}
 }
 
-// A leaf with a value and a gradient that nothing trains is named once, unless the
-// program says that it is meant. One that only a label or a comparison is made of has no
-// gradient.
+// The chief must warn once of a leaf with a value and a gradient that is
+// neither in Variables nor in Frozen. A leaf that is used only in labels or
+// comparisons has no gradient, and so no warning.
 func TestForgottenVariablesAreNamed(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(m *Model)
@@ -175,8 +177,9 @@ func TestHintsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// Parallelize completes the configuration of Main, but for what the job has begun with.
-func TestParallelizeCompletesMain(t *testing.T) {
+// Parallelize can set fields that Main has not set, except those that Main has
+// already used, such as the seed.
+func TestParallelizeCompletesConfigOfMain(t *testing.T) {
 	j := soloJob(io.Discard, Config{Seed: 3, ClipNorm: 1, StopAtStep: 9})
 	var helpful interface{ Hint() string }
 	_, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), Config{GlobalBatch: 4, Seed: 4})
@@ -218,7 +221,8 @@ func TestOneSessionPerJob(t *testing.T) {
 	}
 }
 
-// A feed that does not fit is refused and harms nothing.
+// Step must reject an invalid feed without changing anything, so that a valid
+// feed succeeds afterwards.
 func TestFeedMistakesAreNamed(t *testing.T) {
 	j := soloJob(io.Discard)
 	ctx := context.Background()
@@ -249,7 +253,7 @@ func TestFeedMistakesAreNamed(t *testing.T) {
 	}
 }
 
-func TestStepAfterAFailureSaysWhy(t *testing.T) {
+func TestStepAfterFailureReturnsTheCause(t *testing.T) {
 	j := soloJob(io.Discard)
 	r, err := j.Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 3), SGD(0.1), GlobalBatch(4))
 	if err != nil {

@@ -16,56 +16,63 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// Job is what a worker knows of the job it belongs to. A program that runs by
-// itself is the chief and only worker of a job of its own.
+// Job describes the job that a worker process belongs to: the worker's rank,
+// the number of workers, the seed. A program that plx did not launch is the
+// only worker of its job, and so the chief (worker 0).
 type Job struct {
 	contract cluster.Contract
-	config   config.Effective // as Main has it; what Parallelize adds is the session's
-	virtual  int              // number of virtual workers of the whole job
+	config   config.Effective // configuration given to Main; the session has that with the changes of Parallelize
+	virtual  int              // number of virtual workers (equal parts of each batch) of the whole job
 	host     host
 	log      *printer
-	out      io.Writer                          // the program's own output
-	tell     func(cluster.ControlMessage) error // sends a message to the agent; nil without a launcher
+	out      io.Writer                          // the program's standard output, for the digest line
+	tell     func(cluster.ControlMessage) error // sends a message to plx's agent; nil without a launcher
 	network  *network
 	progress progress
 
-	parallelized atomic.Bool             // Parallelize was called
+	parallelized atomic.Bool             // a call of Parallelize has begun, so another one is an error
 	session      atomic.Pointer[Session] // nil until Parallelize has returned
 }
 
-// host is what a worker computes with.
+// host describes the libraries and the GPU that a worker computes with.
 type host struct {
-	library  string      // the BLAS library, for the start line
-	numerics string      // the properties of the host that decide the bits of a result
+	library  string      // the BLAS library, for the log line at the start
+	numerics string      // libraries and processor features that decide the bits of a result
 	device   *gpu.Device // the worker's GPU; nil means that it computes on the CPU
-	updates  bool        // the CPU updates all variables, also those that a GPU could keep; tests set it
+	updates  bool        // only for tests: the CPU updates all variables, even those that a GPU could update
 }
 
-// progress is how far this worker has come. The task reports it to the agent.
+// progress is how far this worker has trained. The task sends it to plx's
+// agent in heartbeats.
 type progress struct {
-	steps atomic.Int64            // number of steps that this worker has made
-	loss  atomic.Pointer[float64] // of the last of them; nil: not known
+	steps atomic.Int64            // number of training steps taken, including those before the last restart
+	loss  atomic.Pointer[float64] // loss of the last step that this process took part in; nil before the first
 	once  sync.Once
 	begun chan struct{} // closed after the first step of this process
 }
 
-// took notes that a step of this process has ended, after which there are so many.
+// took records that this process has completed a step. steps is the number of
+// steps of the training so far.
 func (p *progress) took(steps int) {
 	p.steps.Store(int64(steps))
 	p.once.Do(func() { close(p.begun) })
 }
 
-// soloContract is the contract of a program that runs by itself.
+// soloContract is the contract of a program that plx did not launch: a job
+// with one worker. A contract holds the settings that a launcher passes in
+// PLX_* environment variables.
 var soloContract = cluster.Contract{Task: cluster.Chief, WorldSize: 1, LocalWorldSize: 1}
 
-// newJob reads what a contract points to. tell sends to the agent, nil without one.
+// newJob returns a Job for the contract c, which holds the launcher's settings
+// for this task. tell sends a message to plx's agent; it is nil without an
+// agent.
 func newJob(c cluster.Contract, conf config.Effective, log, out io.Writer, tell func(cluster.ControlMessage) error) (*Job, error) {
 	level, err := parseLevel(c.LogLevel)
 	if err != nil {
 		return nil, err
 	}
 	if c.Job != "" && level == slog.LevelInfo {
-		level = cluster.VerboseLevel // for the job's logs: the launcher hides these lines
+		level = cluster.VerboseLevel // the job's log files keep verbose lines; the launcher does not print them
 	}
 	p := &printer{level: level, out: log}
 	n, err := newNetwork(c, p)
@@ -83,59 +90,69 @@ func newJob(c cluster.Contract, conf config.Effective, log, out io.Writer, tell 
 	return j, err
 }
 
-// NumWorkers is the number of workers in the job.
+// NumWorkers returns the number of workers in the job.
 func (j *Job) NumWorkers() int { return j.contract.WorldSize }
 
-// WorkerID is this worker's rank, from 0.
+// WorkerID returns this worker's rank in the job, counted from 0.
 func (j *Job) WorkerID() int { return j.contract.Task.Index }
 
-// NumReplicasPerWorker is how many virtual workers this worker computes: one
-// unless --replicas, --accumulate or --virtual-workers say more. If the number of
-// workers does not divide the number of virtual workers, workers differ in it.
+// NumReplicasPerWorker returns the number of virtual workers (equal parts of
+// each batch) that this worker computes. It is 1 unless --replicas,
+// --accumulate or --virtual-workers is set. Workers may differ by one if their
+// number does not divide NumShards.
 func (j *Job) NumReplicasPerWorker() int { return j.part(j.WorkerID()).Len() }
 
-// NumShards is the number of virtual workers of the job. Data is cut in as many
-// shards, see [Shard].
+// NumShards returns the number of virtual workers (equal parts of each batch)
+// of the job. [Shard] divides a dataset into this number of shards.
 func (j *Job) NumShards() int { return j.virtual }
 
-// EvenBatch is the smallest batch of at least so many rows of which all virtual workers take
-// the same number: for a program that runs on any number of workers.
+// EvenBatch returns the smallest multiple of NumShards that is at least rows.
+// Every batch must divide equally among the virtual workers, so EvenBatch
+// suits programs that run on any number of workers.
 func (j *Job) EvenBatch(rows int) int { return (max(rows, 1) + j.virtual - 1) / j.virtual * j.virtual }
 
-// ShardID is this worker's first virtual worker, and the shard of the data that
-// belongs to it. NumReplicasPerWorker consecutive ones are this worker's.
+// ShardID returns the number of this worker's first virtual worker, which is
+// also the number of its first data shard. The worker computes
+// NumReplicasPerWorker consecutive virtual workers.
 func (j *Job) ShardID() int { return j.part(j.WorkerID()).Lo }
 
-// part is the range of virtual workers that a worker computes.
+// part returns the range of virtual workers that the worker with this rank
+// computes.
 func (j *Job) part(rank int) layout.Range {
 	return layout.Range{Lo: rank * j.virtual / j.NumWorkers(), Hi: (rank + 1) * j.virtual / j.NumWorkers()}
 }
 
-// Seed is the number of --seed: first values, shuffling and dropout follow from it.
+// Seed returns the value of --seed, from which initial weights, shuffling and
+// dropout follow.
 func (j *Job) Seed() uint64 { return j.config.Seed }
 
-// IsChief reports whether this is worker 0, the one that prints and saves.
+// IsChief reports whether this worker is the chief, worker 0. Programs usually
+// print and save results only on the chief.
 func (j *Job) IsChief() bool { return j.contract.Task.IsChief() }
 
-// LocalRank is this worker's index among those of its host.
+// LocalRank returns this worker's index among the workers on its host, counted
+// from 0.
 func (j *Job) LocalRank() int { return j.contract.LocalRank }
 
-// LocalWorldSize is the number of workers on this host.
+// LocalWorldSize returns the number of workers on this host.
 func (j *Job) LocalWorldSize() int { return j.contract.LocalWorldSize }
 
-// ID is the launcher's name for the job, "" without a launcher.
+// ID returns the launcher's name for the job, or "" without a launcher.
 func (j *Job) ID() string { return j.contract.Job }
 
-// Generation counts the job's restarts, from 0.
+// Generation returns how often the job was restarted. It is 0 for the first
+// start.
 func (j *Job) Generation() int { return j.contract.Generation }
 
-// servers is the number of parameter servers.
+// servers returns the number of parameter servers of the job.
 func (j *Job) servers() int { return len(j.contract.Cluster.PS) }
 
-// Logf writes a line to stderr, unless level is below PLX_LOG_LEVEL.
+// Logf writes a line to stderr, unless level is below that of the environment
+// variable PLX_LOG_LEVEL.
 func (j *Job) Logf(level slog.Level, format string, args ...any) { j.log.Logf(level, format, args...) }
 
-// tolerates returns why the job cannot go on with so many workers.
+// tolerates returns an error if the job cannot continue with the given number
+// of workers, for example because their number is not allowed by --sync.
 func (j *Job) tolerates(workers int) error {
 	c := &j.config
 	if s := j.session.Load(); s != nil {
@@ -151,54 +168,63 @@ func (j *Job) tolerates(workers int) error {
 	return err
 }
 
-// The collectives put slices of all workers together; every worker must call
-// the same ones in the same order. x, from and into are []float32, []float64
-// or []int64. They return an error that names the worker to blame when one is
-// lost, calls something else or brings another length, and in bounded time
-// when ctx ends. They may be used with and without Parallelize.
+// The methods from Broadcast to Barrier are collectives, as MPI and NCCL have
+// them. Every worker must call the same collectives in the same order. The
+// parameters x, from and into are []float32, []float64 or []int64.
+//
+// A collective returns an error if a worker is lost, calls another collective
+// or passes another length. The error names that worker. If ctx ends, the
+// collective returns an error too, within bounded time. Collectives work even
+// without Parallelize.
 
-// Broadcast copies x of worker root to x of all others.
+// Broadcast copies the slice x of worker root to the slice x of all other
+// workers.
 func (j *Job) Broadcast(ctx context.Context, x any, root int) error {
 	return j.collect("broadcast", func() error { return j.network.group.Broadcast(ctx, x, root) })
 }
 
-// Scatter cuts from of worker root in equal parts, one per worker in order,
-// and copies each to its worker's into. Others may give nil for from.
+// Scatter divides the slice from of worker root into one equal part per
+// worker. It copies the parts to the slices into of the workers, in the order
+// of ranks. On workers other than root, from may be nil.
 func (j *Job) Scatter(ctx context.Context, from, into any, root int) error {
 	return j.collect("scatter", func() error { return j.network.group.Scatter(ctx, from, into, root) })
 }
 
-// Gather copies from of every worker to into of worker root, in the order of
-// ranks. Others may give nil for into.
+// Gather concatenates the slices from of all workers, in the order of ranks,
+// and stores the result in the slice into of worker root. On workers other
+// than root, into may be nil.
 func (j *Job) Gather(ctx context.Context, from, into any, root int) error {
 	return j.collect("gather", func() error { return j.network.group.Gather(ctx, from, into, root) })
 }
 
-// AllGather copies from of every worker to into of all, in the order of ranks.
+// AllGather concatenates the slices from of all workers, in the order of
+// ranks, and stores the result in the slice into of every worker.
 func (j *Job) AllGather(ctx context.Context, from, into any) error {
 	return j.collect("all-gather", func() error { return j.network.group.AllGather(ctx, from, into) })
 }
 
-// ReduceScatter adds from of all workers and gives each its share of the sum:
-// n elements are cut in order of the ranks, n/workers for each and one more
-// for the first n mod workers.
+// ReduceScatter adds up the slices from of all workers, element by element. It
+// divides the sum into one part per worker, in the order of ranks, and stores
+// each part in the slice into of its worker. If the length of the sum is no
+// multiple of the number of workers, the first parts have one element more.
 func (j *Job) ReduceScatter(ctx context.Context, from, into any) error {
 	return j.collect("reduce-scatter", func() error { return j.network.group.ReduceScatter(ctx, from, into) })
 }
 
-// AllReduce replaces x on every worker by the sum of all, the same bits on
-// each.
+// AllReduce adds up the slices x of all workers, element by element, and
+// stores the sum in x on every worker. The sum has the same bits on every
+// worker.
 func (j *Job) AllReduce(ctx context.Context, x any) error {
 	return j.collect("all-reduce", func() error { return j.network.group.AllReduce(ctx, x) })
 }
 
-// Barrier returns when all workers have called it.
+// Barrier blocks until all workers of the job have called it.
 func (j *Job) Barrier(ctx context.Context) error {
 	return j.collect("barrier", func() error { return j.network.group.Barrier(ctx) })
 }
 
-// Any tells all workers whether one of them said yes. It is how they decide
-// together to stop early.
+// Any returns true on every worker if at least one worker calls it with yes.
+// Workers can use it to stop training early in the same step.
 func (j *Job) Any(ctx context.Context, yes bool) (bool, error) {
 	votes := []int64{0}
 	if yes {
@@ -216,10 +242,11 @@ func (j *Job) collect(what string, do func() error) error {
 	return nil
 }
 
-// CheckParameters compares every variable that workers hold on every worker,
-// bit by bit, and names the first that differs and where. All workers must
-// call it, after the same step of synchronous training. Rows of embeddings
-// have one shard holder each and nothing to compare.
+// CheckParameters compares the workers' copies of every variable bit by bit.
+// The error names the first variable that differs and a worker where it does.
+// All workers must call CheckParameters after the same step of synchronous
+// training. It skips the rows of embedding tables, which have only one copy,
+// that of their shard holder.
 func (j *Job) CheckParameters(ctx context.Context) error {
 	s := j.session.Load()
 	if s == nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// inThisStep has a checkpoint made that somebody asks for, and returns what
-// becomes of it.
+// inThisStep requests a checkpoint and returns the step at which it was made.
 func inThisStep(t *testing.T, s *saver.Saver, r saver.Request) (step int) {
 	t.Helper()
 	told := make(chan error, 1)
@@ -31,10 +30,10 @@ func inThisStep(t *testing.T, s *saver.Saver, r saver.Request) (step int) {
 	return step
 }
 
-// A chief that has made its last step saves what the others make after it, and
-// holds them, when it is asked to; and once all is done there is nothing more to
-// save.
-func TestSaveBehindTheChiefsLastStep(t *testing.T) {
+// After its own last step, the chief must still save checkpoints of the steps
+// that other workers take, and pause the job if requested. When all workers
+// are done, it makes no further checkpoint.
+func TestCheckpointsAfterTheChiefsLastStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -64,7 +63,7 @@ func testSaveBehindTheChiefsLastStep(t *testing.T, mode string) {
 			if err := <-refused; err == nil || !strings.Contains(err.Error(), "only as many workers as now, 2, can go on, not 3") {
 				t.Errorf("%s: asked to go on with another worker: %v", mode, err)
 			}
-			if w := (&task{job: tj.jobs[0]}).word(cluster.Heartbeat); w.Step != 5 || w.Loss == "" {
+			if w := (&task{job: tj.jobs[0]}).statusMessage(cluster.Heartbeat); w.Step != 5 || w.Loss == "" {
 				t.Errorf("%s: a chief that is done says %+v", mode, w)
 			}
 			inThisStep(t, s, saver.Request{Hold: true, Number: 1, Workers: 2})
@@ -107,9 +106,9 @@ func testSaveBehindTheChiefsLastStep(t *testing.T, mode string) {
 	}
 }
 
-// Who asks in step when the last checkpoint is made, or is about to be, is told
-// of that one.
-func TestAskedForWhenAllIsSaved(t *testing.T) {
+// A request that comes while the last checkpoint is made, or just before, must
+// get that checkpoint's step as its result.
+func TestRequestAtTheEndGetsLastCheckpoint(t *testing.T) {
 	each, told := regression{}, make(chan error, 1)
 	tj := newTestJobOn(t, hostNames(2), 1, VirtualWorkers(6), everySteps(t.TempDir(), 4))
 	errs := tj.end(func(ctx context.Context, j *Job) error {
@@ -145,14 +144,16 @@ func TestAskedForWhenAllIsSaved(t *testing.T) {
 	}
 }
 
-// eventuallyFree waits until the chief may begin another save.
+// eventuallyFree waits until no checkpoint is being written, so that the chief
+// can begin another.
 func eventuallyFree(j *Job) {
 	for end := time.Now().Add(patience.Limit); j.IsChief() && j.network.store.Busy() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// eventuallyAt waits until a task has begun so many steps.
+// eventuallyAt waits until a worker has begun the given number of steps. It
+// returns false if the test ends before that.
 func eventuallyAt(t *testing.T, j *Job, steps int64) bool {
 	for j.progress.steps.Load() < steps {
 		select {

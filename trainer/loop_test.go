@@ -10,8 +10,8 @@ import (
 	"github.com/plx-run/plx/trainer/config"
 )
 
-// alternating makes feeds and notes what happens in which order: 10+s is a
-// feed for step s, 20+s the step's result.
+// alternating supplies feeds and records the order of calls: 10+s for the feed
+// of step s, 20+s for the result of step s.
 type alternating struct {
 	r     *Session
 	order []int
@@ -37,8 +37,8 @@ func (a *alternating) feed(step int) (Feed, error) {
 	return regression{}.feed(step, 0, 6), nil
 }
 
-// train takes steps until one fails or stop is over, and wants the twin's
-// losses.
+// train trains until a step fails or step stop is done. It compares the losses
+// with those of the reference loop twin.
 func (a *alternating) train(t *testing.T, twin *regression, steps, stop int) error {
 	t.Helper()
 	for result, err := range a.r.Train(t.Context(), steps, a.feed) {
@@ -58,9 +58,9 @@ func (a *alternating) train(t *testing.T, twin *regression, steps, stop int) err
 	return nil
 }
 
-// Each step is fed what was made for it, once, and before the step ahead of
-// it. A loop that was left goes on where it was.
-func TestTrainFeedsAhead(t *testing.T) {
+// Train must request the feed of each step once, and before it takes the step
+// before. After a break, a second loop must continue at the next step.
+func TestTrainRequestsFeedsOneStepAhead(t *testing.T) {
 	a, twin := newAlternating(t), &regression{}
 	for _, c := range []struct {
 		steps, stop int
@@ -79,7 +79,8 @@ func TestTrainFeedsAhead(t *testing.T) {
 	}
 }
 
-// The sequence ends after the first error, whoever makes it.
+// The sequence of Train must end after the first error, whether from feed or
+// from Step.
 func TestTrainEndsAfterAnError(t *testing.T) {
 	a, twin := newAlternating(t), &regression{}
 	for _, fails := range []int{0, 1, 1, 4} {
@@ -100,8 +101,8 @@ func TestTrainEndsAfterAnError(t *testing.T) {
 	}
 }
 
-// The rows for the next step are asked for in each, and a feed that has the
-// wrong ones is refused when it is its turn.
+// Train must prefetch the rows of the next step in each step. A feed with
+// invalid indices must fail only in its own step.
 func TestTrainPrefetches(t *testing.T) {
 	x := everything()["embedding, duplicates"]
 	r, err := soloJob(io.Discard).Parallelize(t.Context(), x.build(1), x.opt, x.options...)

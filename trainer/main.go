@@ -16,9 +16,10 @@ import (
 	"github.com/plx-run/plx/trainer/hooks"
 )
 
-// Exit codes of a trainer program: 0, a failure of any kind, a mistake in the
-// flags, a GPU that the worker was given and cannot use, or no longer, and what a
-// shell gives a program that SIGTERM ended, for one that was told to stop.
+// Exit codes of a trainer program. exitUsage is for wrong flags, and
+// exitDevice for a GPU that does not work. exitFailed is for all other
+// failures. A program stopped by SIGTERM exits with exitStopped, the code that
+// a shell would report.
 const (
 	exitFailed  = 1
 	exitUsage   = 2
@@ -26,42 +27,48 @@ const (
 	exitStopped = 128 + int(syscall.SIGTERM)
 )
 
-// init leaves cluster.Mark in every program that imports this package.
+// init keeps the constant cluster.Mark in every binary that imports this
+// package. The launcher recognises trainer programs by it.
 func init() { link(cluster.Mark) }
 
 //go:noinline
 func link(string) {}
 
 var (
-	errStopped   = errors.New("told to stop")
-	errAgentSays = fmt.Errorf("%w by the agent", errStopped)
-	errAgentGone = errors.New("the launcher's agent is gone")
+	errStopped        = errors.New("told to stop")
+	errStoppedByAgent = fmt.Errorf("%w by the agent", errStopped)
+	errAgentGone      = errors.New("the launcher's agent is gone")
 )
 
-// Main runs a trainer program in the role that the launcher gave it: a worker
-// runs train, a server serves the workers, and without a launcher train runs
-// alone. It does not return.
+// Main runs a trainer program in the role that the launcher gave it. A worker
+// runs train, and a server serves the workers. A program that plx did not
+// launch runs train as the only worker. Main does not return.
 //
-// It parses the command line, flags that the program has defined with package
-// flag and the trainer's own, which --help lists apart: define flags before,
-// and leave flag.Parse to Main.
+// Main parses the command line: the flags that the program has defined with
+// package flag, and the trainer's flags. --help lists the trainer's flags
+// separately. The program must define its flags before it calls Main, and must
+// not call flag.Parse.
 //
-// The context that train gets ends when the job is told to stop, with SIGTERM,
-// SIGINT or by the launcher; a second signal ends the process at once. SIGTERM to a
-// program that runs alone and keeps checkpoints has one made first, for at most a
-// minute; the launcher does so for a job. In a step of Slurm, SIGTERM is left to plx's
-// agent, which saves the job first. When train returns an error other than ErrDone the process exits with 1 and the
-// job fails.
+// The context of train ends when the launcher stops the job or the process
+// receives SIGTERM or SIGINT. A second signal ends the process at once. A
+// program without a launcher that has --ckpt-dir makes a checkpoint after
+// SIGTERM, for at most one minute. For a job, the launcher does so. In a step
+// of Slurm, the process ignores SIGTERM, because plx's agent saves the job
+// first and then stops it.
 //
-// When the job restarts, because a task was lost or because hosts join or leave,
-// the launcher starts the program again: every generation of a job has processes
-// of its own.
+// If train returns an error other than ErrDone, the process exits with code 1
+// and the job fails.
 //
-// Fields of configs that are set take the place of defaults. Flags win over them, and
-// so do the fields that the program gives to [Job.Parallelize].
+// If the job restarts because a task was lost, or because hosts join or leave,
+// the launcher starts new processes: no process belongs to two generations of
+// a job.
+//
+// Fields of configs that are set replace the defaults. Flags have precedence
+// over them, and so have the fields that the program passes to
+// [Job.Parallelize].
 func Main(train func(ctx context.Context, job *Job) error, configs ...Config) {
 	p := process{getenv: os.Getenv, log: os.Stderr, out: os.Stdout, config: config.Default().With(configs...)}
-	if err := p.config.ParseCommandLine(ownName(os.Getenv)); err != nil {
+	if err := p.config.ParseCommandLine(taskName(os.Getenv)); err != nil {
 		p.complain("start", err)
 		os.Exit(exitUsage)
 	}
@@ -71,9 +78,10 @@ func Main(train func(ctx context.Context, job *Job) error, configs ...Config) {
 	os.Exit(p.run(ctx, cancel, train))
 }
 
-// Alone runs train as a program that runs by itself does, in this process and without the
-// command line, and returns its error: for tests, and for programs that do more than train.
-// It returns nil if train ends with ErrDone.
+// Alone runs train in this process as the only worker of a job, and returns
+// the error of train. It ignores the command line. It is for tests, and for
+// programs that do more than train. If train returns ErrDone, Alone returns
+// nil.
 func Alone(ctx context.Context, train func(ctx context.Context, job *Job) error, configs ...Config) error {
 	p := process{getenv: func(string) string { return "" }, log: os.Stderr, out: os.Stdout, config: config.Default().With(configs...)}
 	if err := p.config.Check(); err != nil {
@@ -89,15 +97,17 @@ func Alone(ctx context.Context, train func(ctx context.Context, job *Job) error,
 	return t.run(ctx, train)
 }
 
-// signalled is the cause of a context that a signal ended.
+// signalled is the cause of a cancelled context if a signal ended the
+// training.
 type signalled struct{ signal os.Signal }
 
 func (s signalled) Error() string { return fmt.Sprintf("%v by %v", errStopped, s.signal) }
 
-// Is makes it an errStopped.
+// Is makes errors.Is(err, errStopped) true.
 func (signalled) Is(target error) bool { return target == errStopped }
 
-// stoppedCode is the exit code of a task that cause has stopped.
+// stoppedCode returns the exit code of a task that was stopped: 130 after
+// SIGINT, otherwise 143. These are the codes that a shell reports.
 func stoppedCode(cause error) int {
 	if s, ok := errors.AsType[signalled](cause); ok && s.signal == os.Interrupt {
 		return 128 + int(syscall.SIGINT)
@@ -105,42 +115,44 @@ func stoppedCode(cause error) int {
 	return exitStopped
 }
 
-// ownName is the task that the launcher made this process, "" without one.
-func ownName(getenv func(string) string) string {
+// taskName returns the name of this task, such as "worker:3", or "" if no
+// launcher started the process.
+func taskName(getenv func(string) string) string {
 	if getenv("PLX_ROLE") == "" {
 		return ""
 	}
 	return getenv("PLX_ROLE") + ":" + getenv("PLX_TASK_INDEX")
 }
 
-// process is what a task has of the world: its environment, its output streams
-// and the program's configuration.
+// process holds the environment, the output streams and the configuration of a
+// trainer process. Tests replace them.
 type process struct {
 	getenv   func(string) string
 	log, out io.Writer
 	config   config.Effective
-	signals  chan os.Signal // signals to end; nil means that none are caught
+	signals  chan os.Signal // signals that stop the task; nil means that the process catches no signals
 }
 
-// run does what Main does and returns the exit code. cancel ends ctx.
+// run runs the task and returns the exit code of the process. cancel cancels
+// ctx.
 func (p process) run(ctx context.Context, cancel context.CancelCauseFunc, train func(context.Context, *Job) error) int {
 	t, err := p.open(cancel)
 	if err != nil {
 		p.complain("start", err)
 		return failedCode(err)
 	}
-	go t.heed(p.signals, cancel) // ends when close closes t.quit
+	go t.handleSignals(p.signals, cancel) // returns when t.close closes t.quit
 	defer t.close()
 	return p.outcome(ctx, t, t.run(ctx, train))
 }
 
-// outcome tells the agent, and on a failure the user, how a task ended, and
-// returns the exit code.
+// outcome reports to plx's agent how the task ended, prints an error to
+// stderr, and returns the exit code. err is the task's error.
 func (p process) outcome(ctx context.Context, t *task, err error) int {
 	cause := context.Cause(ctx)
 	switch {
 	case err == nil:
-		if err := t.say(t.word(cluster.Finished)); err != nil {
+		if err := t.send(t.statusMessage(cluster.Finished)); err != nil {
 			p.complain(t.name(), fmt.Errorf("tell the agent: %w", err))
 			return exitFailed
 		}
@@ -148,17 +160,17 @@ func (p process) outcome(ctx context.Context, t *task, err error) int {
 	case errors.Is(cause, errStopped):
 		return stoppedCode(cause)
 	}
-	m := t.word(cluster.Failed)
+	m := t.statusMessage(cluster.Failed)
 	m.Cause, m.Peer = err.Error(), t.culprit(err)
-	t.say(m) // the exit status says it too
+	t.send(m) // an error is ignored, because the agent learns of the failure from the exit code too
 	if device.Failed(err) {
-		err = &device.Error{Err: err} // has a hint
+		err = &device.Error{Err: err} // adds a hint for the user to the message
 	}
 	p.complain(t.name(), err)
 	return failedCode(err)
 }
 
-// failedCode is the exit code of a task that failed.
+// failedCode returns the exit code for a task that failed with err.
 func failedCode(err error) int {
 	switch {
 	case device.Failed(err):
@@ -169,12 +181,13 @@ func failedCode(err error) int {
 	return exitFailed
 }
 
-// complain writes an error and, if the error has one, a hint.
+// complain prints an error to stderr, and the error's hint if it has one. For
+// a missing file in a job it prints how to send the file to the hosts.
 func (p process) complain(subject string, err error) {
 	if panicked, ok := errors.AsType[*hooks.PanicError](err); ok {
-		p.log.Write(panicked.Stack) // before the message, which is to be the last word
+		p.log.Write(panicked.Stack) // the stack comes first, so that the message is the last line
 	}
-	fmt.Fprintf(p.log, "plx: %s: %v\n", subject, err) // nobody is left to be told of a broken stderr
+	fmt.Fprintf(p.log, "plx: %s: %v\n", subject, err) // a write error is ignored, because it could not be reported anywhere
 	var helpful interface{ Hint() string }
 	if errors.As(err, &helpful) {
 		fmt.Fprintf(p.log, "plx: hint: %s\n", helpful.Hint())
@@ -183,7 +196,8 @@ func (p process) complain(subject string, err error) {
 	}
 }
 
-// missingFileHint says how a file of the launching machine gets to the hosts.
+// missingFileHint tells the user how to send the file at path from the
+// launching machine to the hosts.
 func missingFileHint(path string) string {
 	if filepath.IsAbs(path) {
 		return fmt.Sprintf("put %s on every host; or plx launch --copy %s, and read it as %s", path, path, filepath.Base(path))

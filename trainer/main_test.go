@@ -26,7 +26,8 @@ import (
 	"github.com/plx-run/plx/trainer/config"
 )
 
-// TestMain lets the test binary be a trainer program too.
+// TestMain runs the test binary as a trainer program if the environment
+// variable TRAINER_TEST is set.
 func TestMain(m *testing.M) {
 	if os.Getenv("TRAINER_TEST") != "" {
 		Main(testProgram)
@@ -34,8 +35,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// testProgram trains TRAINER_TEST steps, "forever", or fails at once. A second word is
-// how long another task may be silent.
+// testProgram is the program of a trainer process in tests. TRAINER_TEST holds
+// the number of steps, "forever", or "fail". A second word sets
+// Config.PeerTimeout.
 func testProgram(ctx context.Context, j *Job) error {
 	what, longest, _ := strings.Cut(os.Getenv("TRAINER_TEST"), " ")
 	steps, forever := 0, what == "forever"
@@ -64,7 +66,8 @@ func testProgram(ctx context.Context, j *Job) error {
 	return nil
 }
 
-// testProcess is a task in a process of its own, and its agent's view of it.
+// testProcess is a task that runs in a separate process, with the agent's end
+// of the connection to it.
 type testProcess struct {
 	task    cluster.Task
 	cmd     *exec.Cmd
@@ -77,7 +80,8 @@ type testProcess struct {
 	heard []cluster.ControlMessage
 }
 
-// watched is an output that can be waited for.
+// watched collects the output of a process, so that a test can wait for a
+// line.
 type watched struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -100,7 +104,8 @@ func (w *watched) String() string {
 	return w.text.String()
 }
 
-// launch starts a job's tasks as an agent does.
+// launch starts the processes of a job as plx's agent does, and returns them
+// by the names of their tasks.
 func launch(t *testing.T, program string, workers, servers int, flags ...string) map[string]*testProcess {
 	t.Helper()
 	secret, tasks := secretFile(t), tasksOf(workers, servers)
@@ -134,7 +139,7 @@ func tasksOf(workers, servers int) (tasks []cluster.Task) {
 	return tasks
 }
 
-// listeners opens a socket for each task.
+// listeners opens a listening socket for each task.
 func listeners(t *testing.T, tasks []cluster.Task) (spec cluster.Spec, sockets []*os.File) {
 	t.Helper()
 	for _, task := range tasks {
@@ -193,8 +198,8 @@ func (p *testProcess) listen() {
 	}
 }
 
-// end waits for the process and returns its exit code and what it said that
-// was not a heartbeat.
+// end waits for the process to exit. It returns the exit code and the messages
+// to the agent that are not heartbeats.
 func (p *testProcess) end(t *testing.T) (code int, said []cluster.ControlMessage) {
 	t.Helper()
 	select {
@@ -208,7 +213,7 @@ func (p *testProcess) end(t *testing.T) (code int, said []cluster.ControlMessage
 	return p.cmd.ProcessState.ExitCode(), said
 }
 
-// untilStep waits until the chief has printed a step past n.
+// untilStep waits until the chief has printed a step later than n.
 func (p *testProcess) untilStep(t *testing.T, n int) {
 	t.Helper()
 	deadline := time.After(patience.Limit)
@@ -244,12 +249,12 @@ func TestJobOfProcesses(t *testing.T) {
 	if out := all["worker:0"].out.String(); strings.Count(out, "step ") != 20 {
 		t.Errorf("the chief printed %q", out)
 	}
-	for _, name := range []string{"ps:0", "ps:1"} { // the last goodbye ends them
+	for _, name := range []string{"ps:0", "ps:1"} { // servers exit after the goodbye of the last worker
 		wantSaid(t, all[name], 0, hello, cluster.ControlMessage{Kind: cluster.Finished})
 	}
 }
 
-func TestStopEndsEverybody(t *testing.T) {
+func TestStopEndsAllTasks(t *testing.T) {
 	all := launch(t, "forever", 2, 1, "--arch=ps")
 	all["worker:0"].untilStep(t, 5)
 	stop := cluster.ControlMessage{Kind: cluster.Stop}
@@ -261,7 +266,7 @@ func TestStopEndsEverybody(t *testing.T) {
 	}
 	for name, want := range map[string]int{"worker:1": exitStopped, "ps:0": 0} {
 		p := all[name]
-		p.control.Send(stop) // it may have failed already, for want of worker:0
+		p.control.Send(stop) // an error is ignored, because the process may have failed already after worker:0 was stopped
 		code, _ := p.end(t)
 		victim := code == exitFailed && strings.Contains(p.stderr.String(), "worker:0 (")
 		if code != want && !victim {
@@ -270,26 +275,26 @@ func TestStopEndsEverybody(t *testing.T) {
 	}
 }
 
-func TestInterruptIsAStop(t *testing.T) {
+func TestInterruptStopsWorker(t *testing.T) {
 	all := launch(t, "forever", 1, 0)
 	worker := all["worker:0"]
 	worker.untilStep(t, 2)
-	worker.cmd.Process.Signal(os.Interrupt) // one that has ended has another exit code
+	worker.cmd.Process.Signal(os.Interrupt) // if the process has exited already, its exit code shows that below
 	if code, _ := worker.end(t); code != 130 {
 		t.Errorf("exit code %d, want 130; stderr: %s", code, worker.stderr.String())
 	}
 }
 
-func TestTermIsAStop(t *testing.T) {
+func TestSIGTERMStopsTasks(t *testing.T) {
 	for name, code := range map[string]int{"worker:0": exitStopped, "ps:0": exitStopped} {
 		all := launch(t, "forever", 1, 1, "--arch=ps")
 		all["worker:0"].untilStep(t, 2)
-		all[name].cmd.Process.Signal(syscall.SIGTERM) // one that has ended has another exit code
+		all[name].cmd.Process.Signal(syscall.SIGTERM) // if the process has exited already, its exit code shows that below
 		got, said := all[name].end(t)
 		if failed := said[len(said)-1].Kind == cluster.Failed; got != code || failed {
 			t.Errorf("%s: exit code %d, said %+v; want %d; stderr: %s", name, got, said, code, all[name].stderr.String())
 		}
-		for _, p := range all { // the other one ends of that
+		for _, p := range all { // the other worker fails because of the stopped one
 			if p != all[name] {
 				p.control.Send(cluster.ControlMessage{Kind: cluster.Stop}) // or is told to
 				p.end(t)
@@ -298,7 +303,8 @@ func TestTermIsAStop(t *testing.T) {
 	}
 }
 
-// A process that is killed or frozen is named by everybody who waited for it.
+// If a process is killed or frozen, the errors of all tasks that wait for it
+// must name it.
 func TestLostProcessIsNamed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -332,9 +338,10 @@ func TestLostProcessIsNamed(t *testing.T) {
 	}
 }
 
-// Where nobody waits for a worker the others make all their steps without it,
-// and end well. The chief's agent was told that they would.
-func TestLostProcessIsDoneWithout(t *testing.T) {
+// In modes in which no worker waits for another, the others must take all
+// their steps after one is lost, and exit with 0. The chief must have reported
+// to its agent that the job tolerates the loss.
+func TestOthersContinueWithoutLostProcess(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -370,11 +377,11 @@ func testLostProcess(t *testing.T, losses map[string][]syscall.Signal) {
 	}
 }
 
-func TestAloneAndFailing(t *testing.T) {
+func TestProgramWithoutLauncher(t *testing.T) {
 	for program, want := range map[string]int{"3": 0, "fail": exitFailed} {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "TRAINER_TEST="+program, "PLX_BLAS=gonum", "PLX_LOG_LEVEL=verbose")
-		out, _ := cmd.CombinedOutput() // the exit code is what is asked about
+		out, _ := cmd.CombinedOutput() // an error is ignored, because the test checks the exit code
 		if got := cmd.ProcessState.ExitCode(); got != want {
 			t.Errorf("%s: exit code %d, want %d: %s", program, got, want, out)
 		}
@@ -389,8 +396,9 @@ func TestAloneAndFailing(t *testing.T) {
 	}
 }
 
-// SIGTERM to a program that runs alone saves first, and the next run goes on there.
-// Without a folder for checkpoints it ends at once, and so it does by SIGINT.
+// After SIGTERM, a program without a launcher must save a checkpoint, from
+// which the next run resumes. Without --ckpt-dir, and after SIGINT, it must
+// exit at once.
 func TestSIGTERMSavesAProgramThatRunsAlone(t *testing.T) {
 	dir := t.TempDir()
 	run := func(program string, sent os.Signal, flags ...string) (code int, log string) {
@@ -432,8 +440,8 @@ func TestSIGTERMSavesAProgramThatRunsAlone(t *testing.T) {
 	}
 }
 
-// What the program does not use is said at the end: nothing reads these flags without
-// Parallelize.
+// A program that never calls Parallelize must log which of its flags have had
+// no effect.
 func TestFlagsWithoutEffectAreNamed(t *testing.T) {
 	for want, c := range map[string]Config{
 		"which they are for: --digest\n": {Digest: true},
@@ -460,8 +468,9 @@ func TestBadContractIsAnError(t *testing.T) {
 	}
 }
 
-// A task sends the stacks of its goroutines while it trains, in pieces, and goes on.
-func TestStacks(t *testing.T) {
+// On request, a task must send the stacks of its goroutines to the agent in
+// several messages, and continue to train.
+func TestTaskSendsItsStacks(t *testing.T) {
 	worker := launch(t, "forever", 1, 0)["worker:0"]
 	worker.untilStep(t, 2)
 	if err := worker.control.Send(cluster.ControlMessage{Kind: cluster.Stacks, Request: 7}); err != nil {
@@ -480,7 +489,7 @@ func TestStacks(t *testing.T) {
 			complete = !m.More
 		}
 	}
-	if !complete || !strings.HasPrefix(text.String(), "goroutine ") || !strings.Contains(text.String(), "(*task).obey(") || !strings.Contains(text.String(), "main_test.go:") {
+	if !complete || !strings.HasPrefix(text.String(), "goroutine ") || !strings.Contains(text.String(), "(*task).serveAgent(") || !strings.Contains(text.String(), "main_test.go:") {
 		t.Errorf("stacks, complete %t:\n%s", complete, text.String())
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/plx-run/plx/trainer/config"
 )
 
-// refused wants every worker to fail in Parallelize with an error that has
-// all of the words.
+// refused checks that Parallelize fails on every worker, with an error that
+// contains all the given words.
 func refused(t *testing.T, tj *testJob, build func(j *Job) Build, opt Optimizer, words ...string) {
 	t.Helper()
 	errs := tj.all(func(j *Job) error {
@@ -34,10 +34,12 @@ func refused(t *testing.T, tj *testJob, build func(j *Job) Build, opt Optimizer,
 	}
 }
 
-// threeHosts have a worker each: nobody adds up for others.
+// threeHosts are three hosts with one worker each, so that no worker adds up
+// gradients for others.
 var threeHosts = []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"}
 
-// Workers that built different models hear what differs and where.
+// If workers have built different models, the error must say what differs and
+// on which workers.
 func TestWorkersWithDifferentGraphsAreRefused(t *testing.T) {
 	renamed := func(name string, shape tensor.Shape, dt tensor.Dtype) Build {
 		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
@@ -92,9 +94,9 @@ func TestDifferentOptimisersAreRefused(t *testing.T) {
 	}
 }
 
-// Where bits were asked for, hosts that compute differently are refused, and
-// both are named; where they were not, they train.
-func TestDifferentArithmetic(t *testing.T) {
+// If bit-identical results were requested, Parallelize must reject hosts with
+// different arithmetic and name both. Otherwise these hosts must train.
+func TestHostsWithDifferentArithmeticAreRefused(t *testing.T) {
 	for name, promise := range map[string]Setting{
 		"virtual workers": VirtualWorkers(6),
 		"digest":          flags(func(c *config.Config) { c.Digest = true }),
@@ -118,9 +120,9 @@ func TestDifferentArithmetic(t *testing.T) {
 	}
 }
 
-// Combinations that cannot work are refused with the reason, and with what to do
-// instead, before the program has read its data.
-func TestArchitecturesAndModesThatDoNotWork(t *testing.T) {
+// Impossible combinations of --arch and --sync must fail before the program
+// reads its data. The error says why, and the hint what to do.
+func TestImpossibleArchAndSyncAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		arch, sync       string
 		workers, servers int
@@ -160,8 +162,9 @@ func TestArchitecturesAndModesThatDoNotWork(t *testing.T) {
 	}
 }
 
-// What a job is told to do about a server that is missing can be done.
-func TestHintsOfJobsWithoutServers(t *testing.T) {
+// The hints for a job without parameter servers must name flags with which the
+// job can start.
+func TestHintsForMissingServersWork(t *testing.T) {
 	for _, c := range []struct{ arch, sync, hint string }{
 		{"ps", "sync", "--arch allreduce"},
 		{"ps", "async", "--sync sync --arch allreduce"},
@@ -187,8 +190,9 @@ func TestHintsOfJobsWithoutServers(t *testing.T) {
 	}
 }
 
-// The numbers of a job that make no sense are refused before anything else.
-func TestVirtualWorkersThatDoNotFit(t *testing.T) {
+// Job and Parallelize must reject batches and numbers of workers that do not
+// fit --virtual-workers.
+func TestImpossibleVirtualWorkersAreRefused(t *testing.T) {
 	var helpful interface{ Hint() string }
 	for _, c := range []struct {
 		virtual, replicas, accumulate, workers int
@@ -220,8 +224,8 @@ func TestVirtualWorkersThatDoNotFit(t *testing.T) {
 	}
 }
 
-// Indices and labels that fit no table or class, and tensors of other types,
-// are refused and harm nothing.
+// Step must reject invalid indices and labels, and tensors of other types,
+// without changing anything.
 func TestMistakesInIndicesAreNamed(t *testing.T) {
 	j := soloJob(io.Discard, Replicas(2), Seed(3))
 	r, err := j.Parallelize(t.Context(), words(3), SGD(0.1), GlobalBatch(4))
@@ -257,8 +261,8 @@ func TestMistakesInIndicesAreNamed(t *testing.T) {
 	}
 }
 
-// The same variables in another graph compute something else: the promise
-// that all workers train the same model would be void.
+// If workers have the same variables but other operations, they train
+// different models, which Parallelize must reject.
 func TestWorkersWithDifferentOperationsAreRefused(t *testing.T) {
 	with := func(activation func(*gorgonia.Node) (*gorgonia.Node, error)) Build {
 		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {

@@ -20,58 +20,68 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Build makes a complete single-device model in an empty graph. batch is the
-// number of rows that one virtual worker takes of a batch. It is called once
-// per replica and again for every batch size that is evaluated, and must build
-// the same each time: every worker compares what it built with the others.
+// Build builds the program's single-device model in the empty graph g. batch
+// is the number of rows of a global batch that one virtual worker computes.
+//
+// The trainer calls Build once per replica (copy of the graph), and again for
+// every batch size that is evaluated. Build must return the same model each
+// time. Parallelize returns an error if the models of the workers differ.
 type Build func(g *gorgonia.ExprGraph, batch int) (Model, error)
 
-// Model names what matters in a graph.
+// Model lists the inputs, the variables, the loss and other important nodes of
+// a graph.
 type Model struct {
-	Inputs     gorgonia.Nodes            // fed at every step, under the node's name
-	Variables  gorgonia.Nodes            // trained; each node has a name and a value (gorgonia.WithInit); see docs/sparse.md on those that become tables
-	Embeddings []*Embedding              // tables whose rows are looked up
-	States     []State                   // running averages, such as those of nn.BatchNorm
+	Inputs     gorgonia.Nodes            // nodes that Feed sets at every step, under their names
+	Variables  gorgonia.Nodes            // trained nodes, with a name and a value (gorgonia.WithInit); some become tables, see docs/sparse.md
+	Embeddings []*Embedding              // tables of which each step uses only the rows that it looks up
+	States     []State                   // variables that hold running averages, such as those of nn.BatchNorm
 	Loss       *gorgonia.Node            // a scalar, float32 or float64
-	LossKind   LossKind                  // how the virtual workers' losses are put together; zero: as a mean, but a loss that may be a sum over the rows is refused
-	Metrics    map[string]*gorgonia.Node // by name: scalars, averaged over all virtual workers
-	Fetches    map[string]*gorgonia.Node // by name: further values that a step or an evaluation returns
-	// Frozen are leaves with a value that the loss depends on and that keep it. The chief
-	// warns of such a leaf that is neither here nor in Variables.
+	LossKind   LossKind                  // whether the loss is a mean or a sum over rows; zero means mean, and a loss that may be a sum is an error
+	Metrics    map[string]*gorgonia.Node // scalars by name; a step returns their averages over all virtual workers
+	Fetches    map[string]*gorgonia.Node // other nodes by name, of which a step or an evaluation returns the values
+	// Frozen lists leaves of the graph that have a value but are not trained,
+	// although the loss depends on them. The chief (worker 0) logs a warning
+	// for a leaf with a gradient that is listed neither in Frozen nor in
+	// Variables.
 	Frozen gorgonia.Nodes
-	// Carried is recurrent state, by the name of an input: each row of the input gets
-	// the value that the node had for that row at the end of the step before, and zeros
-	// in the first step. So nothing need be fed. A feed that has the input sets it anew
-	// for its step. An evaluation begins with zeros. Checkpoints hold the state, and
-	// after a restart the worker that computes a row gets the state of that row; with a
-	// --sync other than sync it begins anew then, because there is no moment that all
-	// workers share.
+	// Carried defines recurrent state. It maps the name of an input to the
+	// node whose value becomes that input in the next step, row by row. In the
+	// first step of training, and in an evaluation, the input is zero. The
+	// program need not feed the input. If it does, that value replaces the
+	// state for the step.
+	//
+	// Checkpoints contain the state. After a restart, the worker that computes
+	// a row gets the state of that row. With a --sync mode other than sync,
+	// checkpoints do not contain the state and a restart begins with zeros,
+	// because the workers are not in the same step.
 	Carried map[string]*gorgonia.Node
 
-	// ShardID and NumShards are inputs that the program does not feed: the trainer sets
-	// them for each virtual worker, to its number from 0 and to the number of all. In an
-	// evaluation they are 0 and 1. Each has a name and the shape (1), and is float32,
-	// float64 or int64. nil means that the model does not need it.
+	// ShardID and NumShards are inputs that the trainer sets for each virtual
+	// worker: ShardID to its number, counted from 0, and NumShards to the
+	// number of virtual workers. In an evaluation they are 0 and 1. Both must
+	// have a name, shape (1) and type float32, float64 or int64. nil means
+	// that the model does not use the input.
 	ShardID, NumShards *gorgonia.Node
 }
 
-// State is a variable that is not trained but follows a value of the graph:
-// after a step it is Momentum times itself plus the rest times the average of
-// Batch over all virtual workers.
+// State is a variable that is not trained, but holds a running average of a
+// node. After a step its value is Momentum*Variable + (1-Momentum)*mean, where
+// mean is the average of Batch over all virtual workers.
 //
-//   - Variable *gorgonia.Node: with a name and a first value
-//   - Batch *gorgonia.Node: of the same type and shape
-//   - Momentum float64: in [0, 1)
+//   - Variable *gorgonia.Node: variable with a name and an initial value
+//   - Batch *gorgonia.Node: node whose value is averaged, of the same type and shape as Variable
+//   - Momentum float64: weight of the old value, in [0, 1)
 type State = replica.State
 
-// LossKind is what the loss of a batch is. It decides how gradients of several
-// workers are put together.
+// LossKind says whether a model's loss is a mean or a sum over the rows of the
+// batch. Accordingly, the trainer averages or adds the gradients of the
+// virtual workers.
 type LossKind int
 
-// A Mean over the rows makes workers average their gradients, a Sum over the
-// rows makes them add.
+// With Mean the trainer averages the gradients of all virtual workers. With
+// Sum it adds them.
 const (
-	unset LossKind = iota // the program does not say
+	unset LossKind = iota // the program has not set LossKind
 	Mean
 	Sum
 )
@@ -88,7 +98,8 @@ func (k LossKind) String() string {
 	return fmt.Sprintf("LossKind(%d)", int(k))
 }
 
-// check refuses a model that cannot be trained, before anything is compiled.
+// check returns an error if the model cannot be trained. It runs before the
+// graph is compiled.
 func (m Model) check() error {
 	if m.LossKind < unset || m.LossKind > Sum {
 		return fmt.Errorf("the loss kind is %v, want Mean or Sum", m.LossKind)
@@ -104,8 +115,9 @@ func (m Model) check() error {
 	return m.nodes().Check()
 }
 
-// checkMean refuses a loss of no kind that grows with the rows of the batch, or of which the
-// graph does not tell whether it does. batch is the number of rows that the model is for.
+// checkMean returns an error if the program has not set LossKind, and the loss
+// grows with the number of rows in the batch or may do so. batch is the number
+// of rows for which the model was built.
 func (m Model) checkMean(batch int) error {
 	if m.LossKind != unset {
 		return nil
@@ -126,14 +138,16 @@ func (m Model) checkMean(batch int) error {
 	}
 }
 
-// kept are the variables that every worker holds whole: the trained ones, then
-// those of the states.
+// kept returns the variables of which every worker has a full copy: first the
+// trained ones, then those of States.
 func (m Model) kept() gorgonia.Nodes { return m.nodes().Kept() }
 
-// lookups are the places where rows of tables come in, table by table.
+// lookups returns the input nodes that hold the looked-up rows of the tables,
+// in the order of the tables.
 func (m Model) lookups() gorgonia.Nodes { return m.nodes().LookupRows() }
 
-// nodes returns m as package replica computes it.
+// nodes converts m to the type that package replica uses for the nodes of a
+// graph.
 func (m Model) nodes() replica.Model {
 	n := replica.Model{
 		Inputs: m.Inputs, Variables: m.Variables, States: m.States, Loss: m.Loss, Metrics: m.Metrics, Fetches: m.Fetches, Carried: m.Carried,
@@ -147,7 +161,8 @@ func (m Model) nodes() replica.Model {
 	return n
 }
 
-// with returns m with the nodes of another graph, and with more tables.
+// with returns m with its nodes replaced by those of the rewritten graph in n.
+// It adds the variables that the rewriting turned into tables.
 func (m Model) with(n rewrite.Made) Model {
 	m.LossKind = cmp.Or(m.LossKind, Mean)
 	m.Inputs, m.Variables, m.States, m.Loss, m.Metrics, m.Fetches, m.Carried = n.Inputs, n.Variables, n.States, n.Loss, n.Metrics, n.Fetches, n.Carried
@@ -165,8 +180,9 @@ func (m Model) with(n rewrite.Made) Model {
 	return m
 }
 
-// first are the first values of tables that were variables, by table; nil for others.
-// Only the chief's count.
+// first returns the initial values of each table that was a variable of the
+// model, and nil for each other table. It returns values on the chief only,
+// because all workers start with the chief's.
 func (m Model) first(chief bool) (all [][]byte, err error) {
 	for _, e := range m.Embeddings {
 		var values []byte
@@ -181,7 +197,7 @@ func (m Model) first(chief bool) (all [][]byte, err error) {
 	return all, nil
 }
 
-// tables describes the tables to package embedding.
+// tables returns the descriptions of all tables for package embedding.
 func (m Model) tables() (all []embedding.Table) {
 	for i, e := range m.Embeddings {
 		all = append(all, embedding.Table{
@@ -191,7 +207,8 @@ func (m Model) tables() (all []embedding.Table) {
 	return all
 }
 
-// digest stands for the model's graph: names, operations, shapes and types.
+// digest returns a SHA-256 of the model's graph: the names, operations, shapes
+// and types of its nodes.
 func (m Model) digest() (string, error) {
 	described, err := m.describe()
 	if err != nil {
@@ -208,34 +225,37 @@ func (m Model) describe() (graph.Graph, error) {
 	return graph.From(m.Loss.Graph(), graph.Marks{Inputs: slices.Concat(m.Inputs, m.nodes().ShardInputs(), m.lookups()), Variables: m.kept(), Loss: m.Loss})
 }
 
-// Feed holds a value for every input of a model, by name, and the indices of
-// every lookup. Calls copy it: the caller may use its tensors again when the call
-// returns.
+// Feed maps the name of each input of a model to its value, and the name of
+// each lookup to the indices of the rows. A call that takes a Feed copies the
+// values, so the caller may reuse the tensors afterwards.
 //
-// A worker that computes n virtual workers feeds the rows of all of them one
-// after the other: n times as many rows as the model's input has. Each virtual
-// worker gets the whole of a value that has exactly the input's shape.
+// A worker that computes n virtual workers feeds the rows of all of them in
+// order, n times the number of rows of the model's input. If a value has
+// exactly the shape of the input instead, every virtual worker gets the whole
+// value.
 type Feed map[string]tensor.Tensor
 
-// Result is what a step or an evaluation gives.
+// Result is the result of a training step or an evaluation.
 //
 //   - Step int: number of the step, counted from 0
-//   - Loss float64: loss of the whole batch, of all workers together, before the step's update;
-//     of an evaluation: of the feed
-//   - Metrics map[string]float64: the model's, by name, averaged as the loss of a Mean model is
-//   - Norm float64: global norm of the gradient before clipping, with ClipNorm or MeasureNorm
-//     of [Config]; otherwise NaN
+//   - Loss float64: loss of the whole global batch, before the step's update; after an evaluation,
+//     the loss of the evaluated rows
+//   - Metrics map[string]float64: the model's metrics by name, averaged over all virtual workers
+//   - Norm float64: global norm of the gradient before clipping; NaN unless ClipNorm or
+//     MeasureNorm of [Config] is set
 //   - Rate float64: learning rate of the step
-//   - Late bool: the step was over before this worker was ready, and its feed had no effect
-//     (--sync backup:B)
-//   - Fetches map[string][]gorgonia.Value: the model's, by name, one value per virtual worker
-//     of this worker; they belong to the caller
+//   - Late bool: with --sync backup:B, true if the step ended before this worker's gradients
+//     arrived, so that its feed had no effect
+//   - Fetches map[string][]gorgonia.Value: the model's fetches by name, with one value per virtual
+//     worker of this worker; the caller owns the values
 type Result = replica.Result
 
-// Embedding is a table of rows that a model looks up by index. No worker holds
-// all of it: a worker pulls the rows of a step from their shard holders, and sends
-// back the gradients of these rows, duplicates added first. The optimiser updates
-// touched rows alone. A row that no worker touched stays as it was, even with weight
+// Embedding is a table of rows that a model looks up by index. The rows are
+// distributed over shard holders (parameter servers or workers). In each step
+// a worker fetches the rows that it looks up from their shard holders. It
+// sends back the gradients of these rows, and adds up the gradients of a row
+// that it looked up several times. The optimiser updates only rows that some
+// worker has looked up. All other rows keep their values, even with weight
 // decay.
 //
 //	words := &trainer.Embedding{Name: "words", Rows: 100_000, Width: 128, First: trainer.UniformRows(seed, -0.1, 0.1)}
@@ -243,50 +263,52 @@ type Result = replica.Result
 //	...
 //	return trainer.Model{Embeddings: []*trainer.Embedding{words}, ...}, nil
 //
-// A feed gives the indices under the lookup's name, a tensor of int, int32 or
-// int64 with one element per row.
+// A Feed contains the indices under the lookup's name, as a tensor of int,
+// int32 or int64 with one element per row.
 type Embedding struct {
 	Name        string
 	Rows, Width int
 	Dtype       tensor.Dtype   // type of the elements; the zero value means float32
-	First       RowInit        // first values of the rows; the zero value means zeros
-	Combine     Combine        // how virtual workers' gradients are put together; the zero value means as --combine-rows says, by default as for the loss
-	Partitioner Partition      // allows more or fewer partitions during training; the zero value does not
-	lookups     gorgonia.Nodes // inputs of the graph that take rows, each of shape (n, Width)
-	variable    *gorgonia.Node // the variable of the program that became the table, with its first value; nil for a table of the program's own
+	First       RowInit        // initial values of the rows; the zero value means zeros
+	Combine     Combine        // whether gradients of several virtual workers are added or averaged; zero: the flag --combine-rows decides
+	Partitioner Partition      // lets the trainer change the number of the table's partitions; the zero value does not
+	lookups     gorgonia.Nodes // graph inputs that hold looked-up rows, each of shape (n, Width)
+	variable    *gorgonia.Node // variable that the trainer turned into this table; nil if the program created the table
 }
 
-// Combine says how gradients of a table's rows from several virtual workers
-// are put together.
+// Combine says whether the gradients of a table row from several virtual
+// workers are added or averaged.
 type Combine int
 
-// ByLoss averages if the loss is a mean and adds if it is a sum, as for any other
-// variable: the result is that of one process on the whole batch. AddRows adds and
-// AverageRows averages, whatever the loss. An average divides by all virtual
-// workers, also by those that did not touch the row.
+// ByLoss averages the gradients if the loss is a mean, and adds them if it is
+// a sum. The result is the same as that of one process with the whole batch.
+// AddRows always adds, and AverageRows always averages. An average divides by
+// the number of all virtual workers, even of those that did not look up the
+// row.
 const (
 	ByLoss Combine = iota
 	AddRows
 	AverageRows
 )
 
-// RowInit says what a table's rows begin with. A row's values follow from the
-// seed, the table's name and the row, whichever task holds it.
+// RowInit describes the initial values of a table's rows. The values of a row
+// depend only on the seed, the table's name and the row number, not on the
+// task that holds the row.
 type RowInit struct{ init layout.RowInit }
 
-// UniformRows draws from [low, high).
+// UniformRows returns a RowInit that draws numbers uniformly from [low, high).
 func UniformRows(seed uint64, low, high float64) RowInit {
 	return RowInit{layout.RowInit{Kind: "uniform", A: low, B: high, Seed: seed}}
 }
 
-// NormalRows draws from the normal distribution.
+// NormalRows returns a RowInit that draws numbers from a normal distribution.
 func NormalRows(seed uint64, mean, deviation float64) RowInit {
 	return RowInit{layout.RowInit{Kind: "normal", A: mean, B: deviation, Seed: seed}}
 }
 
-// Lookup adds n rows of the table to the graph, of shape (n, Width). name is
-// the feed's name for their indices; a table may be looked up several times
-// under different names.
+// Lookup adds an input to the graph that holds n rows of the table, of shape
+// (n, Width). The Feed contains the indices of the rows under name. A model
+// may look up the same table several times, under different names.
 func (e *Embedding) Lookup(g *gorgonia.ExprGraph, name string, n int) (*gorgonia.Node, error) {
 	if name == "" || n < 1 || e.Rows < 1 || e.Width < 1 {
 		return nil, fmt.Errorf("embedding %q: look up %d of %d rows of width %d as %q: want a name and positive numbers",
@@ -297,7 +319,8 @@ func (e *Embedding) Lookup(g *gorgonia.ExprGraph, name string, n int) (*gorgonia
 	return rows, nil
 }
 
-// at makes rows of the i-th table, among all lookups, those of e.
+// at sets the lookups of e to those in all that belong to the table with index
+// i, and returns e.
 func (e *Embedding) at(all []replica.Lookup, i int) *Embedding {
 	e.lookups = nil
 	for _, l := range all {
@@ -315,7 +338,8 @@ func (e *Embedding) dtype() tensor.Dtype {
 	return e.Dtype
 }
 
-// declared describes the table to its shard holders.
+// declared returns the description of the table that all tasks share, with the
+// table's shape, type and initial values.
 func (e *Embedding) declared(kind LossKind, combine string) (layout.Variable, error) {
 	if e.Combine < ByLoss || e.Combine > AverageRows {
 		return layout.Variable{}, fmt.Errorf("embedding %q: combine is %d: want ByLoss, AddRows or AverageRows", e.Name, e.Combine)
@@ -334,17 +358,18 @@ func (e *Embedding) declared(kind LossKind, combine string) (layout.Variable, er
 	return v, err
 }
 
-// Partition says in how many partitions a table may be cut.
+// Partition says into how many partitions the trainer may divide a table.
 type Partition struct{ least int }
 
-// Partitioner lets the trainer cut a table in any number of partitions from
-// least on: as many as --partitions says, or else as many as make steps
-// fastest, which it finds out while it trains (--search-partitions). All
-// tables with a partitioner are cut in the same number. Least is for tables
-// that are too large for fewer hosts; below 1 it is 1.
+// Partitioner lets the trainer divide a table into least or more partitions.
+// Their number is that of --partitions. Without this flag, the trainer tries
+// different numbers during training and keeps the fastest
+// (--search-partitions). All tables with a Partitioner get the same number. A
+// least above 1 is for tables that are too large for few hosts; a value below
+// 1 means 1.
 //
 //	words := &trainer.Embedding{Name: "words", ..., Partitioner: trainer.Partitioner(1)}
 //
-// How a table is cut changes where its rows lie and nothing else: the weights
-// are the same bits.
+// The number of partitions decides only which tasks hold the rows. The trained
+// weights have the same bits with any number.
 func Partitioner(least int) Partition { return Partition{max(least, 1)} }

@@ -8,9 +8,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// mlp builds pathway2ai's kind of model: linear layers without bias, tanh
-// between them, cross-entropy against one-hot rows. widths are input, hidden
-// and class counts.
+// mlp builds a multi-layer perceptron: linear layers without bias, tanh
+// between them, and cross-entropy with one-hot labels. widths are the sizes of
+// the input, the hidden layers and the output.
 func mlp(dt tensor.Dtype, kind LossKind, widths ...int) Build {
 	return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		classes := widths[len(widths)-1]
@@ -55,8 +55,8 @@ func linear(g *gorgonia.ExprGraph, batch int) (Model, error) {
 	return Model{Inputs: gorgonia.Nodes{x, y}, Variables: gorgonia.Nodes{w, b}, Loss: loss}, nil
 }
 
-// rows makes the rows [from, to) of batch step: normal features, and a class
-// that depends on them.
+// rows returns rows [from, to) of the batch of a step: normally distributed
+// features, and a class that depends on them.
 func rows(dt tensor.Dtype, step, from, to, in, classes int) Feed {
 	x, y := make([]float64, 0, (to-from)*in), make([]float64, (to-from)*classes)
 	for row := from; row < to; row++ {

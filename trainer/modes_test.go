@@ -11,14 +11,15 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// turns lets groups of workers step one after the other.
+// turns makes groups of workers take their steps one group after the other, so
+// that asynchronous training is deterministic.
 type turns struct {
 	mu     sync.Mutex
 	next   *sync.Cond
 	groups int
 	size   int // of a group
 	turn   int
-	done   int // workers of the group whose turn it is
+	done   int // number of workers of the current group that have taken their step
 }
 
 func newTurns(groups, size int) *turns {
@@ -27,8 +28,8 @@ func newTurns(groups, size int) *turns {
 	return t
 }
 
-// take runs do when it is the turn of a worker's group. An error ends the
-// turn too.
+// take calls do when it is the turn of the worker's group. After an error the
+// turn ends too.
 func (t *turns) take(rank int, do func() error) error {
 	t.mu.Lock()
 	for t.turn%t.groups != rank/t.size {
@@ -41,22 +42,22 @@ func (t *turns) take(rank int, do func() error) error {
 		t.turn, t.done = t.turn+1, 0
 		t.next.Broadcast()
 	}
-	for turn := t.turn; t.done > 0 && t.turn == turn; { // the rest of the group
+	for turn := t.turn; t.done > 0 && t.turn == turn; { // wait for the other workers of the group
 		t.next.Wait()
 	}
 	t.mu.Unlock()
 	return err
 }
 
-// Asynchronous modes are those of the twin: a gradient is computed from the
-// values that its worker, or its group, last got, and applied to those that
-// the servers have by now.
-func TestAsynchronousModesEqualTheTwin(t *testing.T) {
+// In asynchronous modes, a worker or group computes a gradient from the values
+// that it received last. The servers apply the gradient to their current
+// values. The results must equal those of a plain loop that does so.
+func TestAsynchronousModesEqualReferenceLoop(t *testing.T) {
 	const steps, rate, batch = 6, 0.2, 12
 	for _, c := range []struct {
 		sync             string
 		workers, servers int
-		groups           int // that step one after the other
+		groups           int // number of groups that take their steps in turn
 		clip             float64
 	}{
 		{"async", 1, 1, 1, 0}, {"async", 3, 2, 3, 0}, {"async", 4, 1, 4, 1.5},
@@ -73,7 +74,7 @@ func TestAsynchronousModesEqualTheTwin(t *testing.T) {
 				for step := 0; step < steps; step++ {
 					err = errors.Join(err, order.take(j.WorkerID(), func() error {
 						if err != nil {
-							return nil // the first error is the one that counts
+							return nil // report only the first error, because it causes the others
 						}
 						from, to := r.Rows()
 						result, err := r.Step(t.Context(), regression{}.feed(step, from, to))
@@ -96,8 +97,9 @@ func TestAsynchronousModesEqualTheTwin(t *testing.T) {
 	}
 }
 
-// staleTwin does in loops what groups do that step one after the other, and
-// compares: losses by rank and step, and the values that workers had last.
+// staleTwin computes in a plain loop what groups of workers compute that take
+// their steps in turn. It compares the losses, by rank and step, and the
+// values that each worker received last.
 func staleTwin(losses [][]float64, last []map[string]*tensor.Dense, groups int, rate, clip float64, batch int) error {
 	var server regression
 	var errs []error
@@ -122,7 +124,8 @@ func staleTwin(losses [][]float64, last []map[string]*tensor.Dense, groups int, 
 	return errors.Join(errs...)
 }
 
-// A digest of workers that do not wait for each other compares nothing, and the chief says so.
+// With a mode other than sync, digests of two runs differ, so the chief must
+// warn of --digest.
 func TestDigestWithoutSyncIsReported(t *testing.T) {
 	for sync, want := range map[string]int{"async": 1, "sync": 0} {
 		tj := newTestJob(t, 2, 1, Sync(sync), Config{Digest: true})
@@ -141,8 +144,9 @@ func TestDigestWithoutSyncIsReported(t *testing.T) {
 	}
 }
 
-// Where a mode leaves nothing open it is sync, to the bit.
-func TestModesThatMustEqualSync(t *testing.T) {
+// Some settings of other modes leave no freedom, such as group:1. Their
+// results must have the same bits as those of sync.
+func TestModesWithoutFreedomEqualSync(t *testing.T) {
 	for name, x := range everything() {
 		t.Run(name, func(t *testing.T) {
 			x.options = []Option{GlobalBatch(24)} // backup does not clip
@@ -166,12 +170,13 @@ func TestModesThatMustEqualSync(t *testing.T) {
 	}
 }
 
-// Every mode learns, also where nobody keeps the workers in any order.
+// In every mode the loss must fall, even if no test controls the order of the
+// workers.
 func TestEveryModeLearns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	testLearning(t, func(mode, model int) bool { return mode%3 == model }) // a long test has the others
+	testLearning(t, func(mode, model int) bool { return mode%3 == model }) // the long test covers all combinations of mode and model
 }
 
 func testLearning(t *testing.T, chosen func(mode, model int) bool) {
@@ -194,7 +199,7 @@ func testLearning(t *testing.T, chosen func(mode, model int) bool) {
 			if err := errors.Join(err, tj.wait()); err != nil {
 				t.Errorf("%s, %s: %v", mode, name, err)
 			}
-			first := 0.0 // a worker that was late for the first steps has not seen it
+			first := 0.0 // a worker that came too late for the first steps has no loss for them
 			for _, of := range losses {
 				if len(of) > 0 {
 					first = max(first, mean(of[:min(3, len(of))]))
@@ -217,8 +222,8 @@ func mean(x []float64) float64 {
 	return sum / float64(len(x))
 }
 
-// With backup:B the gradients of a worker that is late are dropped and
-// counted, and the mean is over those that came.
+// With backup:B, the gradients of a late worker must be dropped and counted.
+// The mean is taken over the gradients that arrived in time.
 func TestLateWorkerIsLeftOut(t *testing.T) {
 	const steps, rate, batch = 12, 0.2, 9
 	tj := newTestJob(t, 3, 1, Sync("backup:1"))
@@ -250,7 +255,7 @@ func TestLateWorkerIsLeftOut(t *testing.T) {
 			}
 			if calls == 4 {
 				ahead.Done()
-				caught.Wait() // else it may come after the end
+				caught.Wait() // otherwise the late worker might arrive after the end of training
 			}
 		}
 		return nil
@@ -260,8 +265,8 @@ func TestLateWorkerIsLeftOut(t *testing.T) {
 	}
 }
 
-// stepLate begins when five steps are over. What it has made for the second
-// one is of no use then.
+// stepLate starts training after the others have taken five steps. Its
+// gradients for the second step are then too late and must be dropped.
 func stepLate(ctx context.Context, r *Session, steps int, caught func()) error {
 	from, to := r.Rows()
 	made := 0
@@ -285,8 +290,8 @@ func stepLate(ctx context.Context, r *Session, steps int, caught func()) error {
 	return nil
 }
 
-// ended is nil for a training that has ended as it should: for a worker that
-// is late in the last step because too few others are left for another.
+// ended returns nil for ErrDone. A late worker gets it if too few other
+// workers are left for a further step.
 func ended(err error) error {
 	if err == nil || errors.Is(err, ErrDone) {
 		return nil

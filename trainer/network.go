@@ -17,25 +17,29 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// Workers wait for one another in a collective for groupStart, and one may be
-// silent for groupSilence. StartTimeout and PeerTimeout are the same for training.
+// Timeouts of the collectives and the checkpoint store: groupStart for the
+// other workers to arrive, groupSilence for a connected worker that sends
+// nothing. Config.StartTimeout and Config.PeerTimeout are the same limits for
+// training.
 const (
 	groupStart   = 2 * time.Minute
 	groupSilence = 30 * time.Second
 )
 
-// network is what a task shares with the other tasks of the job.
+// network holds what a task needs to communicate with the other tasks of the
+// job: addresses, keys, listener, collectives and checkpoint store.
 type network struct {
 	contract cluster.Contract
-	key      cluster.Key // proves to others that this task is of the job
+	key      cluster.Key // authenticates this task to other tasks; derived from the job's secret
 	log      *printer
-	listener *peers.Listener   // gets other tasks' connections; nil means that no task is to connect
-	group    *collective.Group // collectives among all workers
-	store    *store.Store      // nil means that there are no checkpoints
-	source   *weights.Source   // the checkpoint of a model that is evaluated and not trained; nil otherwise
+	listener *peers.Listener   // accepts connections of other tasks; nil without a launcher, when there are none
+	group    *collective.Group // runs collectives among all workers
+	store    *store.Store      // checkpoint store; nil without --ckpt-dir
+	source   *weights.Source   // checkpoint that OpenCheckpoint reads; nil in a training
 }
 
-// newNetwork reads the job's secret. It connects to nobody.
+// newNetwork reads the job's secret from the file that contract c names. It
+// opens no connections.
 func newNetwork(c cluster.Contract, log *printer) (*network, error) {
 	n := &network{contract: c, log: log}
 	if c.SecretFile == "" {
@@ -49,7 +53,8 @@ func newNetwork(c cluster.Contract, log *printer) (*network, error) {
 	return n, nil
 }
 
-// peers describes this task to the others.
+// peers returns the settings for connections to other tasks: this task's name,
+// key and TLS settings.
 func (n *network) peers() peers.Config {
 	spec := n.contract.Cluster
 	return peers.Config{
@@ -58,8 +63,8 @@ func (n *network) peers() peers.Config {
 	}
 }
 
-// listen accepts connections of the other tasks, on the socket that the launcher
-// has opened or at the address that it gave.
+// listen begins to accept connections from other tasks. It uses the socket
+// that plx's agent has opened, or else opens one at this task's address.
 func (n *network) listen() (err error) {
 	var ln net.Listener
 	if n.contract.ListenFD > 0 {
@@ -73,7 +78,8 @@ func (n *network) listen() (err error) {
 	return err
 }
 
-// openGroup prepares the collectives. Connections are made when one is used.
+// openGroup creates the group for collectives. The group connects to the other
+// workers at the first collective.
 func (n *network) openGroup() {
 	addrs := n.contract.Cluster.Worker
 	if len(addrs) == 0 {
@@ -85,15 +91,17 @@ func (n *network) openGroup() {
 	})
 }
 
-// openStore joins the checkpoint folders of all tasks; dir is that of this one.
-// Without one there are no checkpoints.
+// openStore opens the checkpoint store, which consists of the checkpoint
+// folders of all tasks. dir is this task's folder. If dir is empty, the job
+// has no checkpoints and openStore does nothing. keep is the number of
+// checkpoints to keep.
 func (n *network) openStore(ctx context.Context, dir string, keep int) (err error) {
 	if dir == "" {
 		return nil
 	}
 	path := dir
 	if !filepath.IsAbs(dir) {
-		path = filepath.Join(n.contract.Checkpoints, dir) // without a launcher, below the working folder
+		path = filepath.Join(n.contract.Checkpoints, dir) // Checkpoints is empty without a launcher; dir is then relative to the working directory
 	}
 	n.store, err = store.Open(ctx, store.Config{
 		Peers: n.peers(), Listener: n.listener, Cluster: n.contract.Cluster, Dir: path, Keep: keep,
@@ -105,15 +113,16 @@ func (n *network) openStore(ctx context.Context, dir string, keep int) (err erro
 	return nil
 }
 
-// leaveStore waits until no other task needs a file of this one's folder.
+// leaveStore blocks until no other task needs a file from this task's
+// checkpoint folder.
 func (n *network) leaveStore(ctx context.Context) {
 	if n.store != nil {
-		n.store.Wait(ctx) // the store has logged what failed
+		n.store.Wait(ctx) // an error is ignored, because the store has logged it
 	}
 }
 
-// checkpoints is where this task's shards are saved to and restored from; nil:
-// there is no store.
+// checkpoints returns the place from which this task restores its shards, and
+// to which it saves them. It returns nil without --ckpt-dir.
 func (n *network) checkpoints() transition.Checkpoints {
 	switch {
 	case n.source != nil:
@@ -124,18 +133,19 @@ func (n *network) checkpoints() transition.Checkpoints {
 	return n.store
 }
 
-// close ends what was opened to other tasks.
+// close closes the checkpoint store, the group and the listener.
 func (n *network) close() {
 	if n.store != nil {
-		n.store.Close() // the store has logged what it could not write
+		n.store.Close() // an error is ignored, because the store has logged it
 	}
-	n.group.Close() // others notice the closed connection
+	n.group.Close() // errors are ignored, because the other tasks notice the closed connections
 	if n.listener != nil {
-		n.listener.Close() // others notice the closed connection
+		n.listener.Close() // errors are ignored, because the other tasks notice the closed connections
 	}
 }
 
-// machines names the host of each worker and server by its data address.
+// machines returns the host of each worker and each server, taken from their
+// network addresses.
 func (n *network) machines() (c cost.Cluster) {
 	spec := n.contract.Cluster
 	for i := range n.contract.WorldSize {
@@ -147,7 +157,8 @@ func (n *network) machines() (c cost.Cluster) {
 	return c
 }
 
-// hostOf is the host of a data address, or all of an address without a port.
+// hostOf returns the host of a network address. If addr has no port, it
+// returns addr.
 func hostOf(addr string) string {
 	if host, _, err := net.SplitHostPort(addr); err == nil {
 		return host
@@ -155,9 +166,10 @@ func hostOf(addr string) string {
 	return addr
 }
 
-// together are the ranks of the workers of each host, nil if no host has several:
-// then nobody adds gradients for others.
-func (n *network) together() (all []layout.Range) {
+// workersByHost returns the ranks of the workers of each host, one range per host.
+// Workers of one host can add up their gradients before they send them. If no
+// host has several workers, workersByHost returns nil.
+func (n *network) workersByHost() (all []layout.Range) {
 	hosts, from := n.machines().Workers, 0
 	for rank, host := range hosts {
 		if last := rank + 1; last == len(hosts) || hosts[last] != host {

@@ -12,15 +12,17 @@ import (
 	"github.com/plx-run/plx/trainer/checkpoint/saver"
 )
 
-// notes are what a program adds to checkpoints.
+// notes holds what a program adds to its checkpoints: numbers of its own and
+// the best score.
 type notes struct {
 	mu     sync.Mutex
 	values map[string]float64
-	best   *float64 // highest score so far; nil: none
-	isBest bool     // the state that the variables have got the score best, and no checkpoint has it yet
+	best   *float64 // highest score so far, set by SaveIfBest; nil before the first score
+	isBest bool     // the current variables have the highest score, and no checkpoint contains them yet
 }
 
-// restore takes the notes of the checkpoint that training resumes from; nil: there is none.
+// restore copies the program's numbers and the best score from the checkpoint
+// that training resumes from. m is nil if training begins from scratch.
 func (n *notes) restore(m *checkpoint.Manifest) {
 	n.values = map[string]float64{}
 	if m != nil {
@@ -29,7 +31,8 @@ func (n *notes) restore(m *checkpoint.Manifest) {
 	}
 }
 
-// write adds the notes to the manifest of a checkpoint that is being made.
+// write copies the program's numbers and the best score to m, the manifest of
+// a new checkpoint.
 func (n *notes) write(m *checkpoint.Manifest) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -37,10 +40,13 @@ func (n *notes) write(m *checkpoint.Manifest) {
 	n.isBest = false
 }
 
-// Note keeps a number of the program's own in checkpoints, under a name, so that a program
-// that resumes goes on where it was: how often in a row nothing got better, say. A
-// checkpoint has what was noted before the step that follows it. Only the chief's numbers
-// are saved; every worker reads them after a resume. NaN and infinities are refused.
+// Note stores a number of the program in all further checkpoints, under a
+// name. So a program that resumes can continue its own counts, such as the
+// number of evaluations without an improvement.
+//
+// A checkpoint after step n contains what was noted before step n+1 began.
+// Only the chief's (worker 0's) numbers are saved; after a resume every worker
+// can read them with Noted. Note returns an error for NaN and infinities.
 func (s *Session) Note(name string, value float64) error {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return fmt.Errorf("note %q is %v: want a finite number", name, value)
@@ -51,7 +57,9 @@ func (s *Session) Note(name string, value float64) error {
 	return nil
 }
 
-// Noted returns what was last noted under a name, also before a resume; false if nothing was.
+// Noted returns the number that the program last passed to Note under a name,
+// before or after a restart from a checkpoint. It returns false if there is
+// none.
 func (s *Session) Noted(name string) (float64, bool) {
 	s.saving.notes.mu.Lock()
 	defer s.saving.notes.mu.Unlock()
@@ -59,9 +67,10 @@ func (s *Session) Noted(name string) (float64, bool) {
 	return value, ok
 }
 
-// Save has a checkpoint made of the variables as they are now, right before the next step or
-// at the end. It returns at once. Workers other than the chief do nothing, as does a job
-// without --ckpt-dir.
+// Save requests a checkpoint of the current variables and returns at once. The
+// checkpoint is made right before the next step, or at the end of training. On
+// workers other than the chief (worker 0), and without --ckpt-dir, Save does
+// nothing.
 func (s *Session) Save() {
 	s.mu.Lock()
 	s.unsaved = true
@@ -69,19 +78,20 @@ func (s *Session) Save() {
 	if s.saving.saver != nil {
 		s.saving.saver.Ask(saver.Request{Exact: true, Tell: func(step int, _ time.Duration, err error) {
 			if err != nil {
-				s.job.Logf(slog.LevelWarn, "the checkpoint that the program has asked for: %v", err)
+				s.job.Logf(slog.LevelWarn, "the checkpoint that the program requested with Save failed: %v", err)
 			}
 		}})
 	}
 }
 
-// SaveIfBest reports whether a score, such as the accuracy of an evaluation, is higher than
-// all before, also before a resume, and has a checkpoint made as [Session.Save] does if so.
-// That checkpoint stays besides the --ckpt-keep newest ones, until a better one is written.
-// For a loss, which is to be low, the score is minus the loss. NaN and infinities are
-// never best.
+// SaveIfBest reports whether score is higher than all scores before, including
+// those before a restart. If so, it requests a checkpoint as [Session.Save]
+// does. The checkpoint store keeps that checkpoint, besides the --ckpt-keep
+// newest ones, until a better one is written. For a loss, pass minus the loss.
+// NaN and infinities are never best.
 //
-// Every worker may call it, with the same score; only the chief's saves.
+// Every worker may call SaveIfBest with the same score, but only the chief
+// (worker 0) saves.
 func (s *Session) SaveIfBest(score float64) bool {
 	n := &s.saving.notes
 	n.mu.Lock()

@@ -13,8 +13,9 @@ import (
 	"github.com/plx-run/plx/trainer/config"
 )
 
-// scored trains on two workers and a server, calling each after each step, and returns what the
-// folder then holds, by step.
+// scored trains on two workers and a server, and calls each after every step.
+// It returns the manifests of the checkpoints that are then in folder dir, by
+// step.
 func scored(t *testing.T, dir string, from, to int, settings []Setting, each func(s *Session, step int)) map[int]*checkpoint.Manifest {
 	t.Helper()
 	settings = append([]Setting{VirtualWorkers(4), Arch("ps"), flags(func(c *config.Config) { c.CheckpointDir = dir })}, settings...)
@@ -65,9 +66,9 @@ func manifests(t *testing.T, dir string) map[int]*checkpoint.Manifest {
 	return all
 }
 
-// The best checkpoint stays when newer ones would have pushed it out, also over a resume, and
-// has the values that were scored.
-func TestSaveIfBest(t *testing.T) {
+// The best checkpoint must stay when --ckpt-keep newer ones exist, even after
+// a resume, and contain the values that had the best score.
+func TestBestCheckpointIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	settings := []Setting{flags(func(c *config.Config) { c.CheckpointEverySteps, c.CheckpointKeep = 1, 2 })}
 	scores := []float64{0.25, 0.75, math.NaN(), 0.5, 0.75, 0.5, 0.25, math.Inf(1), 0.5}
@@ -101,9 +102,9 @@ func TestSaveIfBest(t *testing.T) {
 	}
 }
 
-// What a program notes after a step is in the checkpoint after it, and every worker has it when
-// it resumes from there.
-func TestNotes(t *testing.T) {
+// A number that a program notes after a step must be in the next checkpoint.
+// After a resume from it, every worker must be able to read the number.
+func TestNotesAreRestoredOnAllWorkers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	every := []Setting{flags(func(c *config.Config) { c.CheckpointEverySteps = 2 })}
 	note := func(s *Session, step int) {
@@ -137,8 +138,9 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// Save makes a checkpoint of the very step, and nothing without a folder.
-func TestSave(t *testing.T) {
+// Save must make a checkpoint of the current step, and do nothing without
+// --ckpt-dir.
+func TestSaveMakesCheckpointOfThisStep(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ckpt")
 	all := scored(t, dir, 0, 6, []Setting{flags(func(c *config.Config) { c.CheckpointKeep = 9 })}, func(s *Session, step int) {
 		if step == 1 || step == 2 {

@@ -17,8 +17,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// roots is a model whose loss, the mean of the roots of x·w, stays finite
-// where that product is 0 while the gradient does not.
+// roots builds a model whose loss is the mean of the square roots of x·w. If
+// x·w is 0, the loss is finite but the gradient is not.
 func roots(g *gorgonia.ExprGraph, batch int) (Model, error) {
 	x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithName("x"), gorgonia.WithShape(batch, 3))
 	w := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithName("w"), gorgonia.WithShape(3, 1), gorgonia.WithInit(gorgonia.Ones()))
@@ -28,8 +28,9 @@ func roots(g *gorgonia.ExprGraph, batch int) (Model, error) {
 	return Model{Inputs: gorgonia.Nodes{x}, Variables: gorgonia.Nodes{w, v}, Loss: loss}, nil
 }
 
-// rootFeed is good but for one row of a step. Features are equal in all good
-// rows, so the elements of w stay equal: a row of 1, -1, 0 has a product of 0.
+// rootFeed returns a feed in which only row badRow of step badStep is bad.
+// Other rows have equal features, so that all elements of w stay equal; with a
+// row (1, -1, 0), x·w is then 0.
 func rootFeed(step, from, to, badStep, badRow int, bad []float64) Feed {
 	var x []float64
 	for row := from; row < to; row++ {
@@ -43,15 +44,15 @@ func rootFeed(step, from, to, badStep, badRow int, bad []float64) Feed {
 	return Feed{"x": dense(tensor.Float32, x, to-from, 3)}
 }
 
-// A number that is not finite ends the training on all workers, in bounded
-// time, with what, where and when.
-func TestNotFiniteIsNamed(t *testing.T) {
+// NaN or Inf must fail the training on all workers without a hang. The error
+// says which value it is, and on which worker and in which step.
+func TestNonFiniteNumbersAreNamed(t *testing.T) {
 	zero := []float64{1, -1, 0}
 	for _, c := range []struct {
 		name  string
 		check bool
 		bad   []float64
-		words []string // besides those that all have
+		words []string // words in one worker's error, besides those that all errors contain
 	}{
 		{"a loss of NaN", false, []float64{1, math.NaN(), 1}, []string{"the loss (NaN)", `the gradient of "w"`, "step 3"}},
 		{"a loss of Inf", false, []float64{math.Inf(1), 1, 1}, []string{"the loss (+Inf)", "step 3"}},
@@ -69,12 +70,12 @@ func TestNotFiniteIsNamed(t *testing.T) {
 						return err
 					}
 					from, to := r.Rows()
-					for step := 0; err == nil && step < 8; step++ { // row 14 is in virtual worker 3, of worker:1
+					for step := 0; err == nil && step < 8; step++ { // row 14 belongs to virtual worker 3, which worker:1 computes
 						_, err = r.Step(ctx, rootFeed(step, from, to, 3, 14, c.bad))
 					}
 					return err
 				})
-				late := strings.Contains(c.name, "late") // then all workers have it
+				late := strings.Contains(c.name, "late") // in these cases all workers find the value
 				for rank, err := range errs {
 					words := c.words
 					if !late {
@@ -106,8 +107,8 @@ func TestNotFiniteIsNamed(t *testing.T) {
 	}
 }
 
-// Rows of an embedding are looked at too.
-func TestNotFiniteRowsAreNamed(t *testing.T) {
+// Rows of an embedding must be checked for NaN and Inf too.
+func TestNonFiniteRowsAreNamed(t *testing.T) {
 	j := soloJob(&strings.Builder{}, flags(func(f *config.Config) { f.CheckNumerics = true }))
 	build := func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		table := &Embedding{Name: "table", Rows: 4, Width: 2}

@@ -13,16 +13,17 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Checkpoint is a model with the values of a checkpoint, for evaluation and inference. Any
-// goroutine may call its methods; they run one after the other.
+// Checkpoint is a model with the variables of a saved checkpoint, for
+// evaluation and inference in one process. Any goroutine may call its methods;
+// they run one at a time.
 type Checkpoint struct {
-	job     *Job // of this process alone
+	job     *Job // job with this process as its only worker
 	session *Session
 	source  *weights.Source
 }
 
-// OpenCheckpoint builds a model with the values of a checkpoint, in this process alone and
-// without a command line:
+// OpenCheckpoint builds a model and loads its variables from a checkpoint. It
+// uses only this process and ignores the command line:
 //
 //	c, err := trainer.OpenCheckpoint(ctx, "ckpt", build)
 //	if err != nil {
@@ -31,12 +32,19 @@ type Checkpoint struct {
 //	defer c.Close()
 //	result, err := c.Evaluate(ctx, trainer.Feed{"x": images, "y": labels})
 //
-// path is a folder of checkpoints, of which the newest good one counts, DIR/best for the one in
-// DIR with the highest score, see [Session.SaveIfBest], or the folder of one checkpoint. All files must lie there, as plx fetch leaves them. build makes the model that
-// was trained: variables with other names, shapes or types are refused. The optimiser, and
-// the number of workers, servers and virtual workers do not matter. Of configs, Device counts,
-// and GlobalBatch, the rows of the first graph that is built, by default those of a virtual
-// worker.
+// path names a folder with several checkpoints, or the folder of a single one.
+// In a folder with several, OpenCheckpoint takes the newest valid checkpoint.
+// DIR/best stands for the checkpoint in DIR with the highest score, see
+// [Session.SaveIfBest]. All files of the checkpoint must be in the folder; plx
+// fetch copies them there.
+//
+// build must return the model that was trained. OpenCheckpoint returns an
+// error if names, shapes or types of variables differ. The optimiser may
+// differ, and so may the number of workers, servers and virtual workers.
+//
+// Of configs, OpenCheckpoint uses Device and GlobalBatch only. GlobalBatch is
+// the number of rows of the first graph; by default that of one virtual worker
+// in the training.
 func OpenCheckpoint(ctx context.Context, path string, build Build, configs ...Config) (*Checkpoint, error) {
 	c, err := openCheckpoint(ctx, path, build, configs)
 	if err != nil {
@@ -58,7 +66,8 @@ func openCheckpoint(ctx context.Context, path string, build Build, configs []Con
 	return c, nil
 }
 
-// build makes the model as a job of one process does.
+// build builds the model and loads the checkpoint, in a job with one worker.
+// given holds the caller's configuration.
 func (c *Checkpoint) build(ctx context.Context, build Build, given config.Effective) error {
 	m := c.source.Manifest()
 	if m == nil {
@@ -85,14 +94,17 @@ func (c *Checkpoint) build(ctx context.Context, build Build, given config.Effect
 // ID names the checkpoint.
 func (c *Checkpoint) ID() string { return c.source.Manifest().ID }
 
-// Step is the number of steps that the values have seen.
+// Step returns the number of training steps after which the checkpoint was
+// made.
 func (c *Checkpoint) Step() int { return int(c.source.Manifest().Step) }
 
-// Noted returns what the training had noted under a name, see [Session.Note].
+// Noted returns the number that the training program had passed to
+// [Session.Note] under a name. It returns false if there is none.
 func (c *Checkpoint) Noted(name string) (float64, bool) { return c.session.Noted(name) }
 
-// Evaluate computes loss, metrics and fetches, as [Session.Evaluate] does. A model whose
-// loss needs labels is fed some also if only fetches are wanted.
+// Evaluate computes loss, metrics and fetches, as [Session.Evaluate] does. The
+// feed must contain every input of the model, including the labels for the
+// loss, even if the caller needs only fetches.
 func (c *Checkpoint) Evaluate(ctx context.Context, feed Feed) (Result, error) {
 	return c.session.Evaluate(ctx, feed)
 }
@@ -102,7 +114,8 @@ func (c *Checkpoint) Values(ctx context.Context) (map[string]*tensor.Dense, erro
 	return c.session.Values(ctx)
 }
 
-// Close frees what the checkpoint holds. Nothing can be evaluated afterwards.
+// Close frees the model and closes the checkpoint's files. No other method may
+// be called afterwards.
 func (c *Checkpoint) Close() error {
 	err := c.session.close(nil)
 	c.job.network.close()

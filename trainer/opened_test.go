@@ -16,7 +16,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// saved trains on two workers and a server, which leave checkpoints in a folder.
+// saved trains on two workers and a server with checkpoints, and returns the
+// checkpoint folder and the results.
 func (x trial) saved(t *testing.T) (dir string, done trained) {
 	t.Helper()
 	dir = t.TempDir()
@@ -28,9 +29,10 @@ func (x trial) saved(t *testing.T) (dir string, done trained) {
 	return dir, done
 }
 
-// A checkpoint that was opened has the values of the training, whoever held them, and computes
-// what a session that resumes from it computes.
-func TestOpenCheckpoint(t *testing.T) {
+// An opened checkpoint must have the values of the training, whichever task
+// held them. It must compute the same as a session that resumes from the
+// checkpoint.
+func TestOpenedCheckpointHasTrainedValues(t *testing.T) {
 	options := []Option{GlobalBatch(12)}
 	for name, x := range map[string]trial{
 		"states": {build: smallCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: options, steps: 6},
@@ -83,7 +85,7 @@ func TestOpenCheckpoint(t *testing.T) {
 	}
 }
 
-// listed are the files below a folder.
+// listed returns the paths of all files below a folder.
 func listed(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(dir, "*", "*"))
@@ -93,8 +95,9 @@ func listed(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// What cannot be opened is refused with the reason.
-func TestOpenCheckpointRefuses(t *testing.T) {
+// OpenCheckpoint must reject checkpoints that are missing, damaged or of
+// another model, and say why.
+func TestInvalidCheckpointIsNotOpened(t *testing.T) {
 	x := trial{build: smallCNN, feed: classified(2, 6, 6), opt: SGD(0.1), options: []Option{GlobalBatch(12)}, steps: 3}
 	dir, _ := x.saved(t)
 	file := filepath.Join(t.TempDir(), "a.safetensors")
@@ -142,7 +145,7 @@ func writeTensors(t *testing.T, path string, all ...safetensors.Tensor) {
 	}
 }
 
-// newHead is smallCNN with another last layer.
+// newHead builds the model smallCNN with another last layer.
 func newHead(seed uint64) Build {
 	return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		l := &layers{g: g, seed: seed}
@@ -157,9 +160,10 @@ func newHead(seed uint64) Build {
 	}
 }
 
-// A training begins with a checkpoint's values of the variables that it has too, on every
-// worker and server, with any optimiser; the rest is listed.
-func TestInitFrom(t *testing.T) {
+// With --init-from, variables must begin with the checkpoint's values of the
+// same name, on every worker and server, with any optimiser. The log lists the
+// other variables.
+func TestInitFromSetsVariablesOfSameName(t *testing.T) {
 	x := trial{build: smallCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: []Option{GlobalBatch(12)}, steps: 3}
 	dir, _ := x.saved(t)
 	c, err := OpenCheckpoint(t.Context(), dir, smallCNN(1))
@@ -195,7 +199,7 @@ func TestInitFrom(t *testing.T) {
 	said := tj.logs[0].String()
 	for _, line := range []string{
 		"5 variables of 9 begin with the values of checkpoint ",
-		`as the program makes them begin "last.w" (there float32 of shape (45, 3), here float32 of shape (180, 4)), "last.b" (`, `"head.w" (not there)`,
+		`variables with the program's initial values: "last.w" (there float32 of shape (45, 3), here float32 of shape (180, 4)), "last.b" (`, `"head.w" (not there)`,
 	} {
 		if !strings.Contains(said, line) {
 			t.Errorf("the chief does not say %q:\n%s", line, said)
@@ -206,8 +210,9 @@ func TestInitFrom(t *testing.T) {
 	}
 }
 
-// A file of tensors serves too, whoever wrote it. A training that resumes keeps its values.
-func TestInitFromFile(t *testing.T) {
+// --init-from must also read safetensors files that other programs have
+// written. A training that resumes from its own checkpoint keeps its values.
+func TestInitFromReadsTensorFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bias.safetensors")
 	writeTensors(t, file, safetensors.Tensor{Name: "last.b", Dtype: safetensors.F32, Shape: []int{3}, Data: []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 0, 0, 0x40, 0x40}},
 		safetensors.Tensor{Name: "other", Dtype: safetensors.F32, Shape: []int{}, Data: make([]byte, 4)})
@@ -221,7 +226,7 @@ func TestInitFromFile(t *testing.T) {
 	if err != nil || !slices.Equal(values["last.b"].Data().([]float32), []float32{1, 2, 3}) {
 		t.Errorf("last.b is %v, %v", values["last.b"], err)
 	}
-	if !strings.Contains(log.String(), `not used of it: "other"`) {
+	if !strings.Contains(log.String(), `tensors that were not used: "other"`) {
 		t.Errorf("the log does not say what is not used:\n%s", &log)
 	}
 	x := trial{build: smallCNN, feed: classified(2, 6, 6), opt: SGD(0.1), options: []Option{GlobalBatch(12)}, steps: 3}

@@ -6,29 +6,36 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// Optimizer is how the shard holder of a variable applies its gradients. Its
-// fields may be changed before Parallelize.
+// Optimizer defines how gradients change the variables: the rule, the learning
+// rate and the weight decay. The program may change its fields until it calls
+// Parallelize.
 type Optimizer struct {
-	// Rate is the learning rate, unless Schedule is set.
+	// Rate is the learning rate of every step. If Schedule is set, Rate is
+	// ignored.
 	Rate float64
-	// Schedule gives the learning rate of a step, counted from 0. Every
-	// worker must compute the same.
+	// Schedule returns the learning rate of a step, counted from 0. It must
+	// return the same value on every worker. nil means that every step has the
+	// rate in field Rate.
 	Schedule func(step int) float64
-	// Settings are the rule's own numbers, see package optimizer.
+	// Settings holds the parameters of the update rule, such as Adam's betas;
+	// see package optimizer.
 	Settings optimizer.Settings
-	// Groups says, by a variable's name, how it is treated otherwise than the rest. Every
-	// worker must say the same. nil: all are treated alike.
+	// Groups returns the special treatment of the variable with the given
+	// name, such as another learning rate. It must return the same on every
+	// worker. nil means that all variables are treated alike.
 	Groups func(variable string) Group
 }
 
-// Group is how an optimiser treats some of the variables.
+// Group defines how the optimiser treats some variables differently from the
+// rest.
 type Group struct {
 	RateFactor float64 // multiplies the learning rate; 0 means 1
-	NoDecay    bool    // neither decay reaches them
+	NoDecay    bool    // weight decay does not change these variables, whether coupled or decoupled
 }
 
-// WithGroups returns o with variables of which some are treated otherwise, such as a tenth of
-// the rate for all but a new last layer, and no decay of biases:
+// WithGroups returns o with a function that selects variables for special
+// treatment. This example trains all layers but the new last one with a tenth
+// of the rate, and exempts biases from weight decay:
 //
 //	trainer.Adam(0.001).WithDecoupledDecay(0.01).WithGroups(func(variable string) trainer.Group {
 //		g := trainer.Group{NoDecay: strings.HasSuffix(variable, ".b")}
@@ -42,7 +49,7 @@ func (o Optimizer) WithGroups(of func(variable string) Group) Optimizer {
 	return o
 }
 
-// WithSchedule returns o with another rate for every step:
+// WithSchedule returns o with a learning rate that depends on the step:
 //
 //	trainer.SGD(0.1).WithSchedule(func(step int) float64 {
 //		return 0.1 * (1 - 0.7*float64(step)/1000)
@@ -52,17 +59,18 @@ func (o Optimizer) WithSchedule(rate func(step int) float64) Optimizer {
 	return o
 }
 
-// WithDecay returns o with decay times the variable added to every gradient:
-// an L2 penalty of decay/2 times the sum of squares. Running averages do not
-// decay, and of an embedding only the rows that a step touches.
+// WithDecay returns o with L2 regularisation: the optimiser adds decay times
+// the variable to every gradient. This corresponds to a penalty of decay/2
+// times the sum of squares. Running averages do not decay. In an embedding
+// table, only the rows that a step looks up decay.
 func (o Optimizer) WithDecay(decay float64) Optimizer {
 	o.Settings.Decay, o.Settings.Decoupled = decay, false
 	return o
 }
 
-// WithDecoupledDecay returns o with every variable made smaller by rate times
-// decay of itself, apart from the gradient's own rule (Loshchilov and Hutter
-// 2019; with Adam this is AdamW).
+// WithDecoupledDecay returns o with decoupled weight decay (Loshchilov and
+// Hutter 2019): besides the gradient's update, each step subtracts rate times
+// decay times the variable. With Adam this is AdamW.
 func (o Optimizer) WithDecoupledDecay(decay float64) Optimizer {
 	o.Settings.Decay, o.Settings.Decoupled = decay, true
 	return o
@@ -75,54 +83,60 @@ func (o Optimizer) rate(step int) float64 {
 	return o.Rate
 }
 
-// SGD is plain gradient descent.
+// SGD returns an optimiser that does plain stochastic gradient descent.
 func SGD(rate float64) Optimizer {
 	return Optimizer{Rate: rate, Settings: optimizer.Settings{Rule: optimizer.SGD}}
 }
 
-// Momentum is gradient descent with momentum mu, in [0, 1).
+// Momentum returns gradient descent with momentum. mu is the momentum's
+// factor, in [0, 1).
 func Momentum(rate, mu float64) Optimizer {
 	return Optimizer{Rate: rate, Settings: optimizer.Settings{Rule: optimizer.Momentum, Momentum: mu}}
 }
 
-// Nesterov is gradient descent with Nesterov's momentum mu, in [0, 1).
+// Nesterov returns gradient descent with Nesterov momentum. mu is the
+// momentum's factor, in [0, 1).
 func Nesterov(rate, mu float64) Optimizer {
 	o := Momentum(rate, mu)
 	o.Settings.Nesterov = true
 	return o
 }
 
-// Adagrad divides by the root of the sum of squared gradients. The sum begins
-// at Settings.Accumulator, 0.1.
+// Adagrad returns an optimiser that divides each gradient by the square root
+// of the sum of all squared gradients so far. The sum begins with
+// Settings.Accumulator, which is 0.1 by default.
 func Adagrad(rate float64) Optimizer {
 	return Optimizer{Rate: rate, Settings: optimizer.Settings{
 		Rule: optimizer.Adagrad, Accumulator: 0.1, Epsilon: 1e-10}}
 }
 
-// Adam has the paper's settings: beta1 0.9, beta2 0.999, epsilon 1e-8.
+// Adam returns the Adam optimiser with the values of its paper: beta1 0.9,
+// beta2 0.999, epsilon 1e-8.
 func Adam(rate float64) Optimizer {
 	return Optimizer{Rate: rate, Settings: optimizer.Settings{
 		Rule: optimizer.Adam, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}}
 }
 
-// Schedules give the learning rate of a step, for Optimizer.WithSchedule:
+// The functions Linear, StepDecay, Cosine and WarmUp return learning rate
+// schedules for Optimizer.WithSchedule:
 //
 //	trainer.SGD(0).WithSchedule(trainer.WarmUp(500, trainer.Cosine(0.1, 0.001, 10_000)))
 //
-// Steps count from 0; a step before 0 has the rate of step 0. Every worker
-// computes the same rate for the same step, whenever it asks.
+// Steps are counted from 0; negative steps have the rate of step 0. The rate
+// depends on the step number alone, so it is the same on every worker.
 
-// Linear goes straight from one rate to another: from at step 0, to at step
-// steps and ever after. With steps below 1 it is always to.
+// Linear returns a schedule that goes linearly from the rate from at step 0 to
+// the rate to at step steps, and then stays there. If steps is below 1, the
+// rate is always to.
 func Linear(from, to float64, steps int) func(step int) float64 {
 	return func(step int) float64 {
 		return between(from, to, part(step, steps))
 	}
 }
 
-// StepDecay multiplies the rate by factor after every so many steps, without
-// end: rate, then rate*factor from step every on, then rate*factor*factor from
-// step 2*every on. With every below 1 it is always rate.
+// StepDecay returns a schedule that begins with rate and multiplies it by
+// factor after each interval of every steps. If every is below 1, the rate is
+// constant.
 func StepDecay(rate, factor float64, every int) func(step int) float64 {
 	return func(step int) float64 {
 		if every < 1 || step < every {
@@ -132,19 +146,20 @@ func StepDecay(rate, factor float64, every int) func(step int) float64 {
 	}
 }
 
-// Cosine goes from one rate to another along half a wave of the cosine, flat
-// at both ends (Loshchilov and Hutter 2017, without restarts): from at step 0,
-// to at step steps and ever after. With steps below 1 it is always to.
+// Cosine returns a schedule that goes from the rate from at step 0 to the rate
+// to at step steps, along half a cosine wave, and then stays there (Loshchilov
+// and Hutter 2017, without restarts). If steps is below 1, the rate is always
+// to.
 func Cosine(from, to float64, steps int) func(step int) float64 {
 	return func(step int) float64 {
 		return between(from, to, (1-math.Cos(math.Pi*part(step, steps)))/2)
 	}
 }
 
-// WarmUp rises for so many steps to the rate that then begins with, by equal
-// amounts and without a step of rate 0: step i has the part (i+1)/(steps+1)
-// of then(0). From step steps on it is then, which counts from 0 there. With
-// steps below 1 it is then alone.
+// WarmUp returns a schedule that rises linearly during the first steps steps
+// and then follows the schedule then. In step i of the rise the rate is
+// then(0)*(i+1)/(steps+1). Schedule then counts its steps from the end of the
+// rise. If steps is below 1, there is no rise.
 func WarmUp(steps int, then func(step int) float64) func(step int) float64 {
 	return func(step int) float64 {
 		step = max(step, 0)
@@ -155,12 +170,14 @@ func WarmUp(steps int, then func(step int) float64) func(step int) float64 {
 	}
 }
 
-// between is from at 0 and to at 1, both to the bit.
+// between interpolates linearly: it returns from if at is 0, and to if at is
+// 1, without rounding errors.
 func between(from, to, at float64) float64 {
 	return float64(from*(1-at)) + float64(to*at)
 }
 
-// part is how much of steps is over, in [0, 1].
+// part returns step/steps, limited to [0, 1]. It returns 1 if steps is below
+// 1.
 func part(step, steps int) float64 {
 	if step >= steps || steps < 1 {
 		return 1

@@ -9,7 +9,8 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// Equal workers pass the check, after every step when asked.
+// CheckParameters must pass if all workers have the same variables, after
+// every step if the program asks for that.
 func TestCheckParametersPasses(t *testing.T) {
 	for _, at := range layouts {
 		for name, x := range everything() {
@@ -21,8 +22,8 @@ func TestCheckParametersPasses(t *testing.T) {
 	}
 }
 
-// One bit of one variable on one worker is found and named, by
-// CheckParameters and by the check inside Step.
+// If a single bit of a variable differs on one worker, CheckParameters and the
+// check inside Step must find it and name the variable.
 func TestCheckParametersFindsABit(t *testing.T) {
 	x := everything()["mlp with dropout"]
 	for name, inStep := range map[string]bool{"CheckParameters": false, "--check-parameters": true} {
@@ -45,11 +46,11 @@ func TestCheckParametersFindsABit(t *testing.T) {
 					from, to := r.Rows()
 					for step := range 3 {
 						if _, err := r.Step(t.Context(), x.feed(step, from, to)); err != nil {
-							return err // of the check, where it is in Step
+							return err // with the check inside Step, this error is the expected one
 						}
 					}
 					names[j.WorkerID()] = r.training.declared.Variables[variable].Name
-					if j.WorkerID() == poked { // it has no check in Step: the others wait for it here
+					if j.WorkerID() == poked { // without the check inside Step, the other workers wait here for this one
 						memory := r.training.group.Memory()[variable]
 						memory[int(bits[2])%len(memory)] ^= 1 << (bits[3] % 8)
 					}

@@ -14,8 +14,8 @@ import (
 	"github.com/plx-run/plx/trainer/config"
 )
 
-// prefetched runs a trial as a program that says ahead what it will feed.
-// said tells which step's feed it says before a step; -1: none.
+// prefetched trains with calls of Prefetch. said returns the number of the
+// step whose feed is prefetched before the given step, or -1 for none.
 func (x trial) prefetched(j *Job, said func(rank, step int) int) (done trained, err error) {
 	ctx := context.Background()
 	r, err := j.Parallelize(ctx, x.build(j.Seed()), x.opt, x.options...)
@@ -31,7 +31,7 @@ func (x trial) prefetched(j *Job, said func(rank, step int) int) (done trained, 
 			}
 			clear(next["word"].Data().([]int64)) // it was copied
 		}
-		if step%3 == 1 { // it pulls other rows in between
+		if step%3 == 1 { // the evaluation fetches other rows between two steps
 			if _, err := r.Evaluate(ctx, x.feed(50, 0, 2)); err != nil {
 				return done, err
 			}
@@ -46,7 +46,8 @@ func (x trial) prefetched(j *Job, said func(rank, step int) int) (done trained, 
 	return done, err
 }
 
-// Prefetch changes no bit, also where what was said was wrong.
+// Prefetch must not change a bit of the results, even if the wrong feed was
+// prefetched.
 func TestPrefetchChangesNoBit(t *testing.T) {
 	testPrefetch(t, func(said, at, hosts int) bool { // each that is said on both kinds of hosts
 		return (said+3*hosts)%len(layouts) == at
@@ -88,8 +89,8 @@ func testPrefetch(t *testing.T, chosen func(said, at, hosts int) bool) {
 	}
 }
 
-// With rows that are known ahead nothing is left to be asked for between two
-// steps, and they come while the step is under way.
+// If a program prefetches the right rows, workers must fetch none between two
+// steps: all rows arrive during the step before.
 func TestPrefetchHitsAndMisses(t *testing.T) {
 	x := everything()["embedding, duplicates"]
 	for _, on := range []bool{true, false} {
@@ -119,8 +120,9 @@ func TestPrefetchHitsAndMisses(t *testing.T) {
 	}
 }
 
-// Where workers are not in step nothing is asked for ahead.
-func TestPrefetchDoesNothingOutOfStep(t *testing.T) {
+// With a --sync mode other than sync, workers must not request rows in
+// advance.
+func TestPrefetchDoesNothingOutOfSync(t *testing.T) {
 	x := everything()["embedding, duplicates"]
 	for _, mode := range []string{"async", "ssp:2", "backup:1"} {
 		tj := newTestJob(t, 2, 1, Sync(mode))
@@ -140,8 +142,9 @@ func TestPrefetchDoesNothingOutOfStep(t *testing.T) {
 	}
 }
 
-// What cannot be asked for is said at once, and the training goes on.
-func TestPrefetchRefusesWhatDoesNotFit(t *testing.T) {
+// Prefetch must reject invalid indices at once, and the training must
+// continue.
+func TestPrefetchRefusesInvalidIndices(t *testing.T) {
 	x := everything()["embedding, duplicates"]
 	r, err := soloJob(io.Discard).Parallelize(t.Context(), x.build(1), x.opt, x.options...)
 	if err != nil {

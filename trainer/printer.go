@@ -13,17 +13,18 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// printer writes the trainer's lines to a task's log.
+// printer writes the trainer's log lines to the task's log, which is stderr
+// except in tests.
 type printer struct {
-	level   slog.Level    // the printer leaves out lines below this level
-	quietly time.Duration // how long a wait lasts before the first line about it; 0 means waitQuietly
+	level     slog.Level    // lines below this level are not written
+	firstWait time.Duration // how long a wait lasts before the first log line about it; 0 means firstWaitLog
 
 	mu  sync.Mutex
 	out io.Writer
 }
 
-// Logf writes a line unless level is below the printer's. Any goroutine may call
-// it.
+// Logf writes a log line, unless level is below the printer's level. Any
+// goroutine may call it.
 func (p *printer) Logf(level slog.Level, format string, args ...any) {
 	if level < p.level {
 		return
@@ -38,24 +39,26 @@ func (p *printer) Logf(level slog.Level, format string, args ...any) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(p.out, "%s%s\n", mark, text) // nobody is left to be told of a broken stderr
+	fmt.Fprintf(p.out, "%s%s\n", mark, text) // a write error is ignored, because it could not be reported anywhere
 }
 
-// A worker waits for others for waitQuietly without a line, and then for
-// waitAgain between two. Only the user can tell tasks that live but do not come,
-// because their programs call something else, from lost ones.
+// If a worker waits for other tasks, it logs a warning after firstWaitLog, and
+// then one every waitLogInterval. The warnings are for tasks that run but
+// never arrive, for example because their programs call another collective. No
+// timeout detects these.
 const (
-	waitQuietly = 10 * time.Second
-	waitAgain   = time.Minute
+	firstWaitLog    = 10 * time.Second
+	waitLogInterval = time.Minute
 )
 
-// waiting reports, from time to time until stop is called, what this worker waits
-// for.
+// waiting begins to log at intervals that this worker waits for other tasks.
+// what describes the event that the worker waits for. The caller calls stop
+// when the wait is over.
 func (p *printer) waiting(what func() string) (stop func()) {
 	begin, done := time.Now(), make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() {
-		timer := time.NewTimer(cmp.Or(p.quietly, waitQuietly))
+		timer := time.NewTimer(cmp.Or(p.firstWait, firstWaitLog))
 		defer timer.Stop()
 		for {
 			select {
@@ -63,7 +66,7 @@ func (p *printer) waiting(what func() string) (stop func()) {
 				return
 			case <-timer.C:
 				p.Logf(slog.LevelWarn, "waiting for the other tasks for %v: %s", time.Since(begin).Round(time.Second), what())
-				timer.Reset(waitAgain)
+				timer.Reset(waitLogInterval)
 			}
 		}
 	})
@@ -75,8 +78,8 @@ var levels = map[string]slog.Level{
 	"error": slog.LevelError, "critical": slog.LevelError,
 }
 
-// parseLevel reads PLX_LOG_LEVEL: a name, or a number as Python's logging has
-// them (10 debug, 20 info, 30 warning, 40 error).
+// parseLevel parses the value of PLX_LOG_LEVEL: the name of a level, or a
+// number of Python's logging (10 debug, 20 info, 30 warning, 40 error).
 func parseLevel(s string) (slog.Level, error) {
 	if level, named := levels[strings.ToLower(s)]; named {
 		return level, nil
@@ -85,7 +88,7 @@ func parseLevel(s string) (slog.Level, error) {
 	if err != nil || n < 0 {
 		return 0, fmt.Errorf("PLX_LOG_LEVEL=%q: want debug, verbose, info, warn, error, or a number such as 20", s)
 	}
-	return slog.Level((n - 20) * 2 / 5), nil // 10 apart there, 4 apart here
+	return slog.Level((n - 20) * 2 / 5), nil // Python's levels are 10 apart, slog's are 4 apart
 }
 
 func size(bytes int) string {

@@ -9,7 +9,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// lines is a log that a test can wait for.
+// lines is a log writer that sends each line to a channel, so that a test can
+// wait for a line.
 type lines chan string
 
 func (l lines) Write(b []byte) (int, error) {
@@ -17,13 +18,14 @@ func (l lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A worker that waits for others says so: for a step, and for a collective.
-func TestWaitingIsSaid(t *testing.T) {
+// A worker that waits for other tasks must log that, both in a training step
+// and in a collective.
+func TestWaitingIsLogged(t *testing.T) {
 	for _, what := range []string{"step 1 is computed here", "barrier"} {
 		tj := newTestJob(t, 2, 1)
 		log, said := make(lines, 100), make(chan struct{})
-		tj.jobs[0].log.out, tj.jobs[0].log.quietly = log, time.Millisecond
-		tj.jobs[1].log.quietly = time.Hour
+		tj.jobs[0].log.out, tj.jobs[0].log.firstWait = log, time.Millisecond
+		tj.jobs[1].log.firstWait = time.Hour
 		for rank, err := range tj.all(func(j *Job) error {
 			r, err := j.Parallelize(t.Context(), mlp(tensor.Float32, Mean, 8, 3), SGD(0.1), GlobalBatch(4))
 			if err != nil {

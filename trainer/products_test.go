@@ -10,9 +10,10 @@ import (
 	"github.com/plx-run/plx/trainer/executor/gpu"
 )
 
-// What multiplies matrices on a GPU is in the start line, and, since it decides the
-// bits of a result, in what all workers must have in common.
-func TestProductsOfHost(t *testing.T) {
+// The library that multiplies matrices on the GPU must be in the log line at
+// the start. It decides the bits of results, so it must also be in the string
+// that has to be equal on all workers.
+func TestHostReportsItsMatrixLibrary(t *testing.T) {
 	stand := cudatest.Start(t, cudatest.Options{BLAS: &cudatest.BLAS{}})
 	g, err := cuda.Open(0)
 	if err != nil {

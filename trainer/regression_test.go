@@ -10,21 +10,21 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// regression is the twin of a job that fits y = x·w: the same training in
-// plain loops, without a graph and without anybody else.
+// regression is the reference for jobs that fit y = x·w: the same training in
+// plain loops, without a graph and without other tasks.
 type regression struct {
 	w   [3]float64
 	sum bool // the loss
 }
 
-// regressed is what a step of the twin gives.
+// regressed holds the results of one step of the reference loop.
 type regressed struct {
 	loss, norm, mean float64
 	guesses          []float64
 	gradient         [3]float64
 }
 
-// look computes on rows without training.
+// look computes loss, metrics and gradient for some rows without updating w.
 func (r *regression) look(x, y []float64) (done regressed) {
 	n := float64(len(y))
 	divisor := n
@@ -48,8 +48,8 @@ func (r *regression) look(x, y []float64) (done regressed) {
 	return done
 }
 
-// apply makes the update of plain gradient descent, clipped where clip is not
-// 0.
+// apply updates w by plain gradient descent. It clips the gradient to the norm
+// clip, unless that is 0.
 func (r *regression) apply(done regressed, rate, clip float64) {
 	if clip > 0 && done.norm > clip {
 		rate *= clip / done.norm
@@ -59,7 +59,7 @@ func (r *regression) apply(done regressed, rate, clip float64) {
 	}
 }
 
-// build is the same model as a graph.
+// build builds the same model as a Gorgonia graph.
 func (r regression) build(g *gorgonia.ExprGraph, batch int) (Model, error) {
 	x := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(batch, 3))
 	y := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("y"), gorgonia.WithShape(batch, 1))
@@ -79,7 +79,8 @@ func (r regression) build(g *gorgonia.ExprGraph, batch int) (Model, error) {
 	return m, nil
 }
 
-// rows are those of a batch that fits y = x·(1, -2, 0.5), nearly.
+// rows returns rows [from, to) of the batch of a step, which fit y = x·(1, -2,
+// 0.5) with a small error.
 func (regression) rows(step, from, to int) (x, y []float64) {
 	for row := from; row < to; row++ {
 		at := float64(step*100 + row)
@@ -94,7 +95,8 @@ func (r regression) feed(step, from, to int) Feed {
 	return Feed{"x": dense(tensor.Float64, x, to-from, 3), "y": dense(tensor.Float64, y, to-from, 1)}
 }
 
-// near allows for another order of additions.
+// near compares with a tolerance, because the job adds in another order than
+// the reference loop.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-12*(1+math.Abs(b)) }
 
 func allNear(what string, got, want []float64) error {
@@ -104,7 +106,7 @@ func allNear(what string, got, want []float64) error {
 	return nil
 }
 
-// has compares the job's variable with the twin's.
+// has compares the job's variable w with that of the reference loop.
 func (r *regression) has(values map[string]*tensor.Dense) error {
 	return allNear("w", values["w"].Data().([]float64), r.w[:])
 }

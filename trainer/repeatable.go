@@ -10,14 +10,17 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// repeatable compares what the leaves of a model begin with each time it is built. In two
-// builds of one process, values that the clock seeds are as different as in two runs.
+// repeatable detects initial values that are not reproducible, such as those
+// of a generator that the clock seeds. It compares the hashes of all initial
+// values in two builds of the model in one process.
 type repeatable struct {
-	first map[string][sha256.Size]byte // hash by name, of the first build; nil before it
-	more  bool                         // there was a second build
+	first map[string][sha256.Size]byte // SHA-256 of each variable's initial value in the first build; nil before that
+	more  bool                         // a second build was compared; see ignores further ones
 }
 
-// see takes the leaves of one more build. A nil repeatable compares nothing.
+// see records the initial values of a build, or compares them with those of
+// the first build. It returns an error if they differ. On a nil repeatable it
+// does nothing.
 func (r *repeatable) see(leaves gorgonia.Nodes, tables []*Embedding) error {
 	if r == nil || r.more {
 		return nil

@@ -12,15 +12,15 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// fetchedValue is a fetched value with what the twin says it must be, for as long as
-// the program keeps it.
+// fetchedValue is a value that a step has fetched, with the value that the
+// reference loop expects. Tests compare the two again after further steps.
 type fetchedValue struct {
 	value gorgonia.Value
 	want  []float64
 }
 
-// checkResult compares a step's result with the twin's of the same step. It
-// returns what was fetched.
+// checkResult compares the result of a step with that of the reference loop
+// twin, and returns the fetched values.
 func checkResult(r *Session, result Result, twin *regression, step, batch int) ([]fetchedValue, error) {
 	x, y := twin.rows(step, 0, batch)
 	done := twin.look(x, y)
@@ -51,10 +51,10 @@ func checkResult(r *Session, result Result, twin *regression, step, batch int) (
 	return all, err
 }
 
-// What a step returns is what the twin has: loss, metrics and norm of the
-// whole batch, the fetches of every own virtual worker. Intermediate values
-// that were fetched are the program's to keep: further steps leave them alone.
-func TestResultsEqualTheTwin(t *testing.T) {
+// Loss, metrics and norm of a step must be those of the whole batch in a plain
+// loop, and fetches those of every virtual worker. The program owns fetched
+// values, so further steps must not change them.
+func TestResultsEqualReferenceLoop(t *testing.T) {
 	const steps, batch = 6, 24
 	for _, at := range layouts {
 		for _, workers := range []int{1, 2, 5} {
@@ -97,8 +97,9 @@ func TestResultsEqualTheTwin(t *testing.T) {
 	}
 }
 
-// Without MeasureNorm or ClipNorm nobody computes a norm.
-func TestNormIsOnlyWhereAskedFor(t *testing.T) {
+// Without MeasureNorm or ClipNorm, Result.Norm must be NaN, because no task
+// computes a norm.
+func TestNormIsNaNUnlessRequested(t *testing.T) {
 	for measured, option := range map[bool]Option{false: ClipNorm(0), true: MeasureNorm()} {
 		r, err := soloJob(io.Discard).Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(4), option)
 		if err != nil {
@@ -111,9 +112,9 @@ func TestNormIsOnlyWhereAskedFor(t *testing.T) {
 	}
 }
 
-// A feed with exactly the input's shape goes to every virtual worker; other
-// feeds are cut.
-func TestFeedsAreCutByVirtualWorker(t *testing.T) {
+// If a value in the feed has exactly the shape of the input, every virtual
+// worker gets it. All other values are divided among the virtual workers.
+func TestFeedsAreDividedAmongVirtualWorkers(t *testing.T) {
 	build := func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		x := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(batch, 3))
 		scale := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("scale"), gorgonia.WithShape(3, 1))

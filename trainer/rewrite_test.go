@@ -11,8 +11,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// foreignCNN has operations of Gorgonia's with hidden state, as a single-device
-// program has them.
+// foreignCNN builds a model with Gorgonia's own stateful operations, as
+// programs for a single device do.
 func foreignCNN(seed uint64) Build {
 	return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		l := &layers{g: g, seed: seed}
@@ -48,9 +48,9 @@ func foreignCNN(seed uint64) Build {
 	}
 }
 
-// A graph of Gorgonia's own operations trains, with the same bits for any number of
-// workers, and is evaluated with the running values.
-func TestGraphOfGorgonia(t *testing.T) {
+// A graph of Gorgonia's own operations must train with the same bits on any
+// number of workers. Evaluations must use the running averages.
+func TestGorgoniaOperationsTrain(t *testing.T) {
 	x := trial{build: foreignCNN, feed: classified(2, 6, 6), opt: Adam(0.02), options: []Option{GlobalBatch(12)}, steps: 5}
 	want := x.alone(t, VirtualWorkers(2))
 	for _, at := range layouts[1:] {
@@ -62,7 +62,7 @@ func TestGraphOfGorgonia(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s, %d servers: %v", at.arch, at.servers, err)
 		}
-		said := "of gorgonia's operations, plx computes AveragePool2D, BatchNorm, Dropout, GroupNorm, MaxPool2D, UniformRandomNode by its own"
+		said := "gorgonia's operations that plx replaces with its own: AveragePool2D, BatchNorm, Dropout, GroupNorm, MaxPool2D, UniformRandomNode;"
 		for i, log := range tj.logs {
 			if got := strings.Count(log.String(), said); got != map[bool]int{true: 1}[i == 0] {
 				t.Errorf("worker:%d says %d times what is replaced:\n%s", i, got, log)
@@ -74,9 +74,9 @@ func TestGraphOfGorgonia(t *testing.T) {
 	}
 }
 
-// The statistics of Gorgonia's batch norm are variables: they move in training, and an
-// evaluation uses them for any number of rows.
-func TestBatchNormOfGorgoniaIsEvaluated(t *testing.T) {
+// The running averages of Gorgonia's batch norm must become variables that
+// change in training. Evaluations must use them for any number of rows.
+func TestGorgoniaBatchNormIsEvaluated(t *testing.T) {
 	x := trial{build: foreignCNN, feed: classified(2, 6, 6), opt: SGD(0.1), options: []Option{GlobalBatch(12)}}
 	j := soloJob(new(bytes.Buffer))
 	r, err := j.Parallelize(t.Context(), x.build(1), x.opt, x.options...)
@@ -106,8 +106,9 @@ func TestBatchNormOfGorgoniaIsEvaluated(t *testing.T) {
 	}
 }
 
-// What cannot be put right is refused by name.
-func TestGraphOfGorgoniaIsRefused(t *testing.T) {
+// Parallelize must reject Gorgonia's operations that it cannot replace, and
+// name them.
+func TestUnsupportedGorgoniaOperationsAreRefused(t *testing.T) {
 	build := func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		l := &layers{g: g, seed: 1}
 		logits := l.variable("logits", 4, batch, 3)

@@ -9,7 +9,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// line is y = x w, with one number for each row.
+// line builds the model y = x·w with one number per row.
 func line(g *gorgonia.ExprGraph, rows int) (Model, error) {
 	vector := func(name string) *gorgonia.Node {
 		return gorgonia.NewVector(g, tensor.Float64, gorgonia.WithName(name), gorgonia.WithShape(rows))
@@ -21,9 +21,9 @@ func line(g *gorgonia.ExprGraph, rows int) (Model, error) {
 	return Model{Inputs: gorgonia.Nodes{x, y}, Variables: gorgonia.Nodes{w}, Loss: loss}, nil
 }
 
-// A worker that has one row may feed a slice of one number, to which tensor.New gives
-// the shape ().
-func TestOneRow(t *testing.T) {
+// A worker with a single row may feed a slice of one number, to which
+// tensor.New gives shape ().
+func TestWorkerWithOneRow(t *testing.T) {
 	x, y := []float64{1, 2, 3}, []float64{2, 5, 9}
 	tj := newTestJob(t, 3, 0)
 	for i, err := range tj.all(func(j *Job) error {

@@ -39,7 +39,8 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// The ends are what was asked for, to the bit.
+// A schedule must begin and end with exactly the given rates, without rounding
+// errors.
 func TestScheduleEndsAreExact(t *testing.T) {
 	for _, c := range []struct{ from, to float64 }{{0.1, 0.03}, {0.7, 0.1}, {1e-9, 3}, {0.3, 0}} {
 		for name, rate := range map[string]func(int) float64{"linear": Linear(c.from, c.to, 7), "cosine": Cosine(c.from, c.to, 7)} {
@@ -58,7 +59,8 @@ func TestScheduleEndsAreExact(t *testing.T) {
 	}
 }
 
-// Rates fall or rise all the way and never leave what lies between the ends.
+// A schedule must fall or rise monotonically, and never leave the range
+// between its two rates.
 func TestSchedulesAreMonotone(t *testing.T) {
 	for name, rate := range map[string]func(int) float64{
 		"linear": Linear(0.3, 0.01, 333), "cosine": Cosine(0.3, 0.01, 333), "step": StepDecay(0.3, 0.9, 11),

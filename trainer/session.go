@@ -17,8 +17,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Session is one worker's part in the training of a model. [Job.Parallelize]
-// returns it. Any goroutine may call its methods; they run one after the other.
+// Session is one worker's handle on the training of a model. [Job.Parallelize]
+// returns it. Any goroutine may call its methods; they run one at a time.
 type Session struct {
 	job       *Job
 	training  *training
@@ -27,48 +27,54 @@ type Session struct {
 	variables variables
 	saving    *saving
 	telemetry *telemetry.Recorder
-	from      int // number of steps made before this generation began
+	from      int // number of training steps in the checkpoint from which this process resumed; otherwise 0
 
 	mu      sync.Mutex
-	step    int   // number of steps that the variables have seen
-	unsaved bool  // a step was taken since it was last looked whether a checkpoint is due
-	late    int   // number of steps that this worker began and was too late for
-	dropped int   // number of rows that this worker was fed for those steps
-	ended   bool  // all workers ended together, so no further step is possible
-	err     error // why no further step is possible; nil means that one is
+	step    int   // number of training steps that the variables have gone through
+	unsaved bool  // a step was taken, or Save was called, since saveDue last ran
+	late    int   // number of steps whose gradients from this worker came too late
+	dropped int   // number of rows that this worker fed in those steps
+	ended   bool  // training has ended on all workers; Step returns ErrDone
+	err     error // first error of a step, which later calls return; nil means no error
 }
 
-// ErrDone is what Step returns after the last step: the one that
-// --stop-at-step names, or the one at which the workers ended together. Main
-// takes a program that returns it for a success. Train ends its sequence instead.
+// ErrDone is the error that Step returns when training has ended normally:
+// after the step of --stop-at-step, or when all workers end together. If the
+// program returns it, Main treats that as success. The sequence of Train just
+// ends.
 var ErrDone = hooks.ErrDone
 
 var errClosed = errors.New("the training has ended")
 
-// Rows is the half-open range of a global batch's rows that this worker
-// feeds.
+// Rows returns the half-open range of rows in each global batch that this
+// worker must feed.
 func (s *Session) Rows() (from, to int) { return s.training.feeds() }
 
-// Steps is the number of steps that the variables have seen. With
-// --sync backup:B it jumps when this worker was late.
+// Steps returns the number of training steps that the variables have gone
+// through. With --sync backup:B, it skips the steps for which this worker came
+// too late.
 func (s *Session) Steps() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.step
 }
 
-// Late is how often Step came too late, and how many rows it was fed in vain
-// (--sync backup:B).
+// Late returns the number of steps whose gradients from this worker came too
+// late and were dropped, and the number of rows fed in those steps. Both are 0
+// without --sync backup:B.
 func (s *Session) Late() (steps, rows int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.late, s.dropped
 }
 
-// Evaluate computes loss, metrics and fetches without training and without
-// the other workers; only rows of embeddings are pulled. It takes any number
-// of rows: as many as the model's first input has. A graph is built for each
-// number of rows; the last few are kept.
+// Evaluate computes loss, metrics and fetches without training. It does not
+// involve other workers, except that it fetches rows of embedding tables from
+// their shard holders.
+//
+// The number of rows is that of the model's first input in feed. It may differ
+// from the training's. Evaluate builds one graph for each number of rows and
+// keeps the last few graphs.
 func (s *Session) Evaluate(ctx context.Context, feed Feed) (Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +92,8 @@ func (s *Session) Evaluate(ctx context.Context, feed Feed) (Result, error) {
 	return result, nil
 }
 
-// Parameters is the number of elements of all trained variables and tables. Running
-// averages are not trained.
+// Parameters returns the number of elements of all trained variables and
+// tables. Running averages (Model.States) do not count.
 func (s *Session) Parameters() int {
 	n := 0
 	for _, v := range s.training.declared.Variables {
@@ -98,9 +104,10 @@ func (s *Session) Parameters() int {
 	return n
 }
 
-// Values returns a copy of every variable, by name: trained ones, states and
-// whole embeddings, which are fetched from their shard holders. They are the same
-// on every worker that took as many steps.
+// Values returns a copy of every variable by name: trained ones, running
+// averages and whole embedding tables. It fetches tables from their shard
+// holders. Workers that have taken the same number of steps get the same
+// values.
 func (s *Session) Values(ctx context.Context) (map[string]*tensor.Dense, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,14 +117,16 @@ func (s *Session) Values(ctx context.Context) (map[string]*tensor.Dense, error) 
 	return s.variables.all(ctx)
 }
 
-// failure is the error that broke the session, or nil.
+// failure returns the error because of which no step is possible any more, or
+// nil.
 func (s *Session) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// conclude does what comes after a program that has ended well.
+// conclude ends a training whose program returned without an error: it makes
+// the last checkpoint, calls Hook.End and prints the digest of the variables.
 func (s *Session) conclude(ctx context.Context) error {
 	if err := s.finishAll(ctx); err != nil {
 		return err
@@ -131,7 +140,7 @@ func (s *Session) conclude(ctx context.Context) error {
 		s.job.Logf(cluster.VerboseLevel, "came too late for %s: %s dropped", plural.Count(s.late, "step"), plural.Count(s.dropped, "row"))
 	}
 	s.worker.tuner.Close()
-	sent, received := 0, 0 // with shard holders, and with workers that this one serves as one
+	sent, received := 0, 0 // bytes exchanged with shard holders, and with workers for which this one is a shard holder
 	for _, c := range s.client.Traffic() {
 		sent, received = sent+int(c.Sent), received+int(c.Received)
 	}
@@ -146,7 +155,8 @@ func (s *Session) conclude(ctx context.Context) error {
 	return err
 }
 
-// finishAll takes part in the last steps of the others and in the last checkpoint.
+// finishAll takes part in the steps that other workers still take, and in the
+// last checkpoint.
 func (s *Session) finishAll(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +166,9 @@ func (s *Session) finishAll(ctx context.Context) error {
 	return s.saving.last(ctx, s.step)
 }
 
-// close ends the session: in good order if why is nil and no step has
-// failed.
+// close ends the session. If why is nil and no step has failed, it says
+// goodbye to the shard holders (the tasks that keep the variables). Otherwise
+// it aborts the connections with the error.
 func (s *Session) close(why error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,19 +9,21 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// DataShard is a worker's share of a dataset: the samples of all its virtual workers. Its
-// name is not Shard because the function that makes it has that name.
+// DataShard is the part of a dataset that one worker reads: the samples of all
+// its virtual workers. The function Shard creates it.
 type DataShard[T any] struct{ loader *data.Loader[T] }
 
-// Shard gives every worker its share of a dataset, in global batches of so many
-// rows: step n takes the samples [n*batch, (n+1)*batch) of d, and each virtual
-// worker takes its equal part of them in order, as [Session.Rows] says. So a global
-// batch is the same for any number of workers, and a program that resumes at a step
-// reads what it would have read there.
+// Shard returns the part of the dataset d that this worker reads. batch is the
+// number of samples in a global batch: step n uses the samples [n*batch,
+// (n+1)*batch). Each virtual worker gets an equal part of a batch in order, as
+// [Session.Rows] says. So a global batch is the same for any number of
+// workers, and a program that resumes at step n reads the same samples as
+// before.
 //
-// Every worker calls Shard with the same data. Workers whose data differs, as
-// [data.Describe] tells, are refused by name. Shard reads in the background, on as
-// many cores as the worker has, until ctx ends.
+// Every worker must call Shard with the same dataset. Shard compares the
+// results of [data.Describe] and returns an error that names a worker whose
+// data differs. It reads samples in the background until ctx ends, on this
+// worker's part of the host's cores.
 func Shard[T any](ctx context.Context, j *Job, d data.Dataset[T], batch int) (*DataShard[T], error) {
 	rows, err := config.Rows(batch, j.virtual)
 	if err != nil {
@@ -42,8 +44,8 @@ func Shard[T any](ctx context.Context, j *Job, d data.Dataset[T], batch int) (*D
 	return &DataShard[T]{data.NewLoader(ctx, d, cores, d.Len()/batch, indices)}, nil
 }
 
-// Epochs is Shard for data that is read again and again, each time in another order
-// that follows from the job's seed, see [data.Epochs].
+// Epochs is like Shard, but reads the dataset repeatedly, in a new random
+// order each time. The order follows from the job's seed, see [data.Epochs].
 func Epochs[T any](ctx context.Context, j *Job, d data.Dataset[T], batch int) (*DataShard[T], error) {
 	epochs, err := data.Epochs(d, batch, j.Seed())
 	if err != nil {
@@ -52,8 +54,8 @@ func Epochs[T any](ctx context.Context, j *Job, d data.Dataset[T], batch int) (*
 	return Shard(ctx, j, epochs, batch)
 }
 
-// Feed returns what [Session.Train] asks for feeds: what batch makes of this
-// worker's samples of a step.
+// Feed returns a function for [Session.Train]. That function reads this
+// worker's samples of a step and returns the Feed that batch makes of them.
 func (s *DataShard[T]) Feed(batch func(samples []T) (Feed, error)) func(step int) (Feed, error) {
 	return func(step int) (Feed, error) {
 		samples, err := s.Batch(step)
@@ -64,7 +66,7 @@ func (s *DataShard[T]) Feed(batch func(samples []T) (Feed, error)) func(step int
 	}
 }
 
-// Batch returns this worker's samples of a step: those of its first virtual worker,
-// then those of the next. It returns io.EOF if the dataset has no whole batch for
-// the step. The slice belongs to the caller.
+// Batch returns this worker's samples of a step, in the order of its virtual
+// workers. It returns io.EOF if the dataset has no complete batch left for the
+// step. The slice belongs to the caller.
 func (s *DataShard[T]) Batch(step int) ([]T, error) { return s.loader.Batch(step) }

@@ -18,7 +18,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// numbers is a dataset whose sample i is i. It calls itself by a name.
+// numbers is a dataset in which sample i is the number i. Its description
+// contains a name.
 type numbers struct {
 	n    int
 	name string
@@ -28,9 +29,9 @@ func (d numbers) Len() int              { return d.n }
 func (d numbers) At(i int) (int, error) { return i, nil }
 func (d numbers) Describe() string      { return fmt.Sprintf("%d %s", d.n, d.name) }
 
-// The workers together have the samples of each batch in their order, whatever
-// their number, and each has those of its virtual workers. Steps may be asked for
-// in any order.
+// Together, the workers must read the samples of each batch in order, whatever
+// their number. Each worker must get the samples of its virtual workers. A
+// program may ask for steps in any order.
 func TestShardsMakeTheSameBatches(t *testing.T) {
 	for _, c := range []struct{ samples, batch, virtual, workers int }{
 		{50, 16, 4, 1}, {50, 16, 4, 2}, {50, 16, 4, 4}, {100, 12, 6, 4}, {24, 6, 6, 5}, {7, 8, 8, 3}, {0, 4, 4, 2},
@@ -86,9 +87,9 @@ func TestShardsMakeTheSameBatches(t *testing.T) {
 	}
 }
 
-// Epochs are those of package data, with the job's seed, and a feed is what a
-// function makes of them.
-func TestShardedEpochs(t *testing.T) {
+// Epochs must read the same samples as data.Epochs with the job's seed, and
+// Feed must return the feed that the given function makes of them.
+func TestEpochsFollowTheSeed(t *testing.T) {
 	tj := newTestJob(t, 2, 0, Seed(7))
 	whole, err := data.Epochs(numbers{30, "numbers"}, 8, 7)
 	if err != nil {
@@ -124,8 +125,8 @@ func TestShardedEpochs(t *testing.T) {
 	}
 }
 
-// A worker whose data differs is refused and named, also when the difference is
-// deep in a long description.
+// If a worker's dataset differs, Shard must fail with an error that names the
+// worker, even if the difference is far inside a long description.
 func TestWorkersWithOtherDataAreRefused(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	for _, c := range []struct{ chief, other, want string }{
@@ -148,7 +149,7 @@ func TestWorkersWithOtherDataAreRefused(t *testing.T) {
 	}
 }
 
-func TestShardRefusesABatch(t *testing.T) {
+func TestShardRefusesInvalidBatch(t *testing.T) {
 	j := newTestJob(t, 1, 0, VirtualWorkers(3)).jobs[0]
 	for batch, want := range map[int]string{4: "4 rows cannot be divided over 3 virtual workers", 0: "global batch of 0 rows"} {
 		if _, err := Shard(t.Context(), j, numbers{12, "numbers"}, batch); err == nil || !strings.Contains(err.Error(), want) {
@@ -157,7 +158,7 @@ func TestShardRefusesABatch(t *testing.T) {
 	}
 }
 
-// stuck is a dataset that answers when it is let go.
+// stuck is a dataset whose reads block until the test releases them.
 type stuck struct {
 	numbers
 	asked *atomic.Int64
@@ -170,8 +171,8 @@ func (d stuck) At(i int) (int, error) {
 	return i, nil
 }
 
-// The end of the context ends a batch that is waited for, though a sample is still
-// being read.
+// If the context ends, Batch must return even though a sample is still being
+// read.
 func TestShardEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	d := stuck{numbers{100, "numbers"}, new(atomic.Int64), make(chan struct{})}
@@ -192,7 +193,8 @@ func TestShardEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// The workers of a host share its cores: each reads so many samples at once, and no more.
+// The workers of a host share its cores, so each must read at most its part of
+// the cores in samples at the same time.
 func TestShardReadsWithinTheWorkersCores(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, c := range []struct {
@@ -223,7 +225,7 @@ func TestShardReadsWithinTheWorkersCores(t *testing.T) {
 					}
 				})
 			}
-			synctest.Wait() // every goroutine that reads is in At
+			synctest.Wait() // wait until every reading goroutine is blocked in At
 			for i, d := range data {
 				if n := d.asked.Load(); n != c.each {
 					t.Errorf("%d cores, 2 workers: worker:%d reads %d samples at once, want %d", c.cores, i, n, c.each)
@@ -235,7 +237,7 @@ func TestShardReadsWithinTheWorkersCores(t *testing.T) {
 	}
 }
 
-// numbered is a model whose loss is its only weight times the shard's number.
+// numbered builds a model whose loss is its only weight times ShardID.
 func numbered(dtype tensor.Dtype, spoil func(m *Model)) Build {
 	return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		one := func(name string, options ...gorgonia.NodeConsOpt) *gorgonia.Node {
@@ -257,9 +259,9 @@ func numbered(dtype tensor.Dtype, spoil func(m *Model)) Build {
 	}
 }
 
-// Every virtual worker computes with its own number, on any number of workers, and
-// an evaluation with 0 of 1.
-func TestShardNodes(t *testing.T) {
+// ShardID must be the number of each virtual worker, for any number of
+// workers. In an evaluation, ShardID must be 0 and NumShards 1.
+func TestShardInputsHoldVirtualWorkerNumbers(t *testing.T) {
 	const virtual = 6
 	for _, c := range []struct{ workers, servers int }{{1, 0}, {2, 0}, {4, 1}} {
 		for _, dtype := range []tensor.Dtype{tensor.Float32, tensor.Float64} {
@@ -292,7 +294,7 @@ func TestShardNodes(t *testing.T) {
 					t.Errorf("an evaluation is shard %s of %s", id, of)
 				}
 				values, err := r.Values(t.Context())
-				if got := fmt.Sprint(values["w"].Data()); got != "[-5]" { // two steps by the mean of 0 to 5
+				if got := fmt.Sprint(values["w"].Data()); got != "[-5]" { // two steps, each of which subtracts the mean of the numbers 0 to 5
 					t.Errorf("%+v: the weight is %s, want [-5]", c, got)
 				}
 				return err
@@ -304,7 +306,7 @@ func TestShardNodes(t *testing.T) {
 	}
 }
 
-func TestShardNodesAreChecked(t *testing.T) {
+func TestInvalidShardInputsAreRefused(t *testing.T) {
 	for want, spoil := range map[string]func(m *Model){
 		`"x" is float32 of shape (6): want ShardID and NumShards of shape (1)`: func(m *Model) { m.ShardID = m.Inputs[0] },
 		`"shards": inputs and variables need distinct names`:                   func(m *Model) { m.ShardID = m.NumShards },
@@ -326,9 +328,9 @@ func TestShardNodesAreChecked(t *testing.T) {
 	}
 }
 
-// A batch for each virtual worker is a global batch of so many for all, and any number of rows
-// has a next one that all can share.
-func TestShardBatch(t *testing.T) {
+// With ShardBatch, the global batch must be that times the number of virtual
+// workers. EvenBatch must round up to a multiple of that number.
+func TestShardBatchSetsGlobalBatch(t *testing.T) {
 	for workers, want := range map[int]int{1: 5, 3: 15} {
 		tj := newTestJob(t, workers, 0)
 		for _, err := range tj.all(func(j *Job) error {

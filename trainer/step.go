@@ -16,25 +16,28 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Step trains on this worker's rows of one batch, those of Rows: it computes
-// the gradients, puts them together with those of all other workers, and
-// returns once the variables are updated. In synchronous training every
-// worker must call it equally often, see Config.AtEndOfData.
+// Step takes one training step with this worker's rows of a global batch (see
+// Rows). It computes the gradients, combines them with those of the other
+// workers, and returns after the variables were updated. In synchronous
+// training every worker must call Step the same number of times, unless
+// Config.AtEndOfData says otherwise.
 //
-// Step refuses a feed that does not fit, and nothing changes. ErrDone means that
-// the training has ended as it should. After any other error, also when ctx
-// ends, the session can no longer be used: the variables of the workers may
-// differ.
+// If the feed does not fit the model, Step returns an error and changes
+// nothing. ErrDone means that training has ended normally. After any other
+// error, and if ctx ends, the session cannot be used any more, because the
+// workers' variables may differ.
 func (s *Session) Step(ctx context.Context, feed Feed) (Result, error) {
 	if s.training.hooks != nil {
-		return s.hooked(ctx, feed)
+		return s.stepWithHooks(ctx, feed)
 	}
 	return s.take(ctx, feed)
 }
 
-// admits refuses a step that cannot be taken. It returns the feed with what the model
-// carries into the step.
-func (s *Session) admits(feed Feed) (Feed, error) {
+// completeFeed returns an error if the next step cannot be taken, for example
+// because training has ended or the feed does not fit. Otherwise it returns
+// the feed with the recurrent state (Model.Carried) added. The caller holds
+// s.mu.
+func (s *Session) completeFeed(feed Feed) (Feed, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
@@ -48,11 +51,11 @@ func (s *Session) admits(feed Feed) (Feed, error) {
 	return feed, nil
 }
 
-// take takes a step without hooks.
+// take takes one training step without calling hooks.
 func (s *Session) take(ctx context.Context, feed Feed) (Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	feed, err := s.admits(feed)
+	feed, err := s.completeFeed(feed)
 	if err != nil {
 		return Result{}, err
 	}
@@ -64,7 +67,7 @@ func (s *Session) take(ctx context.Context, feed Feed) (Result, error) {
 	return result, err
 }
 
-// train takes one step.
+// train takes one training step and returns the result. The caller holds s.mu.
 func (s *Session) train(ctx context.Context, feed Feed) (Result, error) {
 	if err := s.saveDue(ctx); err != nil {
 		return Result{}, err
@@ -113,8 +116,9 @@ func (s *Session) train(ctx context.Context, feed Feed) (Result, error) {
 	return result, s.advance(ctx, result, outcome, t)
 }
 
-// saveDue makes the checkpoint that is due after the steps so far. It is made right before the
-// next step, so that it has what the program learned in between, see [Session.Note].
+// saveDue makes a checkpoint if one is due. It runs right before the next
+// step, so that the checkpoint contains what the program noted after the step
+// before (see Session.Note).
 func (s *Session) saveDue(ctx context.Context) error {
 	if !s.unsaved {
 		return nil
@@ -123,8 +127,8 @@ func (s *Session) saveDue(ctx context.Context) error {
 	return s.saving.saver.After(ctx, s.step)
 }
 
-// catchUp waits, before the first step, for workers that may not fall further
-// behind.
+// catchUp blocks before the first step of a resumed worker until slower
+// workers are within the staleness bound of --sync.
 func (s *Session) catchUp(ctx context.Context) error {
 	if s.step != s.from {
 		return nil
@@ -133,7 +137,8 @@ func (s *Session) catchUp(ctx context.Context) error {
 	return s.client.Resume(ctx)
 }
 
-// finish waits until the variables are updated.
+// finish sends this worker's losses and metrics, and blocks until the
+// variables are updated.
 func (s *Session) finish(ctx context.Context, sums [][]float64) (client.Outcome, error) {
 	defer s.job.log.waiting(func() string { return fmt.Sprintf("step %d is computed here", s.step) })()
 	outcome, err := s.client.Finish(ctx, sums)
@@ -143,8 +148,9 @@ func (s *Session) finish(ctx context.Context, sums [][]float64) (client.Outcome,
 	return outcome, err
 }
 
-// advance counts a step that was taken, or one that this worker came too late
-// for, and runs what comes after each.
+// advance updates the step counters and runs the work due after a step. If
+// this worker came too late for the step (--sync backup:B), it only counts the
+// step.
 func (s *Session) advance(ctx context.Context, result Result, outcome client.Outcome, t telemetry.Timing) error {
 	s.step = int(s.client.Step())
 	if !result.Late {
@@ -164,9 +170,9 @@ func (s *Session) advance(ctx context.Context, result Result, outcome client.Out
 		return nil
 	}
 	if outcome.VirtualWorkers < s.job.virtual && s.training.config.AtEndOfData == EndTogether {
-		s.ended = true // the next call returns ErrDone
+		s.ended = true // the next call of Step returns ErrDone
 	}
-	if err := s.together(ctx, t.End.Sub(t.Begin)); err != nil {
+	if err := s.afterSharedStep(ctx, t.End.Sub(t.Begin)); err != nil {
 		return err
 	}
 	return s.telemetry.After(summary.Scalars{
@@ -174,9 +180,10 @@ func (s *Session) advance(ctx context.Context, result Result, outcome client.Out
 	}, s.training.config.GlobalBatch, t, s.variables.histograms)
 }
 
-// together does what all workers do after every step that they took, those
-// without data of their own too.
-func (s *Session) together(ctx context.Context, took time.Duration) error {
+// afterSharedStep does the work after a step that all workers must do together: it
+// compares variables and runs the autotuner. Workers that have run out of data
+// must call it too.
+func (s *Session) afterSharedStep(ctx context.Context, took time.Duration) error {
 	if every := s.training.config.CheckParameters; every > 0 && s.step%every == 0 {
 		if err := s.variables.compare(ctx, s.job.network.group, s.step); err != nil {
 			return err
@@ -193,8 +200,8 @@ func (s *Session) together(ctx context.Context, took time.Duration) error {
 	return nil
 }
 
-// join takes part in the steps of the others, with nothing of its own, until
-// nobody has anything.
+// join keeps this worker in the other workers' steps without data of its own,
+// until no worker has data. With WaitForAll it does nothing.
 func (s *Session) join(ctx context.Context) error {
 	if s.training.config.AtEndOfData == WaitForAll || s.err != nil || s.training.declared.Sync.Competes() {
 		return nil
@@ -210,7 +217,7 @@ func (s *Session) join(ctx context.Context) error {
 func (s *Session) joinSteps(ctx context.Context) error {
 	if !s.training.declared.Sync.InStep() {
 		err := s.client.Join(ctx)
-		s.step = int(s.client.Step()) - 1 // the last one had nobody's data
+		s.step = int(s.client.Step()) - 1 // Step counts the final step too, for which no worker had data
 		s.job.progress.steps.Store(int64(s.step))
 		return err
 	}
@@ -228,14 +235,14 @@ func (s *Session) joinSteps(ctx context.Context) error {
 		}
 		outcome, err := s.client.Finish(ctx, nil)
 		if err != nil || outcome.VirtualWorkers == 0 {
-			return err // it was nobody's step
+			return err // no worker had data for this step, so training has ended
 		}
 		s.step = int(s.client.Step())
 		s.job.progress.steps.Store(int64(s.step))
-		if err := s.together(ctx, time.Since(begin)); err != nil {
+		if err := s.afterSharedStep(ctx, time.Since(begin)); err != nil {
 			return err
 		}
-		if s.training.hooks.Votes(s.step - 1) { // all end with the next step, which is nobody's
+		if s.training.hooks.Votes(s.step - 1) { // the workers vote together on whether to stop; this one has no hook that asks for it
 			if _, err := s.job.Any(ctx, false); err != nil {
 				return err
 			}
@@ -243,7 +250,8 @@ func (s *Session) joinSteps(ctx context.Context) error {
 	}
 }
 
-// Train takes steps until there were so many and gives the result of each:
+// Train takes training steps until the training has had the given number of
+// steps, including those before a restart. It yields the result of each step:
 //
 //	for result, err := range session.Train(ctx, 1000, feed) {
 //		if err != nil {
@@ -252,25 +260,25 @@ func (s *Session) joinSteps(ctx context.Context) error {
 //		...
 //	}
 //
-// feed makes what this worker feeds to a step, its rows of that batch. It is
-// asked for the next step's before a step is taken, which goes to Prefetch. So
-// the two must not share memory; the feed after them may use that of the first
-// again. What a step leaves to the next is not fed, see Model.Carried.
+// The function feed returns this worker's rows for a step. Train calls it for
+// the next step before it takes the current one, and passes the result to
+// Prefetch. So the feeds of two consecutive steps must not share memory. feed
+// need not contain recurrent state, see Model.Carried.
 //
-// The sequence ends without an error if the training is done before, see ErrDone: what
-// stands after the loop runs in any case. It ends after the first error, feed's or
-// Step's; an error of feed is given in its step's place. A loop that was left can be
-// taken up again with another.
+// If training ends earlier (ErrDone), the sequence ends without an error, and
+// the code after the loop runs. The sequence also ends after the first error
+// of feed or Step, which it yields. After a break, the program may call Train
+// again to continue.
 func (s *Session) Train(ctx context.Context, steps int, feed func(step int) (Feed, error)) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		var (
 			next    Feed
-			without error // why there is none
-			made    = -1  // the step that it is for
+			without error // error of feed or Prefetch for the next step
+			made    = -1  // number of the step that next is for; -1 means none
 		)
 		for step := s.Steps(); step < steps; step = s.Steps() {
 			result, present, err := Result{}, next, without
-			if made != step { // the first one, or this worker came too late
+			if made != step { // next is for another step: in the first iteration, and after this worker missed a step
 				present, err = feed(step)
 			}
 			if err == nil && step+1 < steps {
@@ -289,9 +297,9 @@ func (s *Session) Train(ctx context.Context, steps int, feed func(step int) (Fee
 	}
 }
 
-// Prefetch announces the feed of a step to come, so that the rows of embeddings
-// for it travel while the step before it is computed. Only indices of lookups
-// count:
+// Prefetch announces the feed of the next step, so that the embedding rows for
+// it can be fetched while the current step is computed. It uses only the
+// indices of lookups:
 //
 //	for ... {
 //		err := session.Prefetch(next)
@@ -299,13 +307,14 @@ func (s *Session) Train(ctx context.Context, steps int, feed func(step int) (Fee
 //		feed, next = next, ...
 //	}
 //
-// Shard holders send rows that the step changes once more, so results are the same
-// bits with Prefetch and without. They are also the same if the step gets another
-// feed; then the time is not saved. Prefetch returns at once. The next Step sends
-// the request, unless it is the step that gets this feed.
+// Prefetch returns at once; the next call of Step sends the request. If the
+// current step changes a requested row, its shard holder sends the row again.
+// So the results have the same bits as without Prefetch. If the next step gets
+// another feed, the prefetched rows are not used.
 //
-// It does nothing without embeddings, with --prefetch=false, and with a --sync
-// other than sync, because it is unknown there which step is next.
+// Prefetch does nothing if the model has no embeddings, with --prefetch=false,
+// or if --sync is not sync. In the other modes the number of the next step is
+// not known in advance.
 func (s *Session) Prefetch(feed Feed) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,8 +18,9 @@ import (
 	"github.com/plx-run/plx/trainer/nn/ops"
 )
 
-// lookedUp is the model words with a variable in the place of the table, and ways in
-// which a program of Gorgonia looks up rows.
+// lookedUp builds the model words, but with a variable instead of the
+// embedding table. rows looks up rows of the variable with Gorgonia's
+// operations.
 func lookedUp(rows func(table, index *gorgonia.Node) (*gorgonia.Node, error)) func(seed uint64) Build {
 	return func(seed uint64) Build {
 		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
@@ -44,7 +45,7 @@ var lookups = map[string]func(table, index *gorgonia.Node) (*gorgonia.Node, erro
 	"nn.Rows":            ops.Rows,
 }
 
-// numbered gives indices the type that Gorgonia wants.
+// renumbered converts the indices in a feed to the type that Gorgonia expects.
 func renumbered(feed func(step, from, to int) Feed) func(step, from, to int) Feed {
 	return func(step, from, to int) Feed {
 		f := feed(step, from, to)
@@ -59,9 +60,9 @@ func renumbered(feed func(step, from, to int) Feed) func(step, from, to int) Fee
 
 var denseTables = flags(func(c *config.Config) { c.NoFindSparse = true })
 
-// A variable of which only rows are looked up is what a declared table is: the same
-// bits, wherever its rows live.
-func TestFoundTableIsAnEmbedding(t *testing.T) {
+// A variable of which the model only looks up rows must be trained like an
+// Embedding, with the same bits, whichever tasks hold the rows.
+func TestDetectedTableEqualsEmbedding(t *testing.T) {
 	for how, rows := range lookups {
 		t.Run(how, func(t *testing.T) {
 			declared := trial{build: words, feed: sentences, opt: Adam(0.05), options: []Option{GlobalBatch(12), ClipNorm(0.5)}, steps: 6}
@@ -93,8 +94,9 @@ func TestFoundTableIsAnEmbedding(t *testing.T) {
 	}
 }
 
-// With SGD rows that are not looked up stay as they are in a dense variable too.
-func TestFoundTableTrainsAsADenseVariable(t *testing.T) {
+// With SGD, a variable that was turned into a table must get the same values
+// as a dense one, because rows without a lookup have gradient 0.
+func TestDetectedTableTrainsAsADenseVariable(t *testing.T) {
 	x := trial{build: lookedUp(lookups["gorgonia.ByIndices"]), feed: renumbered(sentences), opt: SGD(0.5), options: []Option{GlobalBatch(12)}, steps: 30}
 	found, err := x.together(newTestJob(t, 2, 1, Arch("hybrid")))
 	if err != nil {
@@ -114,9 +116,9 @@ func TestFoundTableTrainsAsADenseVariable(t *testing.T) {
 	}
 }
 
-// A found table has its values in checkpoints under the variable's name, in any shape
-// of the job, and in Values.
-func TestFoundTableResumes(t *testing.T) {
+// A variable that was turned into a table must be in checkpoints and in Values
+// under its name, for any number of tasks.
+func TestDetectedTableResumes(t *testing.T) {
 	x := trial{build: lookedUp(lookups["gorgonia.ByIndices"]), feed: renumbered(sentences), opt: Momentum(0.1, 0.9), options: []Option{GlobalBatch(12)}}
 	x.resumes(t, 3, shape{2, 1, []Setting{Arch("ps")}}, shape{2, 0, []Setting{Arch("allreduce")}}, shape{3, 2, []Setting{Arch("hybrid")}}, shape{1, 0, nil})
 	r, err := soloJob(io.Discard).Parallelize(t.Context(), x.build(3), x.opt, x.options...)
@@ -132,8 +134,9 @@ func TestFoundTableResumes(t *testing.T) {
 	}
 }
 
-// A dense variable of a checkpoint does not become a table unnoticed.
-func TestFoundTableOfADenseCheckpoint(t *testing.T) {
+// A training whose variable became a table must not resume from a checkpoint
+// in which it is dense.
+func TestDenseCheckpointOfDetectedTableIsRefused(t *testing.T) {
 	x := trial{build: lookedUp(ops.Rows), feed: renumbered(sentences), opt: SGD(0.1), options: []Option{GlobalBatch(12)}}
 	dir := t.TempDir()
 	if _, err := x.until(2, newTestJobOn(t, hostNames(1), 0, everySteps(dir, 1), restless(t), denseTables)); err != nil {
@@ -148,7 +151,8 @@ func TestFoundTableOfADenseCheckpoint(t *testing.T) {
 	}
 }
 
-// A variable with other uses stays dense, and the chief says why.
+// A variable that the model also uses otherwise must stay dense, and the chief
+// logs the reason.
 func TestVariablesWithOtherUsesStayDense(t *testing.T) {
 	for want, spoil := range map[string]func(l *layers, table, index *gorgonia.Node) *gorgonia.Node{
 		`"table": square uses it too`: func(l *layers, table, index *gorgonia.Node) *gorgonia.Node {
@@ -189,13 +193,14 @@ func TestVariablesWithOtherUsesStayDense(t *testing.T) {
 	}
 }
 
-// Several lookups, of one table and of two, some by the same indices, which the graph
-// also reads as numbers: all of them are rows of tables. A value of exactly the input's
-// shape is for every virtual worker.
-func TestFoundTablesShareIndices(t *testing.T) {
+// Several lookups of one table and of two tables, some with the same indices,
+// must all become lookups of table rows, although the graph also computes with
+// the indices. A value of exactly the input's shape goes to every virtual
+// worker.
+func TestDetectedTablesShareIndices(t *testing.T) {
 	build := func(uint64) Build {
 		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
-			l := &layers{g: g, seed: 1, model: Model{LossKind: Mean}} // the index has as many elements as a worker has rows
+			l := &layers{g: g, seed: 1, model: Model{LossKind: Mean}} // the number of indices equals the number of this worker's rows
 			a, b := l.variable("a", 5, 3), l.variable("b", 5)
 			index := gorgonia.NewVector(g, tensor.Int, gorgonia.WithName("index"), gorgonia.WithShape(2))
 			x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithName("x"), gorgonia.WithShape(batch, 3))
@@ -233,8 +238,8 @@ func TestFoundTablesShareIndices(t *testing.T) {
 	}
 }
 
-// --combine-rows is for tables that do not say it themselves.
-func TestCombineRows(t *testing.T) {
+// --combine-rows must apply only to tables that do not set Embedding.Combine.
+func TestCombineRowsAppliesToTablesWithoutCombine(t *testing.T) {
 	with := func(c Combine) func(seed uint64) Build {
 		return func(seed uint64) Build {
 			return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
@@ -264,8 +269,9 @@ func TestCombineRows(t *testing.T) {
 	}
 }
 
-// Without local aggregation every worker sends its own gradients; the bits are the same.
-func TestWithoutLocalAggregation(t *testing.T) {
+// With NoLocalAggregation every worker must send its own gradients, and the
+// bits must stay the same.
+func TestNoLocalAggregationHasSameBits(t *testing.T) {
 	x := trial{build: words, feed: sentences, opt: Adam(0.05), options: []Option{GlobalBatch(12)}, steps: 3}
 	hosts := []string{"127.0.0.2", "127.0.0.2", "127.0.0.3", "127.0.0.3"}
 	var received [2]uint64
@@ -277,7 +283,7 @@ func TestWithoutLocalAggregation(t *testing.T) {
 			t.Fatal(err)
 		}
 		digests[i] = done.digest
-		r := tj.jobs[1].session.Load() // sends to the first worker of its host, or to the server
+		r := tj.jobs[1].session.Load() // connection to the first worker of the same host, or to the server
 		if added := r.training.declared.Hosts != nil; added != together {
 			t.Errorf("local aggregation %t: %t", together, added)
 		}
@@ -292,8 +298,9 @@ func TestWithoutLocalAggregation(t *testing.T) {
 	}
 }
 
-// The limits bound how tables are cut at first and what the search tries.
-func TestPartitionLimits(t *testing.T) {
+// MinPartitions and MaxPartitions must limit the first number of partitions
+// and the numbers that the autotuner tries.
+func TestPartitionLimitsBoundTheSearch(t *testing.T) {
 	x := trial{build: divided, feed: sentences, opt: SGD(0.1), options: []Option{GlobalBatch(12)}, steps: 150}
 	tj := newTestJobOn(t, hostNames(2), 2, VirtualWorkers(4), Arch("ps"), restless(t),
 		flags(func(c *config.Config) { c.MinPartitions, c.MaxPartitions = 3, 5 }))

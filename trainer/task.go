@@ -26,18 +26,19 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// task is a process that knows its role in the job.
+// task is this process in its role as a worker or a server of the job.
 type task struct {
 	job     *Job
-	control *cluster.Control // channel to the agent; nil without a launcher
+	control *cluster.Control // connection to plx's agent; nil without a launcher
 	quit    chan struct{}
-	running sync.WaitGroup // the goroutine of beat
+	running sync.WaitGroup // waits for the goroutine that runs beat
 }
 
 func (t *task) name() string { return t.job.contract.Task.String() }
 
-// open reads the contract, says hello to the agent and opens the listener to the
-// other tasks. cancel is called when the agent says stop or is gone.
+// open reads the launcher's settings from the environment, greets plx's agent
+// and listens for connections from other tasks. If the agent requests a stop
+// or its connection breaks, open's goroutine calls cancel.
 func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 	contract, launched, err := cluster.FromEnvironment(p.getenv)
 	if err != nil {
@@ -52,22 +53,23 @@ func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 		if t.control, err = contract.Control(); err != nil {
 			return nil, err
 		}
-		if err := t.say(cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion}); err != nil {
+		if err := t.send(cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion}); err != nil {
 			return nil, err
 		}
 	}
-	if t.job, err = p.prepare(contract, launched, t.say); err != nil {
-		t.say(cluster.ControlMessage{Kind: cluster.Failed, Cause: err.Error()}) // the exit status says it too
+	if t.job, err = p.prepare(contract, launched, t.send); err != nil {
+		t.send(cluster.ControlMessage{Kind: cluster.Failed, Cause: err.Error()}) // an error is ignored, because the agent learns of the failure from the exit code too
 		return nil, err
 	}
 	if t.control != nil {
-		go t.obey(cancel) // ends when close closes the channel
+		go t.serveAgent(cancel) // returns when close closes the connection to the agent
 	}
 	t.running.Go(t.beat)
 	return t, nil
 }
 
-// prepare makes what a task needs before its role begins.
+// prepare creates the Job: it opens the GPU and the BLAS library of a worker,
+// and the listener for other tasks. tell sends a message to plx's agent.
 func (p process) prepare(contract cluster.Contract, launched bool, tell func(cluster.ControlMessage) error) (*Job, error) {
 	if err := wire.CheckHost(); err != nil {
 		return nil, err
@@ -102,16 +104,17 @@ func (p process) prepare(contract cluster.Contract, launched bool, tell func(clu
 	return j, nil
 }
 
-// say sends a control message to the agent. Without a launcher it does nothing.
-func (t *task) say(m cluster.ControlMessage) error {
+// send sends a message to plx's agent. Without a launcher it does nothing.
+func (t *task) send(m cluster.ControlMessage) error {
 	if t.control == nil {
 		return nil
 	}
 	return t.control.Send(m)
 }
 
-// obey carries out what the agent asks for, until the control channel ends.
-func (t *task) obey(cancel context.CancelCauseFunc) {
+// serveAgent executes the requests of plx's agent until the connection to the agent
+// ends. Then it calls cancel, which stops the task.
+func (t *task) serveAgent(cancel context.CancelCauseFunc) {
 	for {
 		m, err := t.control.Receive()
 		switch {
@@ -119,7 +122,7 @@ func (t *task) obey(cancel context.CancelCauseFunc) {
 			cancel(errAgentGone)
 			return
 		case m.Kind == cluster.Stop:
-			cancel(errAgentSays)
+			cancel(errStoppedByAgent)
 		case m.Kind == cluster.Checkpoint:
 			t.checkpoint(m)
 		case m.Kind == cluster.Resume:
@@ -127,16 +130,17 @@ func (t *task) obey(cancel context.CancelCauseFunc) {
 				s.saving.saver.Resume(m.Request)
 			}
 		case m.Kind == cluster.Stacks:
-			t.control.SendStacks(m.Request) // Receive notices a dead channel
+			t.control.SendStacks(m.Request) // an error is ignored, because the next Receive returns it too
 		default:
-			t.job.Logf(slog.LevelDebug, "the agent says %s, which this version does not know", m.Kind)
+			t.job.Logf(slog.LevelDebug, "ignored a message of kind %s from the agent, which this version does not know", m.Kind)
 		}
 	}
 }
 
-// word is a message that tells how far the task has come.
-func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
-	m := cluster.ControlMessage{Kind: kind, Step: t.job.progress.steps.Load()} // first: parallelize counts once there is a session
+// statusMessage returns a message to plx's agent of the given kind, with the current
+// step, the loss and the step of the last checkpoint.
+func (t *task) statusMessage(kind cluster.ControlKind) cluster.ControlMessage {
+	m := cluster.ControlMessage{Kind: kind, Step: t.job.progress.steps.Load()} // loaded before session, because Parallelize stores session first and then steps
 	if s := t.job.session.Load(); s != nil {
 		m.From = int64(s.from)
 		if store := s.saving.network.store; store != nil {
@@ -144,30 +148,33 @@ func (t *task) word(kind cluster.ControlKind) cluster.ControlMessage {
 		}
 	}
 	if loss := t.job.progress.loss.Load(); loss != nil {
-		m.Loss = strconv.FormatFloat(*loss, 'g', -1, 64) // JSON has no NaN
+		m.Loss = strconv.FormatFloat(*loss, 'g', -1, 64) // as a string, because JSON has no NaN
 	}
 	return m
 }
 
-// heed ends the training when a signal comes. The next signal ends the process.
-func (t *task) heed(signals chan os.Signal, cancel context.CancelCauseFunc) {
+// handleSignals stops the training at the first signal. Then it restores the default
+// behaviour, so that a second signal ends the process.
+func (t *task) handleSignals(signals chan os.Signal, cancel context.CancelCauseFunc) {
 	select {
 	case s := <-signals:
 		signal.Stop(signals)
 		alone := t.control == nil && t.job.NumWorkers() == 1 && t.job.servers() == 0
 		if s == syscall.SIGTERM && alone {
-			t.saveFirst(saveTimeout)
+			t.saveBeforeStop(saveTimeout)
 		}
 		cancel(signalled{s})
 	case <-t.quit:
 	}
 }
 
-// saveTimeout is how long SIGTERM waits for a checkpoint, as plx launch does.
+// saveTimeout is how long a program without a launcher waits for its
+// checkpoint after SIGTERM. plx launch waits as long.
 const saveTimeout = time.Minute
 
-// saveFirst has a checkpoint made if the task keeps any, and waits for it.
-func (t *task) saveFirst(atMost time.Duration) {
+// saveBeforeStop makes a checkpoint before the training stops, and waits for it at
+// most for the time atMost. Without --ckpt-dir it does nothing.
+func (t *task) saveBeforeStop(atMost time.Duration) {
 	s, log := t.job.session.Load(), t.job.log
 	if s == nil || s.saving.saver == nil {
 		return
@@ -192,7 +199,7 @@ func (t *task) saveFirst(atMost time.Duration) {
 	}
 }
 
-// heartbeat is how often a task tells its agent that it lives.
+// heartbeat is the interval at which a task sends heartbeats to plx's agent.
 const heartbeat = 2 * time.Second
 
 func (t *task) beat() {
@@ -203,29 +210,29 @@ func (t *task) beat() {
 		select {
 		case <-first:
 			first = nil
-			t.say(t.word(cluster.Heartbeat)) // obey notices a dead channel
+			t.send(t.statusMessage(cluster.Heartbeat)) // an error is ignored, because serveAgent notices a broken connection
 		case <-ticker.C:
-			t.say(t.word(cluster.Heartbeat)) // obey notices a dead channel
+			t.send(t.statusMessage(cluster.Heartbeat)) // an error is ignored, because serveAgent notices a broken connection
 		case <-t.quit:
 			return
 		}
 	}
 }
 
-// close ends what open began.
+// close ends the goroutines and closes the connections that open started.
 func (t *task) close() {
 	close(t.quit)
 	t.running.Wait()
 	t.job.network.close()
 	if s := t.job.session.Load(); s != nil {
-		s.saving.saver.Wait() // soon: the store is closed
+		s.saving.saver.Wait() // does not block for long, because the store is closed
 	}
 	if t.control != nil {
 		t.control.Close()
 	}
 }
 
-// run does what the task's role asks for.
+// run opens the checkpoint store and runs the task as a server or as a worker.
 func (t *task) run(ctx context.Context, train func(context.Context, *Job) error) error {
 	err := t.job.network.openStore(ctx, t.job.config.CheckpointDir, t.job.config.CheckpointKeep)
 	switch {
@@ -242,11 +249,11 @@ func (t *task) run(ctx context.Context, train func(context.Context, *Job) error)
 	return err
 }
 
-// work runs the program as a worker.
+// work calls train, the program's function, and then ends its session.
 func (t *task) work(ctx context.Context, train func(context.Context, *Job) error) error {
 	training, cancel := context.WithCancel(ctx)
 	err := hooks.Guarded(func() error { return train(training, t.job) })
-	cancel() // ends a step that the program left behind
+	cancel() // ends a step that a goroutine of the program may still be taking
 	s := t.job.session.Load()
 	if errors.Is(err, ErrDone) {
 		err = nil
@@ -263,7 +270,8 @@ func (t *task) work(ctx context.Context, train func(context.Context, *Job) error
 	return cmp.Or(err, s.close(err))
 }
 
-// reportUnused names what the user asked for and a program without a session does not do.
+// reportUnused warns of flags that had no effect because the program never
+// called Job.Parallelize.
 func (t *task) reportUnused() {
 	c := &t.job.config
 	var unused []string
@@ -283,14 +291,14 @@ func (t *task) reportUnused() {
 	}
 }
 
-// serve runs the program as a server, until the last worker's goodbye or until
-// its agent says stop. A signal of somebody else's is no end in good order:
-// workers may still need it.
+// serve runs a parameter server until the last worker has said goodbye, or
+// until plx's agent requests a stop. A signal from elsewhere is an error,
+// because workers may still need the server.
 func (t *task) serve(ctx context.Context) error {
 	err := server.Serve(ctx, server.Config{Peers: t.job.network.peers(), Listener: t.job.network.listener, Cluster: t.job.contract.Cluster,
 		Checkpoints: t.job.network.checkpoints()})
-	if errors.Is(context.Cause(ctx), errAgentSays) {
-		return nil // it has done all that was asked
+	if errors.Is(context.Cause(ctx), errStoppedByAgent) {
+		return nil // no error, because the agent requested the stop
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -298,28 +306,30 @@ func (t *task) serve(ctx context.Context) error {
 	return err
 }
 
-// culprit names the peer that err, or the step that broke, is about.
+// culprit returns the name of the task that caused err or the session's
+// failure, such as "worker:3". It returns "" if that is unknown or this task.
 func (t *task) culprit(err error) string {
 	peer, found := errors.AsType[*peers.PeerError](err)
 	if s := t.job.session.Load(); !found && s != nil {
 		peer, found = errors.AsType[*peers.PeerError](s.failure())
 	}
 	if !found || peer.Task == t.job.contract.Task {
-		return "" // the other tasks report this one
+		return "" // the other tasks will name this one
 	}
 	return peer.Task.String()
 }
 
-// numerics names what decides the bits of this host's results: the library
-// with the kernel it chose for the processor, the architecture that Go was
-// compiled for, and whether Go's math functions fuse multiplications here.
+// numerics describes what determines the bits of results on this host. These
+// are the BLAS library with its kernel for the processor, Go's architecture,
+// and whether the processor has FMA, which Go's math functions use.
 func numerics(l blas.Library) string {
 	return fmt.Sprintf("%s %s [%s], %s, fused math %t",
 		l.Name, l.Version, l.Config, runtime.GOARCH, cpu.X86.HasFMA && cpu.X86.HasAVX)
 }
 
-// checkpoint has a checkpoint made at the next step boundary, and tells the
-// agent when all of it is written, or why there is none.
+// checkpoint handles a request of plx's agent for a checkpoint. The checkpoint
+// is made between two steps. checkpoint reports to the agent when it was
+// written completely, or why there is none.
 func (t *task) checkpoint(asked cluster.ControlMessage) {
 	s := t.job.session.Load()
 	tell := func(step int, held time.Duration, err error) {
@@ -329,7 +339,7 @@ func (t *task) checkpoint(asked cluster.ControlMessage) {
 		} else if asked.Hold {
 			m.Hold, m.Held = true, held
 		}
-		t.say(m) // obey notices a dead channel
+		t.send(m) // an error is ignored, because serveAgent notices a broken connection
 	}
 	q, err := t.request(asked)
 	switch {
@@ -348,7 +358,8 @@ func (t *task) checkpoint(asked cluster.ControlMessage) {
 	s.saving.saver.Ask(q)
 }
 
-// request reads what is asked for.
+// request converts the agent's message m to a request to the saver. It returns
+// an error if the job could not continue with the hosts that the agent plans.
 func (t *task) request(m cluster.ControlMessage) (saver.Request, error) {
 	q := saver.Request{Hold: m.Hold, Number: m.Request, Workers: m.Workers}
 	if !m.Hold {

@@ -17,7 +17,8 @@ import (
 	"github.com/plx-run/plx/trainer/config"
 )
 
-// The chief writes what every step was: loss, rate and norm are the twin's.
+// The chief's summaries must contain every step, with loss, rate and norm of
+// the reference loop.
 func TestSummariesHoldEveryStep(t *testing.T) {
 	const steps, batch = 5, 12
 	dir := filepath.Join(t.TempDir(), "made", "by the trainer")
@@ -60,7 +61,8 @@ func TestSummariesHoldEveryStep(t *testing.T) {
 	}
 }
 
-// summaryLines reads the one file of JSON lines in a folder.
+// summaryLines reads the JSON lines file in a folder, which must contain only
+// one.
 func summaryLines(t *testing.T, dir string) (lines []map[string]float64) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
@@ -93,7 +95,7 @@ func summaryLines(t *testing.T, dir string) (lines []map[string]float64) {
 	return lines
 }
 
-// traced is an event of a timeline: times are microseconds.
+// traced is one event of a timeline file. Times are in microseconds.
 type traced struct {
 	Name  string
 	Phase string  `json:"ph"`
@@ -102,7 +104,7 @@ type traced struct {
 	Args  map[string]any
 }
 
-// readTimeline reads the file of a worker.
+// readTimeline reads the timeline file of the worker with the given rank.
 func readTimeline(t *testing.T, dir string, rank int) []traced {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("timeline-worker-%d.json", rank)))
@@ -115,10 +117,10 @@ func readTimeline(t *testing.T, dir string, rank int) []traced {
 	return file.TraceEvents
 }
 
-// The timeline of every worker has the steps that were asked for and no
-// other, and shows that gradients travel while others are still computed.
-func TestTimelineShowsTheOverlap(t *testing.T) {
-	const first, end, steps = 2, 42, 44 // on a busy machine few steps overlap
+// Every worker's timeline must contain exactly the steps of --profile-steps.
+// It must show that gradients are sent while others are still being computed.
+func TestTimelineShowsOverlapOfSendingAndComputing(t *testing.T) {
+	const first, end, steps = 2, 42, 44 // many steps, because on a busy machine only a few overlap
 	dir := t.TempDir()
 	tj := newTestJob(t, 2, 0, Arch("allreduce"), flags(func(c *config.Config) {
 		c.ProfileSteps, c.ProfileDir, c.BucketBytes = fmt.Sprintf("%d:%d", first, end), dir, 1<<10
@@ -161,7 +163,8 @@ func TestTimelineShowsTheOverlap(t *testing.T) {
 	}
 }
 
-// Only the workers that were named write a timeline, of the steps that were named.
+// Only the workers in ProfileWorkers must write a timeline, with only the
+// steps in ProfileSteps.
 func TestTimelineOfChosenWorkersAndSteps(t *testing.T) {
 	dir := t.TempDir()
 	tj := newTestJob(t, 2, 0, flags(func(c *config.Config) { c.ProfileSteps, c.ProfileWorkers, c.ProfileDir = "1,4:6", "1", dir }))
@@ -190,8 +193,8 @@ func TestTimelineOfChosenWorkersAndSteps(t *testing.T) {
 	}
 }
 
-// countOverlaps counts the steps in which a bucket of gradients was sent
-// before the last gradient was ready.
+// countOverlaps returns the number of steps in which a bucket of gradients was
+// sent before the last gradient was complete.
 func countOverlaps(t *testing.T, events []traced) (overlaps int) {
 	for _, step := range events {
 		if !strings.HasPrefix(step.Name, "step ") {
@@ -260,9 +263,9 @@ func TestExportedGraph(t *testing.T) {
 	}
 }
 
-// What cannot be written is an error before the first step that names the
-// flag.
-func TestHooksThatCannotBeWritten(t *testing.T) {
+// If an output folder or file cannot be written, Parallelize must fail with an
+// error that names the flag.
+func TestUnwritableOutputsAreNamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -279,8 +282,9 @@ func TestHooksThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// What the chief evaluates has a folder of its own, with the loss that the program got.
-func TestEvaluationSummaries(t *testing.T) {
+// The chief must write its evaluations to a separate folder, with the same
+// loss that the program gets.
+func TestEvaluationsHaveTheirOwnSummaries(t *testing.T) {
 	dir := t.TempDir()
 	j := soloJob(io.Discard, flags(func(c *config.Config) { c.SummaryDir = dir }))
 	r, err := j.Parallelize(t.Context(), regression{}.build, SGD(0.1), GlobalBatch(12))

@@ -29,16 +29,17 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Parallelize makes a single-device model train on all workers of the job.
-// Every variable gets a shard holder, as --arch has it, and every worker starts
-// from the chief's values. It returns when all workers are there, at most after
-// Config.StartTimeout. A job has one session per worker.
+// Parallelize prepares a single-device model for training on all workers of
+// the job, and returns the session of this worker. It assigns each variable to
+// a shard holder as --arch says, and starts every worker with the chief's
+// (worker 0's) values. It blocks until all workers have called Parallelize, at
+// most for Config.StartTimeout. A job can have only one session per worker.
 //
-// Fields of configs that are set complete what the program gave to Main. They win over
-// it, and flags over both.
+// Fields that are set in configs override those passed to Main. Command-line
+// flags override both.
 //
-// What is wrong with the model, or differs between workers, is an error here
-// and not at the first step.
+// Parallelize returns an error if the model is invalid or differs between
+// workers, so that no step fails for that reason.
 func (j *Job) Parallelize(ctx context.Context, build Build, opt Optimizer, configs ...Config) (*Session, error) {
 	s, err := j.parallelize(ctx, build, opt, configs)
 	if err != nil {
@@ -59,7 +60,7 @@ func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, confi
 	}
 	t, err := j.newTraining(build, opt, configs)
 	if err != nil {
-		j.parallelized.Store(false) // nobody has heard of it
+		j.parallelized.Store(false) // no other task knows of this attempt, so the program may call Parallelize again
 		return nil, err
 	}
 	if j.IsChief() {
@@ -92,12 +93,13 @@ func (j *Job) parallelize(ctx context.Context, build Build, opt Optimizer, confi
 		j.log.Logf(cluster.VerboseLevel, "%s", j.host.describe(t.group.DeviceBytes()))
 	}
 	if j.IsChief() && j.tell != nil && j.NumWorkers() > 1 && t.declared.Sync.ToleratesLoss() {
-		j.tell(cluster.ControlMessage{Kind: cluster.ToleratesLoss}) // all workers are there; another place notices a dead channel
+		j.tell(cluster.ControlMessage{Kind: cluster.ToleratesLoss}) // an error is ignored, because serveAgent notices a broken connection to the agent
 	}
 	return s, nil
 }
 
-// newTraining builds and declares a model. It talks to nobody.
+// newTraining builds the model and the declaration, which describes the
+// training to the other tasks. It does not communicate with other tasks.
 func (j *Job) newTraining(build Build, opt Optimizer, configs []Config) (t *training, err error) {
 	c, err := j.config.Complete(configs...)
 	if err != nil {
@@ -132,10 +134,12 @@ func (j *Job) newTraining(build Build, opt Optimizer, configs []Config) (t *trai
 	if err := t.declare(); err != nil {
 		return nil, err
 	}
-	return t, t.place(j.servers(), j.network.together())
+	return t, t.place(j.servers(), j.network.workersByHost())
 }
 
-// connect joins the shard holders.
+// connect restores the checkpoint that training resumes from, connects to the
+// shard holders and returns the session. out records steps for summaries and
+// timelines.
 func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder) (*Session, error) {
 	if err := t.restore(ctx, j.network); err != nil {
 		return nil, err
@@ -165,7 +169,7 @@ func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder)
 		Listener:    j.network.listener,
 		Cluster:     j.contract.Cluster,
 		Declaration: t.declared,
-		Values:      append(slices.Clone(memory), make([][]byte, len(t.model.Embeddings))...), // shard holders have the tables
+		Values:      append(slices.Clone(memory), make([][]byte, len(t.model.Embeddings))...), // nil for tables, because only shard holders keep their rows
 		First:       append(make([][]byte, len(memory)), first...),
 		Arrived:     resident.Renewer(t.group, &t.declared),
 		Home:        kept.Home(),
@@ -189,24 +193,25 @@ func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder)
 	}, nil
 }
 
-// training is what one worker trains: its graphs, and the declaration that all
-// workers must agree on.
+// training holds what one worker trains: the configuration, the replicas of
+// the graph, and the declaration, which must be the same on all workers.
 type training struct {
 	config    *config.Effective
 	optimizer Optimizer
-	hooks     *hooks.Runner        // nil without hooks
-	rows      int                  // rows of the global batch that one virtual worker takes
-	own       layout.Range         // this worker's virtual workers
-	model     Model                // nodes of the graph that was built first
-	group     *replica.Group       // this worker's replicas
-	made      rewrite.Made         // what became of the graph that the program built
-	frozen    gorgonia.Nodes       // leaves that the program may have forgotten to list
-	declared  layout.Declaration   // the declaration, as far as it is made
-	resumed   *checkpoint.Manifest // the checkpoint that training goes on from; nil: it begins anew
-	updated   string               // where variables are updated, for the start line; empty without a GPU
+	hooks     *hooks.Runner        // calls the program's hooks; nil if it has none
+	rows      int                  // number of rows in the global batch for each virtual worker
+	own       layout.Range         // range of virtual workers that this worker computes
+	model     Model                // nodes of the first replica's graph, after rewriting
+	group     *replica.Group       // this worker's replicas (copies) of the graph
+	made      rewrite.Made         // result of rewriting the program's graph: replaced operations, new tables
+	frozen    gorgonia.Nodes       // leaves with a gradient that the model lists nowhere; reported as a warning
+	declared  layout.Declaration   // description of the training for all tasks; newTraining and restore fill it
+	resumed   *checkpoint.Manifest // checkpoint from which training resumes; nil if it begins from scratch
+	updated   string               // where variables are updated, for the log line at the start; empty without a GPU
 }
 
-// build builds n graphs on the same variables, for a GPU or, if on is nil, the CPU.
+// build builds n replicas of the model's graph that share their variables.
+// They run on the GPU on, or on the CPU if on is nil.
 func (t *training) build(build Build, n int, on *gpu.Device) (err error) {
 	var compared *repeatable
 	if t.config.Exact() {
@@ -231,7 +236,7 @@ func (t *training) build(build Build, n int, on *gpu.Device) (err error) {
 		if err != nil {
 			return replica.Model{}, err
 		}
-		if t.model.Loss == nil { // an evaluation, which comes later, needs no kind
+		if t.model.Loss == nil { // only the first graph is checked: graphs built later for evaluations need no LossKind
 			if err := m.checkMean(rows); err != nil {
 				return replica.Model{}, err
 			}
@@ -245,7 +250,8 @@ func (t *training) build(build Build, n int, on *gpu.Device) (err error) {
 	return err
 }
 
-// declare says what is trained.
+// declare fills in the declaration, which describes the training to all tasks.
+// It returns an error if options contradict each other.
 func (t *training) declare() (err error) {
 	d := &t.declared
 	d.Optimizer, d.Sum, d.Metrics = t.optimizer.Settings, t.model.LossKind == Sum, len(t.model.Metrics)
@@ -278,8 +284,9 @@ func (t *training) declare() (err error) {
 	return nil
 }
 
-// place says which task holds each variable. hosts are the ranks of the workers
-// of each host, nil if none adds gradients for others.
+// place assigns each variable, or part of a variable, to a shard holder. hosts
+// are the ranks of the workers of each host; it is nil if every host has a
+// single worker.
 func (t *training) place(servers int, hosts []layout.Range) (err error) {
 	d := &t.declared
 	arch, _ := t.architecture(servers)
@@ -296,14 +303,15 @@ func (t *training) place(servers int, hosts []layout.Range) (err error) {
 	return d.Check()
 }
 
-// architecture is where variables are held, and why it is not what the user chose.
+// architecture returns which tasks hold the variables. If that differs from
+// --arch, why is the reason.
 func (t *training) architecture(servers int) (arch policy.Architecture, why string) {
 	sparse, dense := len(t.model.Embeddings) > 0, len(t.model.Variables)+len(t.model.States) > 0
 	return policy.Choose(t.config.Arch, t.declared.Sync, len(t.declared.Workers), servers, sparse, dense)
 }
 
-// partitioners are the fewest partitions of each table, 0 for one without a
-// partitioner.
+// partitioners returns the minimum number of partitions of each table. It is 0
+// for a table without a Partitioner.
 func (t *training) partitioners() (least []int) {
 	for _, e := range t.model.Embeddings {
 		fewest := e.Partitioner.least
@@ -315,10 +323,12 @@ func (t *training) partitioners() (least []int) {
 	return least
 }
 
-// feeds is the half-open range of a global batch's rows that this worker feeds.
+// feeds returns the half-open range of rows in a global batch that this worker
+// must feed.
 func (t *training) feeds() (from, to int) { return t.own.Lo * t.rows, t.own.Hi * t.rows }
 
-// tuning describes training that has so many steps to package autotune.
+// tuning returns the configuration of the autotuner. steps is the number of
+// steps taken before this process started.
 func (t *training) tuning(n *network, holders *client.Placement, steps int, trace *timeline.Recorder) autotune.Config {
 	c := t.config
 	return autotune.Config{
@@ -328,10 +338,12 @@ func (t *training) tuning(n *network, holders *client.Placement, steps int, trac
 	}
 }
 
-// reportGraph prints what became of the program's graph.
+// reportGraph logs how the trainer changed the program's graph: which
+// operations it replaced, which variables became tables, and which leaves are
+// not trained.
 func (t *training) reportGraph(log *printer) {
 	if len(t.made.Replaced) > 0 {
-		log.Logf(slog.LevelInfo, "of gorgonia's operations, plx computes %s by its own: docs/models.md says how they differ", strings.Join(t.made.Replaced, ", "))
+		log.Logf(slog.LevelInfo, "gorgonia's operations that plx replaces with its own: %s; docs/models.md lists the differences", strings.Join(t.made.Replaced, ", "))
 	}
 	if len(t.made.Tables) > 0 {
 		var names []string
@@ -348,10 +360,12 @@ func (t *training) reportGraph(log *printer) {
 	}
 }
 
-// maxReported is how many variables the start report lists.
+// maxReported is the number of variables that the report at the start lists at
+// level verbose. It lists further ones at level debug.
 const maxReported = 100
 
-// report prints how a job trains, and which tasks hold each variable.
+// report logs how the job trains, and which tasks hold each variable. library
+// describes the BLAS library and the GPU.
 func (t *training) report(log *printer, servers int, library string) {
 	d := &t.declared
 	arch, why := t.architecture(servers)
@@ -384,7 +398,8 @@ func (t *training) report(log *printer, servers int, library string) {
 	}
 }
 
-// residence describes a variable, and names the tasks that hold it.
+// residence returns a log line for the i-th variable, with the tasks that hold
+// it and the size of each task's part.
 func (t *training) residence(i int, v layout.Variable, servers int) string {
 	bytes := map[string]int{}
 	kind := "dense"
@@ -412,7 +427,7 @@ func (t *training) residence(i int, v layout.Variable, servers int) string {
 	return fmt.Sprintf("variable %q %v: %s, %s, %s", v.Name, v.Shape, kind, size(v.Bytes()), on)
 }
 
-// exportGraph writes the model's graph to the file that the user wants it in.
+// exportGraph writes the model's graph to the file of --export-graph.
 func (t *training) exportGraph(log *printer) error {
 	path := t.config.ExportGraph
 	if path == "" {

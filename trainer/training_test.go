@@ -34,8 +34,9 @@ func float(x any) float64 {
 	return x.(float64)
 }
 
-// Workers that initialise differently all begin with the chief's values.
-func TestEverybodyStartsFromTheChief(t *testing.T) {
+// If workers initialise variables differently, all of them must begin with the
+// chief's values.
+func TestAllWorkersStartWithChiefsValues(t *testing.T) {
 	tj := newTestJob(t, 3, 2)
 	firsts := make([]map[string]*tensor.Dense, 3)
 	for rank, err := range tj.all(func(j *Job) error {
@@ -77,7 +78,7 @@ func TestEvaluateTakesAnyBatchAndChangesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := step%6 + 1 // more sizes than are kept
+		n := step%6 + 1 // more different sizes than graphs that the session keeps
 		result, err := r.Evaluate(ctx, rows(tensor.Float32, step, 0, n, 8, 3))
 		if err != nil {
 			t.Fatal(err)
@@ -106,7 +107,7 @@ func TestEvaluateTakesAnyBatchAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestChiefSaysWhatItTrains(t *testing.T) {
+func TestChiefReportsWhatItTrains(t *testing.T) {
 	tj := newTestJob(t, 2, 2)
 	tj.all(func(j *Job) error {
 		_, err := j.Parallelize(context.Background(), mlp(tensor.Float32, Mean, 8, 6, 3), Adagrad(0.1), GlobalBatch(6))

@@ -17,17 +17,19 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// trial is a training that tests run in several ways.
+// trial describes a training that tests run with different numbers of tasks
+// and options.
 type trial struct {
 	build   func(seed uint64) Build
-	feed    func(step, from, to int) Feed // rows [from, to) of a batch
+	feed    func(step, from, to int) Feed // returns rows [from, to) of the batch of a step
 	opt     Optimizer
 	options []Option
 	steps   int
-	tuned   func(r *Session) // called before the first step, nil: nothing is
+	tuned   func(r *Session) // called before the first step, unless nil
 }
 
-// trained is what came of a trial, the same on every worker.
+// trained holds the results of a trial, which must be the same on every
+// worker.
 type trained struct {
 	digest string
 	losses []float64
@@ -69,8 +71,8 @@ func (x trial) alone(t *testing.T, settings ...Setting) trained {
 	return done
 }
 
-// together trains in a job and wants the same of every worker, and every
-// server to end well.
+// together runs the trial in a job with several tasks. It checks that all
+// workers have the same results and that the servers end without an error.
 func (x trial) together(tj *testJob) (trained, error) {
 	all := make([]trained, len(tj.jobs))
 	errs := tj.all(func(j *Job) (err error) {
@@ -101,17 +103,17 @@ func (d trained) same(want trained) error {
 
 func sameBits(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
 
-// flags is the configuration that set makes.
+// flags returns a configuration with the fields that the function set has set.
 func flags(set func(c *config.Config)) (c Config) {
 	set(&c)
 	return c
 }
 
-// scattered makes small models travel as large ones do: in several buckets,
-// cut over several owners.
+// scattered makes a small model behave like a large one: gradients fill
+// several buckets, and variables are split across several shard holders.
 var scattered = flags(func(c *config.Config) { c.BucketBytes, c.PartitionBytes = 3000, 4096 })
 
-// layers adds to a graph until the first error.
+// layers builds a graph layer by layer and keeps the first error.
 type layers struct {
 	g     *gorgonia.ExprGraph
 	seed  uint64
@@ -144,7 +146,8 @@ func (l *layers) dropout(name string, x *gorgonia.Node) *gorgonia.Node {
 	return l.node(func() (*gorgonia.Node, error) { return ops.Dropout(x, 0.25, name) })
 }
 
-// classify ends the model: cross-entropy with the input "y", and accuracy.
+// classify completes a model with cross-entropy of the logits and the input
+// "y", and with the accuracy.
 func (l *layers) classify(logits *gorgonia.Node, batch int) (Model, error) {
 	y := gorgonia.NewVector(l.g, tensor.Float32, gorgonia.WithName("y"), gorgonia.WithShape(batch))
 	l.model.Inputs = append(l.model.Inputs, y)
@@ -154,8 +157,8 @@ func (l *layers) classify(logits *gorgonia.Node, batch int) (Model, error) {
 	return l.model, l.err
 }
 
-// dropoutMLP has variables of several blocks, so that they have several
-// owners, and ones smaller than a bucket.
+// dropoutMLP builds a model with dropout. Some variables are large enough for
+// several shard holders, others are smaller than a bucket.
 func dropoutMLP(seed uint64) Build {
 	return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		l := &layers{g: g, seed: seed}
@@ -169,7 +172,8 @@ func dropoutMLP(seed uint64) Build {
 	}
 }
 
-// smallCNN has states, of a batch norm, and dropout.
+// smallCNN builds a convolutional model with dropout and with the running
+// averages of a batch norm.
 func smallCNN(seed uint64) Build {
 	return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		l := &layers{g: g, seed: seed}
@@ -199,11 +203,12 @@ func (l *layers) norm(name string, x *gorgonia.Node, channels int) *gorgonia.Nod
 	})
 }
 
-// The table of the model words: so many rows that servers and workers each
-// have some.
+// Size of the table in the model words. It has enough rows for every server
+// and worker to hold some.
 const wordRows, wordWidth, wordLength = 37, 6, 4
 
-// words averages the rows of four words, some of them the same.
+// words builds a model that averages the table rows of four words, some of
+// them equal.
 func words(seed uint64) Build {
 	return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 		l := &layers{g: g, seed: seed}
@@ -219,7 +224,8 @@ func words(seed uint64) Build {
 	}
 }
 
-// classified makes rows of normal features, and their classes.
+// classified returns a function that makes rows of normally distributed
+// features and their classes.
 func classified(shape ...int) func(step, from, to int) Feed {
 	each := tensor.Shape(shape).TotalSize()
 	return func(step, from, to int) Feed {
@@ -229,7 +235,7 @@ func classified(shape ...int) func(step, from, to int) Feed {
 	}
 }
 
-// classes are the numbers of the classes that a feed has one-hot.
+// classes converts the one-hot labels in a feed to class numbers.
 func classes(f Feed) tensor.Tensor {
 	hot := f["y"].Data().([]float32)
 	y := make([]float32, len(hot)/3)
@@ -239,8 +245,8 @@ func classes(f Feed) tensor.Tensor {
 	return tensor.New(tensor.WithShape(len(y)), tensor.WithBacking(y))
 }
 
-// sentences makes rows of words: the first one tells the class, the second is
-// the same in every row.
+// sentences returns rows of word indices. The first word decides the class,
+// and the second is the same in every row.
 func sentences(step, from, to int) Feed {
 	f := rows(tensor.Float32, step, from, to, 3, 3)
 	y := classes(f).Data().([]float32)

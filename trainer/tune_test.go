@@ -25,13 +25,15 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// restless makes the workers meet early.
+// restless returns a setting that makes the autotuner decide after a few
+// steps.
 func restless(t *testing.T) Setting {
 	dir := t.TempDir()
 	return flags(func(c *config.Config) { c.FirstMeeting, c.Report, c.ProfileDir = 3, 20, dir })
 }
 
-// hosts are so many, each with a worker and a server.
+// hostNames returns the addresses of n hosts, each with one worker and one
+// server.
 func hostNames(n int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprintf("127.0.0.%d", i+2))
@@ -39,7 +41,8 @@ func hostNames(n int) (all []string) {
 	return all
 }
 
-// divided is words with a table whose partitions are the trainer's choice.
+// divided builds the model words with a table whose number of partitions the
+// trainer may choose.
 func divided(seed uint64) Build {
 	build := words(seed)
 	return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
@@ -49,9 +52,9 @@ func divided(seed uint64) Build {
 	}
 }
 
-// The search runs to its end while training goes on, in every architecture,
-// with workers that have data for fewer steps than others too, and the weights
-// are those of one process alone.
+// The autotuner's search for a number of partitions must end during the
+// training, in every architecture. This holds even if some workers have less
+// data. The weights must have the bits of a single process.
 func TestSearchKeepsTheBits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -59,7 +62,8 @@ func TestSearchKeepsTheBits(t *testing.T) {
 	testSearch(t, map[string][]string{"adam": {"ps", "auto"}, "adagrad": {"hybrid", "allreduce"}})
 }
 
-// testSearch searches with some optimisers, each in some architectures.
+// testSearch tests the search with each optimiser in archs, and the
+// architectures listed for it.
 func testSearch(t *testing.T, archs map[string][]string) {
 	for name, opt := range map[string]Optimizer{"adam": Adam(0.01), "adagrad": Adagrad(0.1)} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +71,7 @@ func testSearch(t *testing.T, archs map[string][]string) {
 			want := x.alone(t, VirtualWorkers(6))
 			for _, arch := range archs[name] {
 				tj := newTestJobOn(t, hostNames(3), 3, VirtualWorkers(6), Arch(arch), restless(t),
-					flags(func(c *config.Config) { c.MaxPartitions = 4 })) // few to try: the steps are enough for all
+					flags(func(c *config.Config) { c.MaxPartitions = 4 })) // few numbers to try, so that the search ends within the steps of the test
 				done, err := x.together(tj)
 				if err == nil {
 					err = done.same(want)
@@ -86,9 +90,10 @@ func testSearch(t *testing.T, archs map[string][]string) {
 	}
 }
 
-// A table whose rows are all touched leaves the servers with --arch auto, one
-// of which few are touched stays; the weights are the same bits.
-func TestAutoGoesByDensity(t *testing.T) {
+// With --arch auto, a table of which all rows are looked up must move from the
+// servers to the workers. A table with few lookups must stay. The bits must
+// not change.
+func TestAutoArchFollowsDensity(t *testing.T) {
 	for rows, role := range map[int]cluster.Role{8: cluster.Worker, 4000: cluster.PS} {
 		build := func(seed uint64) Build {
 			return lookupOf(func() *Embedding {
@@ -124,7 +129,7 @@ func TestAutoGoesByDensity(t *testing.T) {
 	}
 }
 
-// Rows that travel often do not meet on one server.
+// The autotuner must distribute frequently used rows over several servers.
 func TestLoadIsBalanced(t *testing.T) {
 	x := trial{build: divided, feed: sentences, opt: SGD(0.1), options: []Option{GlobalBatch(12)}, steps: 30}
 	hot := func(settings ...Setting) float64 {
@@ -157,8 +162,8 @@ func TestLoadIsBalanced(t *testing.T) {
 	}
 }
 
-// A worker whose data has ended still meets the others.
-func TestJoinedWorkersMeet(t *testing.T) {
+// A worker without data must still take part in the autotuner's exchange.
+func TestWorkersWithoutDataJoinTuning(t *testing.T) {
 	tj := newTestJobOn(t, hostNames(3), 3, Arch("hybrid"), restless(t), flags(func(c *config.Config) { c.CheckParameters = 4 }))
 	errs := tj.all(func(j *Job) error {
 		r, err := j.Parallelize(t.Context(), divided(1), SGD(0.1), GlobalBatch(6), AtEndOfData(JoinOthers))
@@ -181,9 +186,11 @@ func TestJoinedWorkersMeet(t *testing.T) {
 	}
 }
 
-// What is measured is what the formulas say, to a tenth: 2(n-1)/n a w for rows
-// of a table, with three times their indices, 2(n-1)/n w for dense variables.
-func TestMeasuredBytes(t *testing.T) {
+// The network traffic per step that the autotuner measures must agree with its
+// cost formulas to 10 %. With n hosts, a dense variable of w bytes costs
+// 2(n-1)/n·w. A table costs the same for the rows that a step looks up, plus
+// their indices.
+func TestMeasuredBytesEqualFormulas(t *testing.T) {
 	const rows, width, each = 20_000, 32, 30
 	build := func(seed uint64) Build {
 		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
@@ -230,10 +237,10 @@ func TestMeasuredBytes(t *testing.T) {
 	}
 }
 
-// What looks odd is pointed out: a dense variable of which few rows have a
-// gradient, a table whose rows are all touched, and a server that has most to
-// carry.
-func TestOddVariablesArePointedOut(t *testing.T) {
+// The chief must report unusual variables: a dense one of which few rows have
+// a gradient, a table of which all rows are looked up, and a server with most
+// of the load.
+func TestUnusualVariablesAreReported(t *testing.T) {
 	build := func(seed uint64) Build {
 		return func(g *gorgonia.ExprGraph, batch int) (Model, error) {
 			l := &layers{g: g, seed: seed}
@@ -275,7 +282,8 @@ func TestOddVariablesArePointedOut(t *testing.T) {
 	}
 }
 
-// crowded are shard holders of which one has room for few pieces only.
+// crowded simulates shard holders, one of which has room for only a few
+// partitions.
 type crowded struct {
 	*client.Placement
 	asked *int
@@ -288,9 +296,10 @@ func (c crowded) Room(ctx context.Context, pieces []layout.Piece) error {
 	return c.Placement.Room(ctx, pieces)
 }
 
-// A number of partitions that does not fit is left out, and said to be.
-func TestPartitionsThatDoNotFitAreLeftOut(t *testing.T) {
-	x := trial{build: divided, feed: sentences, opt: SGD(0.1), options: []Option{GlobalBatch(12)}, steps: 400} // enough for all numbers that there are
+// The autotuner must skip a number of partitions that some shard holder has no
+// room for, and log that.
+func TestImpossiblePartitionsAreSkipped(t *testing.T) {
+	x := trial{build: divided, feed: sentences, opt: SGD(0.1), options: []Option{GlobalBatch(12)}, steps: 400} // enough steps to try every number of partitions
 	want := x.alone(t, VirtualWorkers(6))
 	tj := newTestJobOn(t, hostNames(3), 3, Arch("ps"), VirtualWorkers(6), restless(t))
 	asked := 0

@@ -11,10 +11,10 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// Workers that do not wait for each other may end in any order: the last
-// checkpoint has all steps, and a job goes on from it whoever is ahead, also
-// with a program that puts something together before its first step.
-func TestCheckpointsOfUnevenEnds(t *testing.T) {
+// In modes in which workers do not wait for each other, they may end in any
+// order. The last checkpoint must contain all steps. A job must resume from
+// it, even if its program calls a collective before the first step.
+func TestCheckpointsAfterUnevenEnds(t *testing.T) {
 	for _, mode := range []string{"async", "ssp:1", "group:3"} {
 		for _, ending := range []Ending{WaitForAll, JoinOthers} {
 			t.Run(fmt.Sprint(mode, "/", ending), func(t *testing.T) {
@@ -59,8 +59,8 @@ func TestCheckpointsOfUnevenEnds(t *testing.T) {
 	}
 }
 
-// A worker that wants to put something together with a chief that is done hears
-// that it is.
+// If a worker calls a collective after the chief has ended, the error must say
+// that the chief has ended.
 func TestCollectivesAfterTheChief(t *testing.T) {
 	tj := newTestJobOn(t, hostNames(2), 1, everySteps(t.TempDir(), 0), Arch("ps"), Sync("async"))
 	errs := tj.end(func(_ context.Context, j *Job) error {

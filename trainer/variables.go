@@ -21,16 +21,17 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// variables are the values of all variables, as this worker reaches them.
+// variables gives access to the values of all variables, whether this worker
+// or shard holders keep them.
 type variables struct {
 	declared []layout.Variable
-	memory   [][]byte            // by variable that every worker holds whole: its bytes; these come first in declared
-	resident *resident.Variables // may have newer values than memory
-	rows     *client.Rows        // fetches rows of the other variables from their holders
+	memory   [][]byte            // bytes of each variable of which every worker has a full copy; declared lists these first
+	resident *resident.Variables // copies newer values from the GPU to memory, if the GPU updates variables
+	rows     *client.Rows        // fetches rows of the other variables, which are tables, from their shard holders
 }
 
-// value returns the memory of a variable. It gets the rows of a table from their
-// shard holders.
+// value returns the bytes of the i-th variable. If the variable is a table,
+// value fetches all rows from the shard holders.
 func (v variables) value(ctx context.Context, i int) ([]byte, error) {
 	if i < len(v.memory) {
 		return v.memory[i], v.resident.Fetch()
@@ -42,7 +43,8 @@ func (v variables) value(ctx context.Context, i int) ([]byte, error) {
 	return memory, nil
 }
 
-// histograms describes the values of the variables that every worker holds whole.
+// histograms returns a histogram for each variable of which every worker has a
+// full copy, which excludes tables.
 func (v variables) histograms() ([]summary.Histogram, error) {
 	if err := v.resident.Fetch(); err != nil {
 		return nil, err
@@ -50,7 +52,7 @@ func (v variables) histograms() ([]summary.Histogram, error) {
 	return telemetry.Histograms(v.declared[:len(v.memory)], v.memory), nil
 }
 
-// all returns a copy of every variable, by name.
+// all returns a copy of every variable, by its name.
 func (v variables) all(ctx context.Context) (map[string]*tensor.Dense, error) {
 	values := make(map[string]*tensor.Dense, len(v.declared))
 	for i, of := range v.declared {
@@ -63,7 +65,8 @@ func (v variables) all(ctx context.Context) (map[string]*tensor.Dense, error) {
 	return values, nil
 }
 
-// digest hashes all variables in the order of their names, as little-endian
+// digest returns the line that --digest prints: the step and a SHA-256 of all
+// variables. They are hashed in the order of their names, as little-endian
 // float32.
 func (v variables) digest(ctx context.Context, step int) (string, error) {
 	order := make([]int, len(v.declared))
@@ -80,13 +83,14 @@ func (v variables) digest(ctx context.Context, step int) (string, error) {
 		if v.declared[i].Dtype == layout.Float64 {
 			memory = floats.Narrowed(memory)
 		}
-		hash.Write(memory) // a hash never fails to write
+		hash.Write(memory) // Write of a hash never returns an error
 	}
 	return fmt.Sprintf("digest step=%d sha256=%x", step, hash.Sum(nil)), nil
 }
 
-// compare compares the variables that workers hold whole with those of all other
-// workers, bit by bit.
+// compare checks that every worker has the same bits in the variables of which
+// each worker has a full copy. The workers exchange hashes of the variables.
+// The error names a variable that differs.
 func (v variables) compare(ctx context.Context, group *collective.Group, step int) error {
 	if err := v.resident.Fetch(); err != nil {
 		return fmt.Errorf("check parameters: %w", err)
@@ -112,8 +116,8 @@ func (v variables) compare(ctx context.Context, group *collective.Group, step in
 	return nil
 }
 
-// tensorOf copies a variable's memory to a tensor, one without dimensions for a
-// scalar.
+// tensorOf returns a copy of a variable as a tensor. A scalar becomes a tensor
+// without dimensions.
 func tensorOf(v layout.Variable, memory []byte) *tensor.Dense {
 	if v.Dtype == layout.Float32 {
 		return floats.Copied[float32](v.Shape, memory)
@@ -121,7 +125,8 @@ func tensorOf(v layout.Variable, memory []byte) *tensor.Dense {
 	return floats.Copied[float64](v.Shape, memory)
 }
 
-// declared describes all variables of a model: trained ones, states, tables. combine is
+// declared returns descriptions of all variables of a model: first the trained
+// ones, then running averages, then tables. combine is the value of
 // --combine-rows.
 func (m Model) declared(combine string) (all []layout.Variable, err error) {
 	for i, n := range m.kept() {
@@ -144,7 +149,7 @@ func (m Model) declared(combine string) (all []layout.Variable, err error) {
 	return all, nil
 }
 
-// declared describes one variable.
+// declared returns a description of the variable n: its name, type and shape.
 func declared(n *gorgonia.Node) (layout.Variable, error) {
 	v := layout.Variable{Name: n.Name(), Dtype: layout.Dtype(n.Dtype().String()), Shape: []int{}}
 	if !n.IsScalar() {

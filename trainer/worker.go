@@ -18,21 +18,23 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// worker computes this worker's virtual workers, on its replicas, and sends what
-// comes of it.
+// worker computes the gradients of this worker's virtual workers (parts of the
+// batch). It runs them on replicas of the graph and sends the gradients to the
+// shard holders, the tasks that keep the variables.
 type worker struct {
 	*training
-	name      string // name of the task
+	name      string // name of this task, such as "worker:3"
 	client    *client.Client
 	tables    *embedding.Tables
 	telemetry *telemetry.Recorder
-	tuner     *autotune.Tuner // nil if nothing is tuned
+	tuner     *autotune.Tuner // the autotuner; nil if there is nothing to tune
 	resident  *resident.Variables
 	carriage  *carriage.Carriage
-	rate      float64 // of the step
+	rate      float64 // learning rate of the current step
 }
 
-// check refuses a feed that does not fit so many virtual workers.
+// check returns an error if the feed does not fit the model. vws is the number
+// of virtual workers whose rows the feed must contain.
 func (w *worker) check(one *replica.Replica, feed Feed, vws int) error {
 	if err := one.Check(feed, vws); err != nil {
 		return err
@@ -40,7 +42,8 @@ func (w *worker) check(one *replica.Replica, feed Feed, vws int) error {
 	return w.tables.Check(one, feed, vws)
 }
 
-// pull gets the rows of tables for a step.
+// pull fetches the embedding rows for a step from their shard holders, and
+// reports them to the autotuner.
 func (w *worker) pull(ctx context.Context, feed Feed) error {
 	if err := w.tables.Fetch(ctx, feed); err != nil {
 		return err
@@ -51,7 +54,9 @@ func (w *worker) pull(ctx context.Context, feed Feed) error {
 	return nil
 }
 
-// requestNext requests the rows of the step after this one if they are known.
+// requestNext requests the embedding rows for the step after this one, if the
+// program has called Prefetch. It does not if the autotuner may move rows
+// before that step.
 func (w *worker) requestNext(step int) error {
 	if w.tuner.Meets(step + 1) {
 		return nil
@@ -59,7 +64,8 @@ func (w *worker) requestNext(step int) error {
 	return w.tables.RequestNext()
 }
 
-// compute runs all virtual workers of a step. It returns loss and metrics of each.
+// compute computes all virtual workers of this worker in a step. It returns
+// the loss and the metrics of each, and adds fetched values to fetches.
 func (w *worker) compute(ctx context.Context, step int, rate float64, feed Feed, fetches map[string][]gorgonia.Value) ([][]float64, error) {
 	w.rate = rate
 	sums := make([][]float64, w.own.Len())
@@ -83,8 +89,9 @@ func (w *worker) compute(ctx context.Context, step int, rate float64, feed Feed,
 	return sums, err
 }
 
-// computeOne runs the vw-th virtual worker of this worker on a replica, and sends
-// its gradients, each as soon as it is complete.
+// computeOne computes one virtual worker on the replica one, and sends each
+// gradient as soon as it is complete. vw counts this worker's virtual workers
+// from 0; index is the replica's number.
 func (w *worker) computeOne(ctx context.Context, one *replica.Replica, index, step, vw int, feed Feed) ([]float64, error) {
 	w.tables.Load(one, vw)
 	if err := one.Load(feed, vw); err != nil {
@@ -124,7 +131,8 @@ func (w *worker) computeOne(ctx context.Context, one *replica.Replica, index, st
 	return sums, w.contributeRest(one, vw, hooked)
 }
 
-// contributeRest sends states and gradients of rows.
+// contributeRest sends what is known only after the whole graph has run: the
+// new values for running averages, and the gradients of table rows.
 func (w *worker) contributeRest(one *replica.Replica, vw int, hooked *hooks.Gradients) error {
 	virtual := w.own.Lo + vw
 	for i := range w.model.States {
@@ -145,7 +153,8 @@ func (w *worker) contributeRest(one *replica.Replica, vw int, hooked *hooks.Grad
 	return nil
 }
 
-// evaluate computes loss, metrics and fetches without training.
+// evaluate computes loss, metrics and fetches of the feed without training.
+// rows is the number of rows evaluated.
 func (w *worker) evaluate(ctx context.Context, step int, feed Feed) (rows int, result Result, err error) {
 	if rows, err = w.group.Rows(feed); err != nil {
 		return rows, result, err
@@ -173,7 +182,8 @@ func (w *worker) evaluate(ctx context.Context, step int, feed Feed) (rows int, r
 	return rows, result, one.Fetch(result.Fetches)
 }
 
-// call tells operations what is computed.
+// call returns the description of one run of the graph, which the executor
+// passes to operations such as dropout.
 func (w *worker) call(step, virtual int, train bool) operation.Call {
 	return operation.Call{
 		Step: uint64(step), VirtualWorker: virtual, VirtualWorkers: w.declared.VirtualWorkers, Seed: w.config.Seed, Train: train,

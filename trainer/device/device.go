@@ -1,11 +1,10 @@
-// Package device opens the GPU of a worker, and tells the user what to do if that fails.
+// Package device opens the GPU that a worker computes on. Its errors carry
+// hints on what the user can do.
 //
-//	g, err := device.Open(choice, visible, localRank, launched) // nil on a CPU
+//	g, err := device.Open(choice, visible, vendor, localRank, launched) // nil on a CPU
 //	if device.Failed(err) { ... }
 //
-// # What it refuses
-//
-// It computes nothing, see package executor/gpu.
+// The package only opens the GPU. Package executor/gpu computes on it.
 package device
 
 import (
@@ -19,16 +18,18 @@ import (
 	"github.com/plx-run/plx/trainer/executor/gpu"
 )
 
-// ErrNone says that a worker has no GPU, and must have one.
+// ErrNone is the error of a worker that runs with --device gpu but got no GPU
+// from the launcher.
 var ErrNone = config.HintError{
 	Text: "--device gpu: the worker was given no gpu (CUDA_VISIBLE_DEVICES is empty)",
 	Help: "give each worker a gpu in the resource file (plx probe lists them), or train with --device cpu",
 }
 
-// Vendor made the GPUs on which plx's trainer computes.
+// Vendor is the only maker of GPUs that plx's trainer supports.
 const Vendor = "NVIDIA"
 
-// otherVendor says that a worker was given a GPU on which plx's trainer does not compute.
+// otherVendor returns the error for a worker with --device gpu whose GPU is
+// not made by NVIDIA.
 func otherVendor(vendor string) error {
 	return config.HintError{
 		Text: fmt.Sprintf("--device gpu: the worker was given a gpu of %s, and plx's trainer computes on those of %s only", vendor, Vendor),
@@ -36,9 +37,10 @@ func otherVendor(vendor string) error {
 	}
 }
 
-// Error is an error of a worker's GPU.
+// Error wraps an error that occurred on a worker's GPU and adds a hint for the
+// user.
 type Error struct {
-	Prefix string // says which GPU, if Err does not; empty means nothing to say
+	Prefix string // names the GPU at the start of the message; empty if Err names it
 	Err    error
 }
 
@@ -46,7 +48,8 @@ func (e *Error) Error() string { return e.Prefix + e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Hint tells the user what to do.
+// Hint returns one line of advice for the user, chosen by the kind of GPU
+// error.
 func (e *Error) Hint() string {
 	var helpful interface{ Hint() string }
 	var late *device.TimeoutError
@@ -68,7 +71,8 @@ func (e *Error) Hint() string {
 	return "nvidia-smi on this host shows whether the driver works; plx probe lists its gpus; or train with --device cpu"
 }
 
-// Failed reports whether err is about a worker's GPU.
+// Failed reports whether err comes from a worker's GPU: it could not be
+// opened, refused a call, timed out or ran out of memory.
 func Failed(err error) bool {
 	_, given := errors.AsType[*Error](err)
 	_, refused := errors.AsType[*device.Error](err)
@@ -78,12 +82,15 @@ func Failed(err error) bool {
 }
 
 // Open opens the GPU of a worker. It returns nil if the worker computes on the
-// CPU. visible is CUDA_VISIBLE_DEVICES: the worker's GPU, or those of all workers of
-// the host; empty if the launcher gave it none. A program without a launcher takes a
-// GPU that nobody gave it only if the user asks for one. vendor made the GPUs that it was
-// given; empty counts as Vendor.
+// CPU.
+//
+// choice is the value of --device: cpu, gpu or auto. visible is the value of
+// CUDA_VISIBLE_DEVICES; if it lists several GPUs, localRank selects the
+// worker's. An empty visible means that the launcher assigned no GPU. In a
+// program that plx did not launch, an empty visible opens a GPU only if choice
+// is gpu. vendor is the maker of the GPUs; empty means NVIDIA.
 func Open(choice, visible, vendor string, localRank int, launched bool) (*gpu.Device, error) {
-	if strings.HasPrefix(visible, "-") || visible == "NoDevFiles" { // how users and Slurm hide all GPUs
+	if strings.HasPrefix(visible, "-") || visible == "NoDevFiles" { // users and Slurm hide all GPUs with these values of CUDA_VISIBLE_DEVICES
 		visible = ""
 	}
 	other := visible != "" && vendor != "" && vendor != Vendor
@@ -113,11 +120,13 @@ func open(index int) (*gpu.Device, error) {
 	return gpu.On(g)
 }
 
-// DriverFile is on every Linux machine where NVIDIA's driver runs.
+// DriverFile is a device file that exists on every Linux machine with NVIDIA's
+// driver loaded.
 const DriverFile = "/dev/nvidiactl"
 
-// Unused returns a line for a user whose program runs without a launcher beside a
-// GPU, and was not told to use it. Who sets CUDA_VISIBLE_DEVICES knows of the GPU.
+// Unused returns a log line for a program that plx did not launch and that
+// computes on the CPU although the machine has a GPU. It returns "" if the
+// user set --device or CUDA_VISIBLE_DEVICES, because that was a decision.
 func Unused(choice, driverFile string) string {
 	_, hidden := os.LookupEnv("CUDA_VISIBLE_DEVICES")
 	if _, err := os.Stat(driverFile); err != nil || hidden || choice != "auto" {

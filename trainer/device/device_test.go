@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// A worker whose GPUs are hidden computes on the CPU, or is refused if it must not.
-func TestHiddenGPU(t *testing.T) {
+// If the user hides all GPUs, a worker must compute on the CPU, or fail with
+// --device gpu.
+func TestWorkerWithHiddenGPU(t *testing.T) {
 	t.Setenv("PLX_CUDA", "libabsent.so.7")
 	for _, visible := range []string{"", "-1", "NoDevFiles"} {
 		if g, err := Open("auto", visible, "", 0, true); g != nil || err != nil {
@@ -23,8 +24,9 @@ func TestHiddenGPU(t *testing.T) {
 	}
 }
 
-// TestReportA4 leaves a GPU of another vendor alone, or refuses to train without one.
-func TestReportA4(t *testing.T) {
+// With a GPU of another vendor, a worker must compute on the CPU, or fail with
+// --device gpu.
+func TestGPUOfOtherVendorIsNotUsed(t *testing.T) {
 	t.Setenv("PLX_CUDA", "libabsent.so.7")
 	if g, err := Open("auto", "0", "AMD", 0, true); g != nil || err != nil {
 		t.Errorf("auto: %v, %v", g, err)
@@ -34,14 +36,14 @@ func TestReportA4(t *testing.T) {
 	}
 }
 
-// Who runs a program by itself beside a GPU learns that it is not used, unless the user
-// has decided.
-func TestUnusedGPU(t *testing.T) {
+// A program without a launcher must log that it does not use the machine's
+// GPU, unless the user has set --device or CUDA_VISIBLE_DEVICES.
+func TestUnusedGPUIsReported(t *testing.T) {
 	there := filepath.Join(t.TempDir(), "nvidiactl")
 	if err := os.WriteFile(there, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("CUDA_VISIBLE_DEVICES", "") // restores it after the test
+	t.Setenv("CUDA_VISIBLE_DEVICES", "") // makes the test restore the variable's old value at its end
 	os.Unsetenv("CUDA_VISIBLE_DEVICES")
 	for _, c := range []struct {
 		choice, file string

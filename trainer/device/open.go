@@ -7,5 +7,6 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device/cuda"
 )
 
-// openDriver opens a GPU by NVIDIA's driver: here without cgo.
+// openDriver opens a GPU through NVIDIA's driver library. This is the variant
+// for builds without cgo.
 func openDriver(index int) (device.GPU, error) { return cuda.Open(index) }

@@ -7,5 +7,6 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device/cgocuda"
 )
 
-// openDriver opens a GPU by NVIDIA's driver: here through gorgonia.org/cu.
+// openDriver opens a GPU through NVIDIA's driver library. This is the variant
+// for builds with cgo, which use package gorgonia.org/cu.
 func openDriver(index int) (device.GPU, error) { return cgocuda.Open(index) }

@@ -9,7 +9,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// regression is a small model: loss = mean((x·w + b - y)²)/2.
+// regression builds a small model with the loss mean((x·w + b - y)²)/2.
 func regression(t *testing.T) (*gorgonia.ExprGraph, Marks) {
 	t.Helper()
 	g := gorgonia.NewGraph()
@@ -51,7 +51,8 @@ func TestFromGorgonia(t *testing.T) {
 	checkEdges(t, described)
 }
 
-// checkEdges wants operands before what uses them, each operand once, in order.
+// checkEdges checks that operands come before the vertices that use them, and
+// that the operands of each vertex are numbered without gaps.
 func checkEdges(t *testing.T, g Graph) {
 	t.Helper()
 	operands := map[int]int{}
@@ -70,7 +71,8 @@ func checkEdges(t *testing.T, g Graph) {
 	}
 }
 
-// Operands keep their order: a - b is not b - a, and a vertex may be both.
+// The order of operands must be kept, because a - b is not b - a. The same
+// vertex may be both operands.
 func TestOperandsKeepTheirOrder(t *testing.T) {
 	g := gorgonia.NewGraph()
 	a := gorgonia.NewScalar(g, tensor.Float64, gorgonia.WithName("a"))
@@ -121,7 +123,7 @@ func TestSameModelGivesSameBytes(t *testing.T) {
 	}
 }
 
-func TestMarksOfAnotherGraph(t *testing.T) {
+func TestMarksOfAnotherGraphAreRefused(t *testing.T) {
 	g, _ := regression(t)
 	_, other := regression(t)
 	for _, m := range []Marks{{Loss: other.Loss}, {Variables: other.Variables}} {

@@ -1,5 +1,5 @@
-// Package graph writes the graph that a trainer computes, for people (DOT,
-// which Graphviz draws) and for programs (JSON).
+// Package graph writes the computation graph of a model to files: as DOT,
+// which Graphviz draws for people, and as JSON for programs.
 //
 //	described, err := graph.From(g, graph.Marks{Inputs: model.Inputs, Variables: model.Variables, Loss: model.Loss})
 //	if err != nil {
@@ -7,8 +7,8 @@
 //	}
 //	err = described.Save("mlp") // mlp.dot and mlp.json; then: dot -Tsvg mlp.dot > mlp.svg
 //
-// The same model gives the same bytes. The files hold no values of tensors, and
-// a graph cannot be rebuilt from them.
+// The same model always gives the same bytes. The files hold no tensor values,
+// and no program can rebuild the graph from them.
 package graph
 
 import (
@@ -28,8 +28,8 @@ import (
 
 // Graph is a directed graph of operations.
 type Graph struct {
-	Vertices []Vertex `json:"vertices"` // a vertex comes after its operands
-	Edges    []Edge   `json:"edges"`    // by To, then by Operand
+	Vertices []Vertex `json:"vertices"` // topologically sorted: a vertex comes after its operands
+	Edges    []Edge   `json:"edges"`    // sorted by field To, then by field Operand
 }
 
 // Vertex is a tensor and the operation that computes it.
@@ -42,7 +42,8 @@ type Vertex struct {
 	Kind  Kind   `json:"kind"`
 }
 
-// Kind is what a vertex is for.
+// Kind says which role a vertex has in the model, such as input, variable or
+// loss.
 type Kind string
 
 // The kinds.
@@ -54,8 +55,8 @@ const (
 	Loss     Kind = "loss"
 )
 
-// Edge says that vertex From is the operand with number Operand, counted from
-// 0, of vertex To.
+// Edge leads from an operand to the operation that takes it. Operand is the
+// operand's position among the arguments of vertex To, counted from 0.
 type Edge struct {
 	From    int `json:"from"`
 	To      int `json:"to"`
@@ -76,10 +77,10 @@ func (g Graph) WriteJSON(w io.Writer) error {
 	return encoder.Encode(g)
 }
 
-// Save writes the graph to a file whose name ends in .dot or .json, in that
-// format. If the name ends otherwise, it writes both files, with both endings.
-// It writes each file under a temporary name first. It creates the folder if
-// necessary.
+// Save writes the graph to the file path, in the format that its ending .dot
+// or .json names. If path has neither ending, Save writes two files, path.dot
+// and path.json. It creates the folder if necessary. Save writes each file
+// under a temporary name and then renames it.
 func (g Graph) Save(path string) error {
 	switch {
 	case path == "":
@@ -106,15 +107,15 @@ func save(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// WriteDOT writes the graph in the language DOT. A label has the vertex's name,
-// operation, shape and type. Inputs are at the top. Names longer than 80
-// characters are cut.
+// WriteDOT writes the graph in Graphviz's language DOT. The label of a vertex
+// shows its name, operation, shape and element type. Names longer than 80
+// characters are truncated.
 func (g Graph) WriteDOT(w io.Writer) error {
-	out := bufio.NewWriter(w) // its error comes back from Flush
+	out := bufio.NewWriter(w) // Flush below returns any write error
 	fmt.Fprint(out, "digraph {\n\tnode [style=filled, fontname=\"sans-serif\", fontcolor=\"#000000\", color=\"#777777\"];\n")
 	fmt.Fprint(out, "\tedge [color=\"#777777\"];\n\tbgcolor=\"transparent\";\n\tfontcolor=\"#777777\";\n")
 	for _, v := range g.Vertices {
-		fmt.Fprintf(out, "\tv%d [label=%s, %s];\n", v.ID, quote(v.label()), looks[v.Kind])
+		fmt.Fprintf(out, "\tv%d [label=%s, %s];\n", v.ID, quote(v.label()), styles[v.Kind])
 	}
 	for _, e := range g.Edges {
 		fmt.Fprintf(out, "\tv%d -> v%d;\n", e.From, e.To)
@@ -123,8 +124,9 @@ func (g Graph) WriteDOT(w io.Writer) error {
 	return out.Flush()
 }
 
-// looks distinguish the kinds by shape as well as by colour.
-var looks = map[Kind]string{
+// styles are the Graphviz attributes of each kind of vertex. Kinds differ in
+// shape as well as in colour, so that a print without colour shows them too.
+var styles = map[Kind]string{
 	Input:    `shape=invhouse, fillcolor="#cfe2ff"`,
 	Variable: `shape=box3d, fillcolor="#ffe3b3"`,
 	Constant: `shape=plaintext, fillcolor="#eeeeee"`,
@@ -142,7 +144,8 @@ func (v Vertex) label() string {
 	return strings.Join(append(lines, strings.TrimSpace(dimensions(v.Shape)+" "+v.Dtype)), "\n")
 }
 
-// dimensions writes (784, 100), and () for a scalar.
+// dimensions formats a tensor's shape as Python would: "(784, 100)", and "()"
+// for a scalar.
 func dimensions(shape []int) string {
 	return "(" + strings.Trim(strings.ReplaceAll(fmt.Sprint(shape), " ", ", "), "[]") + ")"
 }
@@ -156,10 +159,10 @@ func short(s string) string {
 	return string([]rune(s)[:maxLabel-1]) + "…"
 }
 
-// quote writes s as a quoted string of DOT that is drawn as s. In such a string
-// only \" has a meaning to the language. In a label \\ and \n have one too, and
-// & begins an HTML entity. Control characters, which Graphviz does not draw,
-// and bytes that are not UTF-8 become the replacement character.
+// quote returns s as a quoted DOT string that Graphviz draws as s. It escapes
+// quotes, backslashes and newlines, and the & that would begin an HTML entity.
+// Graphviz draws neither control characters nor invalid UTF-8, so quote
+// replaces them by the Unicode replacement character.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -182,20 +185,22 @@ func quote(s string) string {
 	return b.String()
 }
 
-// Marks says what vertices of a Gorgonia graph are for. All of them may be left
-// out. A leaf without a mark is an input. Of several marks the first of loss,
-// variable, input counts.
+// Marks names the vertices of a Gorgonia graph that are inputs, variables or
+// the loss. Every field is optional. A leaf of the graph that no field lists
+// counts as an input. A vertex that several fields list has the first of these
+// roles: loss, variable, input.
 type Marks struct {
 	Inputs    gorgonia.Nodes
 	Variables gorgonia.Nodes
 	Loss      *gorgonia.Node
 }
 
-// From describes g. A vertex comes after its operands, and otherwise in the
-// order in which Gorgonia created the vertices. Ids count vertices in this
-// order. Statements such as gorgonia.Read are vertices too. A marked vertex
-// that is not in g is an error, and so is a circle. Nothing else may use g
-// meanwhile.
+// From describes the Gorgonia graph g. Vertices are sorted topologically, and
+// otherwise by the order in which Gorgonia created them. The ID of a vertex is
+// its index in this order. Statements such as gorgonia.Read are vertices too.
+//
+// From returns an error if g has a cycle, or if m lists a vertex that is not
+// in g. The caller must ensure that no other goroutine uses g during the call.
 func From(g *gorgonia.ExprGraph, m Marks) (Graph, error) {
 	w := walk{from: g, ids: map[*gorgonia.Node]int{}, kinds: m.kinds()}
 	for _, n := range g.AllNodes() {
@@ -227,14 +232,15 @@ func (m Marks) kinds() map[*gorgonia.Node]Kind {
 
 type walk struct {
 	from  *gorgonia.ExprGraph
-	ids   map[*gorgonia.Node]int  // by vertex; -1 while its operands are visited
+	ids   map[*gorgonia.Node]int  // ID of each visited vertex; -1 while visit is visiting its operands
 	kinds map[*gorgonia.Node]Kind // of marked vertices
 
 	vertices []Vertex
 	edges    []Edge
 }
 
-// visit adds n and everything that it is computed from, once.
+// visit adds vertex n to the description, after everything that n is computed
+// from. It skips vertices that it has visited before.
 func (w *walk) visit(n *gorgonia.Node) error {
 	if id, ok := w.ids[n]; ok {
 		if id < 0 {
@@ -258,8 +264,8 @@ func (w *walk) visit(n *gorgonia.Node) error {
 	return nil
 }
 
-// operands returns n's operands in order. Gorgonia's edges lead from a result
-// to its operands.
+// operands returns the arguments of vertex n in order. In a Gorgonia graph,
+// edges lead from a result to its arguments.
 func (w *walk) operands(n *gorgonia.Node) gorgonia.Nodes {
 	var operands gorgonia.Nodes
 	for all := w.from.From(n.ID()); all != nil && all.Next(); {
@@ -277,12 +283,14 @@ func (w *walk) vertex(id int, n *gorgonia.Node) Vertex {
 		return v
 	}
 	v.Op = n.Op().String()
-	// Gorgonia invents names of computed vertices from its own ids.
+	// Gorgonia names a computed vertex by its operation and the internal ids of
+	// the operands. Such a name says nothing to a reader, so it is left out.
 	if strings.HasPrefix(v.Name, v.Op+"(") {
 		v.Name = ""
 	}
-	// Every binary operation has this flag. It is only of interest if it is
-	// set: then the result of a comparison is a number.
+	// Gorgonia appends a flag to the name of every binary operation. It is
+	// true only for comparisons that return numbers, so the flag "false" is
+	// left out.
 	v.Op = strings.TrimSuffix(v.Op, " false")
 	return v
 }
@@ -297,8 +305,8 @@ func kindOf(n *gorgonia.Node) Kind {
 	return Computed
 }
 
-// dtype is the type of n's elements, or "" for a statement, for which Gorgonia
-// panics.
+// dtype returns the element type of vertex n. It returns "" for statements
+// such as gorgonia.Read, for which Gorgonia's Dtype panics.
 func dtype(n *gorgonia.Node) (name string) {
 	defer func() {
 		if recover() != nil {

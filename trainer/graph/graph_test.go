@@ -28,8 +28,8 @@ func named(names ...string) Graph {
 // "->", or one character.
 var token = regexp.MustCompile(`^(?s)("(?:[^"\\]|\\.)*"|[A-Za-z_0-9]+|->|.)`)
 
-// readDOT gives the labels of a graph's vertices and its edges, of the part of the
-// language that WriteDOT uses.
+// readDOT parses the part of the DOT language that WriteDOT uses. It returns
+// the labels of the vertices, and the edges.
 func readDOT(text string) (vertices map[string]string, edges []string, err error) {
 	vertices = map[string]string{}
 	var tokens []string
@@ -63,7 +63,7 @@ func readDOT(text string) (vertices map[string]string, edges []string, err error
 	return vertices, edges, nil
 }
 
-// attributes wants name = value, ... and gives the label.
+// attributes parses a list name=value, ... and returns the value of label.
 func attributes(list []string) (label string, err error) {
 	for i := 0; i < len(list); i += 4 {
 		if i+3 > len(list) || list[i+1] != "=" || i+3 < len(list) && list[i+3] != "," {
@@ -76,12 +76,13 @@ func attributes(list []string) (label string, err error) {
 	return label, nil
 }
 
-// unquote gives what Graphviz draws for a label.
+// unquote returns the text that Graphviz draws for a quoted label.
 func unquote(s string) string {
 	return strings.NewReplacer(`\"`, `"`, `\\`, `\`, `\n`, "\n", "&amp;", "&").Replace(s[1 : len(s)-1])
 }
 
-// drawn is what can be drawn of a name.
+// drawn returns the text that Graphviz can draw for a name: without control
+// characters and invalid UTF-8.
 func drawn(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' || r == 0x7f {
@@ -97,8 +98,9 @@ func FuzzWriteDOT(f *testing.F) {
 	f.Add("a\\\"", "]; } // /* <b> &lt; \\N \n\t\x00\xff")
 	f.Add(strings.Repeat("é", 81), strings.Repeat("x", 1000))
 	f.Fuzz(func(t *testing.T, a, b string) {
-		// A run of bytes that are not UTF-8 is one replacement character in
-		// strings.ToValidUTF8 and one each in a loop over runes.
+		// Replace each invalid byte by one replacement character first, as
+		// quote does. strings.ToValidUTF8 would replace a run of them by a
+		// single one.
 		a, b = string([]rune(a)), string([]rune(b))
 		g := named(a, b)
 		var out bytes.Buffer
@@ -137,7 +139,7 @@ func FuzzJSONRoundTrip(f *testing.F) {
 	})
 }
 
-func TestLabels(t *testing.T) {
+func TestLabelsShowNameOperationShapeType(t *testing.T) {
 	for want, v := range map[string]Vertex{
 		"w\n(784, 100) float32":           {Name: "w", Shape: []int{784, 100}, Dtype: "float32"},
 		"A × B\n(3) float64":              {Op: "A × B", Shape: []int{3}, Dtype: "float64"},
@@ -152,7 +154,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// A program finds the keys that the documentation of Graph gives.
+// The JSON must have the keys that the documentation of Graph lists, because
+// other programs read them.
 func TestJSONForm(t *testing.T) {
 	g := Graph{Vertices: []Vertex{{ID: 0, Name: "a<b", Shape: []int{}, Dtype: "float32", Kind: Input}}, Edges: nil}
 	const want = `{"vertices":[{"id":0,"name":"a<b","shape":[],"dtype":"float32","kind":"input"}],"edges":[]}`
@@ -170,7 +173,7 @@ func TestSave(t *testing.T) {
 		"a.dot": "a.dot", "a.json": "a.json", "a": "a.dot a.json", "a.svg": "a.svg.dot a.svg.json", "b/c/a": "b/c/a.dot b/c/a.json",
 	} {
 		dir := t.TempDir()
-		for range 2 { // the second replaces the first
+		for range 2 { // the second call overwrites the files of the first
 			if err := named("w").Save(filepath.Join(dir, name)); err != nil {
 				t.Fatal(err)
 			}

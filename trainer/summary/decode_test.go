@@ -9,8 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// What follows reads event files from the definition of their format, sharing
-// nothing with the code that writes them.
+// decodedEvent is an event as the decoder of the tests reads it. That decoder
+// shares no code with the encoder; it follows the definition of the file
+// format.
 
 type decodedEvent struct {
 	time    float64
@@ -18,7 +19,8 @@ type decodedEvent struct {
 	version string
 	tags    []string
 	values  map[string]float32
-	// histograms are by tag: Least, Most, Number, Sum and SumOfSquares, then bounds and counts.
+	// for each tag: the fields from Least to SumOfSquares, then bounds, then
+	// counts
 	histograms map[string][3][]float64
 	graph      []byte
 }
@@ -52,7 +54,8 @@ func decodeEvents(b []byte) ([]decodedEvent, error) {
 	return events, nil
 }
 
-// checkSum undoes the mask instead of making it.
+// checkSum verifies a masked checksum. It removes the mask from sum, instead
+// of masking as the encoder does.
 func checkSum(data, sum []byte) error {
 	turned := binary.LittleEndian.Uint32(sum) - 0xa282ead8
 	if got, want := crc32.Checksum(data, crc32.MakeTable(0x82f63b78)), turned<<15|turned>>17; got != want {
@@ -61,8 +64,8 @@ func checkSum(data, sum []byte) error {
 	return nil
 }
 
-// fieldsOf calls give for each field of a protocol buffer: bytes for wire type
-// 2, a number for the others.
+// fieldsOf calls give for each field of the protocol buffer b: with data for
+// wire type 2, and with the number n for the others.
 func fieldsOf(b []byte, give func(number, wire uint64, n uint64, data []byte) error) error {
 	for len(b) > 0 {
 		key, size := binary.Uvarint(b)

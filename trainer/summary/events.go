@@ -10,23 +10,26 @@ import (
 	"time"
 )
 
-// Event is one scalar of an event file.
+// Event is one scalar value that was read from a TensorBoard event file.
 type Event struct {
 	Step  int64
-	Time  time.Time // zero: the file has no sensible one
+	Time  time.Time // the zero time if the file gives none, or a number out of range
 	Tag   string
 	Value float64
 }
 
-// maxRead bounds what one call of ReadEvents reads. A record that does not fit is an image,
-// a graph or the like: it is skipped unread.
+// maxRead is the number of bytes that one call of ReadEvents reads at most.
+// ReadEvents skips larger records, which hold images or graphs and no scalars.
 const maxRead = 1 << 20
 
-// ReadEvents reads records of an event file from offset on, which TensorFlow, PyTorch or a
-// Writer has written, and calls each for every scalar. It returns the offset of the first
-// record that it has not read: that is offset itself if no whole record follows, as at the
-// end of a file that is being written. A call reads 1 MiB at most. An error says which
-// record is damaged; what follows it cannot be read.
+// ReadEvents reads a TensorBoard event file from byte offset on and calls each
+// for every scalar. TensorFlow, PyTorch or a Writer may have written the file.
+// A call reads at most 1 MiB.
+//
+// ReadEvents returns the offset of the first record that it has not read, with
+// which the caller continues. The result is offset itself if no complete
+// record follows, as at the end of a file that is still being written. An
+// error names the damaged record; the records after it are unreadable.
 func ReadEvents(r io.ReaderAt, offset int64, each func(Event)) (next int64, err error) {
 	b, err := io.ReadAll(io.NewSectionReader(r, offset, maxRead))
 	if err != nil {
@@ -54,13 +57,16 @@ func ReadEvents(r io.ReaderAt, offset int64, each func(Event)) (next int64, err 
 	}
 }
 
-// recordHead is the size of what stands before the data of a record, in bytes.
+// recordHead is the size of a record's header in bytes: 8 for the length of
+// the data, 4 for the checksum of the length.
 const recordHead = 12
 
-// maxRecord bounds the data of a record: TensorFlow's limit of a protocol buffer.
+// maxRecord is the largest valid size of a record's data in bytes. TensorFlow
+// does not write larger protocol buffers.
 const maxRecord = 1 << 31
 
-// recordSize returns the size of the record that b begins with; 0: its head is incomplete.
+// recordSize returns the size in bytes of the first record in b, with header
+// and checksums. It returns 0 if b does not contain the whole header.
 func recordSize(b []byte) (int64, error) {
 	if len(b) < recordHead {
 		return 0, nil
@@ -75,21 +81,23 @@ func recordSize(b []byte) (int64, error) {
 	return int64(n) + recordHead + 4, nil
 }
 
-// holds reports whether a file has a byte at offset.
+// holds reports whether the file r is long enough to have a byte at offset.
 func holds(r io.ReaderAt, offset int64) bool {
-	n, _ := r.ReadAt(make([]byte, 1), offset) // the next read meets the same error
+	n, _ := r.ReadAt(make([]byte, 1), offset) // an error is ignored, because the next read of the file returns it too
 	return n == 1
 }
 
-// The fields that ReadEvents knows beside those that are written: tensors, which
-// TensorFlow 2 writes instead of numbers, and what a value is meant for.
+// Besides the protocol buffer fields that a Writer writes, ReadEvents reads
+// these fields. TensorFlow 2 writes a scalar as a tensor. SummaryMetadata
+// names the plugin of TensorBoard that displays a value.
 //
 //	Value:           8 TensorProto, 9 SummaryMetadata
 //	TensorProto:     1 dtype, 2 TensorShapeProto, 4 bytes tensor_content, 5 repeated float, 6 repeated double
 //	TensorShapeProto: 2 repeated Dim, which has 1 int64 size
 //	SummaryMetadata: 1 PluginData, which has 1 string plugin_name
 
-// readEvent calls each for every scalar of an Event.
+// readEvent decodes the protocol buffer message Event in b and calls each for
+// every scalar in the message.
 func readEvent(b []byte, each func(Event)) error {
 	var e Event
 	var values [][]byte
@@ -121,7 +129,8 @@ func readEvent(b []byte, each func(Event)) error {
 	return err
 }
 
-// readValue reads a Value of an event. It reports whether the value is a scalar.
+// readValue decodes one Value of an event into a copy of e, which has the
+// event's step and time. It reports whether the value is a scalar.
 func readValue(b []byte, e Event) (_ Event, scalar bool, err error) {
 	plugin := ""
 	err = fields(b, func(f field) (err error) {
@@ -140,7 +149,8 @@ func readValue(b []byte, e Event) (_ Event, scalar bool, err error) {
 	return e, scalar && (plugin == "" || plugin == "scalars"), err
 }
 
-// readTensor returns the number of a tensor of one element, a float32 or float64.
+// readTensor decodes a TensorProto. It returns scalar true and the value if
+// the tensor has exactly one element of type float32 or float64.
 func readTensor(b []byte) (value float64, scalar bool, err error) {
 	elements, width := uint64(1), 0
 	var content []byte
@@ -180,7 +190,8 @@ func readTensor(b []byte) (value float64, scalar bool, err error) {
 	return math.Float64frombits(binary.LittleEndian.Uint64(content)), true, nil
 }
 
-// pluginOf returns the part of TensorBoard that a value is meant for; "": it does not say.
+// pluginOf returns the name of the TensorBoard plugin that displays a value,
+// such as "scalars". It returns "" if the metadata names none.
 func pluginOf(metadata []byte) (plugin string, err error) {
 	err = fields(metadata, func(f field) error {
 		if !f.is(1, 2) {
@@ -205,16 +216,17 @@ func timeOf(seconds float64) time.Time {
 	return time.Unix(int64(whole), int64(math.Round(rest*1e6))*1000)
 }
 
-// field is a field of a protocol buffer.
+// field is one field of an encoded protocol buffer message.
 type field struct {
 	key    uint64 // the field's number times 8, plus its wire type
-	number uint64 // of the wire types 0, 1 and 5
-	data   []byte // of the wire type 2, within the buffer
+	number uint64 // value of a field of wire type 0, 1 or 5
+	data   []byte // contents of a field of wire type 2; a part of the message's buffer, not a copy
 }
 
 func (f field) is(number, wire uint64) bool { return f.key == number<<3|wire }
 
-// fields calls each for the fields of a protocol buffer.
+// fields decodes the protocol buffer message b and calls each for every field
+// in order. It stops at the first error.
 func fields(b []byte, each func(field) error) error {
 	for len(b) > 0 {
 		key, n := binary.Uvarint(b)

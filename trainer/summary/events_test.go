@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// readAll reads a file in as many calls as it needs.
+// readAll reads all events of a file, with as many calls of ReadEvents as
+// necessary.
 func readAll(b []byte, offset int64) (all []Event, end int64, err error) {
 	for {
 		next, err := ReadEvents(bytes.NewReader(b), offset, func(e Event) { all = append(all, e) })
@@ -21,7 +22,8 @@ func readAll(b []byte, offset int64) (all []Event, end int64, err error) {
 	}
 }
 
-// What a Writer writes comes back, without the histograms.
+// ReadEvents must return the scalars that a Writer has written, and skip the
+// histograms.
 func TestReadEventsOfAWriter(t *testing.T) {
 	s := sample
 	s.Histograms = []Histogram{{Name: "weights", Number: 1, Bounds: []float64{1}, Counts: []float64{1}}}
@@ -43,7 +45,8 @@ func TestReadEventsOfAWriter(t *testing.T) {
 	}
 }
 
-// tensorValue is a Value of TensorFlow 2: a tensor, with the shape's dimensions.
+// tensorValue encodes a scalar as TensorFlow 2 does: a Value with a tensor of
+// shape dims.
 func tensorValue(tag, plugin string, dtype byte, dims []byte, content ...byte) []byte {
 	var shape []byte
 	for _, d := range dims {
@@ -58,7 +61,7 @@ func tensorValue(tag, plugin string, dtype byte, dims []byte, content ...byte) [
 	return v
 }
 
-func TestReadTensors(t *testing.T) {
+func TestReadEventsReadsScalarTensors(t *testing.T) {
 	four := binary.LittleEndian.AppendUint32(nil, math.Float32bits(0.5))
 	eight := binary.LittleEndian.AppendUint64(nil, math.Float64bits(0.1))
 	packed := appendBytes(nil, 5<<3|2, four)
@@ -69,7 +72,7 @@ func TestReadTensors(t *testing.T) {
 	for _, v := range [][]byte{
 		tensorValue("packed", "scalars", 1, nil, packed...), tensorValue("content", "", 1, nil, content...), tensorValue("single", "", 1, []byte{1, 1}, single...),
 		tensorValue("double", "", 2, nil, double...), tensorValue("nan", "", 1, nil, append([]byte{5<<3 | 5}, 0, 0, 0xc0, 0x7f)...),
-		// None of these is a scalar.
+		// ReadEvents must ignore the following values, which are no scalars.
 		tensorValue("text", "text", 7, nil, appendBytes(nil, 8<<3|2, []byte("word"))...), tensorValue("filled", "", 1, []byte{100}, single...),
 		tensorValue("other", "mine", 1, nil, packed...), tensorValue("two", "", 1, nil, append(packed, packed...)...), tensorValue("none", "", 1, nil),
 		tensorValue("no", "", 1, []byte{0}, single...), tensorValue("type", "", 3, nil, packed...), appendBytes(nil, valueTag, []byte("empty")),
@@ -94,7 +97,8 @@ func TestReadTensors(t *testing.T) {
 	}
 }
 
-// A file that grows is read from where the last call ended, whatever part of it is there.
+// While a file grows, ReadEvents must continue at the offset that the last
+// call returned, even if that call ended inside a record.
 func TestReadEventsOfAGrowingFile(t *testing.T) {
 	whole := appendRecord(nil, versionEvent(sample.Time))
 	first := len(whole)
@@ -113,7 +117,8 @@ func TestReadEventsOfAGrowingFile(t *testing.T) {
 	}
 }
 
-// A record that is larger than what one call reads is skipped, once it is whole.
+// ReadEvents must skip a record that is larger than one call reads, as soon as
+// the file contains the whole record.
 func TestReadEventsSkipsLargeRecords(t *testing.T) {
 	large := appendRecord(nil, appendBytes(nil, 4<<3|2, make([]byte, maxRead)))
 	scalars := appendRecord(nil, sample.record().event())
@@ -126,7 +131,7 @@ func TestReadEventsSkipsLargeRecords(t *testing.T) {
 	}
 }
 
-func TestReadDamagedEvents(t *testing.T) {
+func TestDamagedEventsAreErrors(t *testing.T) {
 	good := appendRecord(nil, sample.record().event())
 	record := func(data ...byte) []byte { return appendRecord(nil, data) }
 	length := binary.LittleEndian.AppendUint64(nil, 1<<40)
@@ -149,7 +154,8 @@ func TestReadDamagedEvents(t *testing.T) {
 	}
 }
 
-// What the reader finds in a file is what the tests' own decoder finds there.
+// ReadEvents must find the same scalars as the independent decoder of the
+// tests.
 func FuzzReadEvents(f *testing.F) {
 	f.Add(sample.record().event(), int64(0))
 	f.Add(tensorValue("a", "scalars", 1, []byte{1}, 5<<3|5, 0, 0, 0, 0), int64(3))
@@ -162,7 +168,7 @@ func FuzzReadEvents(f *testing.F) {
 		all, _, err := readAll(file, 0)
 		events, failed := decodeEvents(file)
 		if failed != nil || slices.ContainsFunc(events, func(d decodedEvent) bool { return len(d.tags) != len(d.values) }) {
-			return // damaged, or a tag twice
+			return // the file is damaged, or a tag occurs twice
 		}
 		if err != nil {
 			t.Fatalf("%v, but the other decoder reads it", err)

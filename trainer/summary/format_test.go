@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Vectors of RFC 3720, B.4, and the usual one.
+// The known checksums are from RFC 3720, appendix B.4, and the common check
+// value of "123456789".
 func TestChecksumKnownAnswers(t *testing.T) {
 	counting := make([]byte, 32)
 	for i := range counting {
@@ -36,9 +37,10 @@ func TestChecksumKnownAnswers(t *testing.T) {
 	}
 }
 
-// Every event file that TensorFlow writes begins with the same twelve bytes,
-// the length of the version event and its checksum, and the time's key.
-func TestFileBeginsAsTensorFlows(t *testing.T) {
+// Every event file of TensorFlow begins with the same twelve bytes: the length
+// of the first event and the checksum of the length. Then follows the key of
+// the time.
+func TestFileBeginsLikeTensorFlowFiles(t *testing.T) {
 	b := appendRecord(nil, versionEvent(time.Unix(1714564800, 250e6)))
 	want := []byte{24, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22, 0x09}
 	if !bytes.HasPrefix(b, want) {
@@ -83,8 +85,9 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-// What is no number for JSON stays what it is in both files.
-func TestNotFinite(t *testing.T) {
+// NaN and infinities must be readable from both files, although JSON has no
+// such numbers.
+func TestNonFiniteValuesAreWritten(t *testing.T) {
 	s := Scalars{Loss: math.NaN(), GradientNorm: math.Inf(1), LearningRate: math.Copysign(0, -1),
 		Metrics: map[string]float64{"low": math.Inf(-1), "wide": 1e300, "": 5e-324, "\xff\"\n": 1}}
 	line := s.record().appendLine(nil)
@@ -146,7 +149,8 @@ func FuzzReadLines(f *testing.F) {
 	})
 }
 
-// Whatever is written comes back from both files.
+// The tests must read the same values from both files that the Writer was
+// given.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add(uint64(7), int64(1714564800), "accuracy", 0.5, 0.25)
 	f.Add(uint64(0), int64(-1), "\xff\"\\", math.Inf(1), math.NaN())
@@ -173,8 +177,8 @@ func FuzzRoundTrip(f *testing.F) {
 
 func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
-// A flipped bit is noticed by the reader, wherever it is: the checksums cover
-// everything.
+// The checksums must cover every bit: the decoder must report an error if any
+// bit is flipped.
 func TestChecksumsCoverEverything(t *testing.T) {
 	whole := appendRecord(nil, sample.record().event())
 	for i := range whole {

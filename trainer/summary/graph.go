@@ -9,20 +9,21 @@ import (
 
 // Node is a vertex of the graph that TensorBoard draws.
 type Node struct {
-	Name   string   // unique in the graph; a / divides it into scopes
+	Name   string   // unique in the graph; TensorBoard groups nodes by the parts of the name between slashes
 	Op     string   // what computes the node
-	Inputs []string // names of its operands, in order
+	Inputs []string // names of the nodes that this node computes from, in order
 	Shape  []int
-	Dtype  string // float32, float64, int or int64; another one is left out
+	Dtype  string // float32, float64, int or int64; any other type is not written to the file
 }
 
-// MostNodes bounds the graphs that are written: TensorBoard does not draw larger ones in
-// useful time.
+// MostNodes is the largest number of nodes that Graph accepts. TensorBoard
+// takes too long to draw larger graphs.
 const MostNodes = 20_000
 
-// An event of a graph holds the encoded message GraphDef in its field 4. These fields are
-// used (core/framework: graph.proto, node_def.proto, attr_value.proto, tensor_shape.proto,
-// versions.proto):
+// The keys of the protocol buffer fields that encode a graph. Field 4 of the
+// message Event holds an encoded GraphDef. Graph writes these fields, which
+// TensorFlow defines in core/framework (graph.proto, node_def.proto,
+// attr_value.proto, tensor_shape.proto, versions.proto):
 //
 //	GraphDef:   1 repeated NodeDef, 4 VersionDef
 //	NodeDef:    1 string name, 2 string op, 3 repeated string input, 5 map of attributes
@@ -49,16 +50,19 @@ const (
 	producer      = 1 << 3
 )
 
-// types are TensorFlow's numbers of types.
+// types maps the name of an element type to its number in TensorFlow's enum
+// DataType.
 var types = map[string]uint64{"float32": 1, "float64": 2, "int": 9, "int64": 9}
 
-// graphVersion is the version of GraphDef that the nodes follow.
+// graphVersion is the version of TensorFlow's GraphDef format in which Graph
+// writes nodes.
 const graphVersion = 22
 
-// Graph writes the graph of the model to the event file.
+// Graph writes the computation graph of the model to the event file. It
+// refuses graphs of more than MostNodes nodes.
 func (w *Writer) Graph(nodes []Node) error {
 	if len(nodes) > MostNodes {
-		return fmt.Errorf("summary: the graph has %d nodes, and %d are the most that are written", len(nodes), MostNodes)
+		return fmt.Errorf("summary: the graph has %d nodes, at most %d are allowed", len(nodes), MostNodes)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,5 +103,5 @@ func appendAttribute(b []byte, key string, value []byte) []byte {
 	return appendBytes(b, nodeAttribute, appendBytes(appendBytes(nil, entryKey, []byte(key)), entryValue, value))
 }
 
-// utf8Of is a string as the format requires it.
+// utf8Of returns s as valid UTF-8, which protocol buffers require.
 func utf8Of(s string) []byte { return []byte(strings.ToValidUTF8(s, "\ufffd")) }

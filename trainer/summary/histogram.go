@@ -7,24 +7,28 @@ import (
 	"strings"
 )
 
-// Histogram is how the elements of a tensor are distributed.
+// Histogram is the distribution of the elements of a tensor, as TensorBoard
+// displays it.
 type Histogram struct {
 	Name              string
 	Least, Most       float64 // smallest and largest finite element
-	Number            float64 // number of finite elements; 0 means that the others are 0, too
+	Number            float64 // number of finite elements that were counted; if 0, all other numeric fields are 0 too
 	Sum, SumOfSquares float64
-	Bounds            []float64 // upper bound of each bucket, ascending; a bucket begins where the one before it ends
-	Counts            []float64 // elements in each bucket
+	Bounds            []float64 // upper bounds of the buckets, ascending; the lower bound of a bucket is the bound before
+	Counts            []float64 // number of elements in each bucket
 }
 
-// buckets is the number of buckets of a histogram.
+// buckets is the number of buckets into which NewHistogram divides the range
+// of the elements.
 const buckets = 30
 
-// mostElements bounds the elements that a histogram looks at.
+// mostElements is the number of elements of a tensor that NewHistogram
+// examines at most.
 const mostElements = 1 << 20
 
-// NewHistogram describes values. It leaves out elements that are not finite, and of a
-// large tensor takes every n-th element: its counts are then of those.
+// NewHistogram counts the finite elements of values in buckets of equal width.
+// If values has more than mostElements elements, it examines only every n-th
+// element, and the counts are those of the examined elements.
 func NewHistogram[T float32 | float64](name string, values []T) Histogram {
 	stride := (len(values) + mostElements - 1) / mostElements
 	h := Histogram{Name: strings.ToValidUTF8(name, "\ufffd"), Least: math.Inf(1), Most: math.Inf(-1)}
@@ -46,13 +50,15 @@ func NewHistogram[T float32 | float64](name string, values []T) Histogram {
 	}
 	h.divide()
 	each(func(x float64) {
-		bucket, _ := slices.BinarySearch(h.Bounds, x) // the last bound is the largest element
+		bucket, _ := slices.BinarySearch(h.Bounds, x) // always a valid index, because the last bound is the largest element
 		h.Counts[bucket]++
 	})
 	return h
 }
 
-// divide makes buckets of equal width, one if the elements are too close or too far apart.
+// divide sets the bounds of the buckets, which have equal width. It makes a
+// single bucket if the width is so small that it would round to nothing, or
+// infinite.
 func (h *Histogram) divide() {
 	if width := (h.Most - h.Least) / buckets; h.Least+width > h.Least && !math.IsInf(width, 0) {
 		for i := 1; i < buckets; i++ {
@@ -63,8 +69,8 @@ func (h *Histogram) divide() {
 	h.Counts = make([]float64, len(h.Bounds))
 }
 
-// The fields of TensorFlow's message HistogramProto, see record.go: doubles 1 to 5, and
-// two packed lists of doubles.
+// The keys of the protocol buffer fields of TensorFlow's message
+// HistogramProto: five doubles and two packed lists of doubles.
 const (
 	valueHistogram  = 5<<3 | 2
 	histogramLeast  = 1<<3 | 1
@@ -76,7 +82,8 @@ const (
 	histogramCounts = 7<<3 | 2
 )
 
-// appendValue appends the histogram as a value of a summary.
+// appendValue appends the histogram to b, encoded as TensorFlow's message
+// Summary.Value.
 func (h Histogram) appendValue(b []byte) []byte {
 	var message []byte
 	for _, f := range []struct {

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A histogram in the file is that of its values, whatever they are: every finite element
-// is in the bucket that its bounds say, at both ends, too.
-func TestHistogram(t *testing.T) {
+// The histogram in the file must count every finite element in the bucket to
+// which its bounds assign it, including the smallest and the largest element.
+func TestHistogramCountsEveryFiniteElement(t *testing.T) {
 	inf, nan := math.Inf(1), math.NaN()
 	for name, values := range map[string][]float64{
 		"spread": {-3, -1, 0, 0, 0.5, 2, 2, 7}, "one": {4}, "equal": {2, 2, 2}, "none": {}, "not finite": {nan, inf, -inf},
@@ -57,7 +57,7 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-// count is the number of elements up to a bound.
+// count returns the number of values that are at most bound.
 func count(values []float64, bound float64) (n float64) {
 	for _, x := range values {
 		if x <= bound {
@@ -67,8 +67,8 @@ func count(values []float64, bound float64) (n float64) {
 	return n
 }
 
-// Of a large tensor a histogram takes so many elements as it promises, at most.
-func TestHistogramOfManyElements(t *testing.T) {
+// A histogram of a large tensor must examine at most mostElements elements.
+func TestHistogramSamplesLargeTensors(t *testing.T) {
 	values := make([]float32, 3*mostElements+1)
 	values[0], values[len(values)-1] = -1, 1
 	h := NewHistogram("w", values)
@@ -77,8 +77,9 @@ func TestHistogramOfManyElements(t *testing.T) {
 	}
 }
 
-// The graph in the file has the nodes, with operands, shapes and types.
-func TestGraph(t *testing.T) {
+// The graph in the event file must have all nodes with their operands, shapes
+// and types.
+func TestGraphHasOperandsShapesAndTypes(t *testing.T) {
 	w := mustOpen(t, t.TempDir(), time.Now)
 	nodes := []Node{
 		{Name: "x", Op: "input", Shape: []int{4, 784}, Dtype: "float32"},
@@ -117,7 +118,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// decodeNode writes a NodeDef as text.
+// decodeNode decodes a NodeDef and returns it as text.
 func decodeNode(b []byte) (string, error) {
 	var name, op string
 	var inputs []string
@@ -154,12 +155,13 @@ func decodeNode(b []byte) (string, error) {
 	return fmt.Sprintf("%s = %s %v%s", name, op, shape, dtype), err
 }
 
-// sizes are the numbers in a list of one shape: list 1, shape 7, dim 2, size 1.
+// sizes returns the dimensions in an encoded list with one shape. The path of
+// field numbers is list 1, shape 7, dim 2, size 1.
 func sizes(b []byte) (all []uint64) {
 	down := []uint64{1, 7, 2}
 	var walk func(b []byte, depth int)
 	walk = func(b []byte, depth int) {
-		fieldsOf(b, func(number, _, n uint64, data []byte) error { // what does not fit is missed by the caller
+		fieldsOf(b, func(number, _, n uint64, data []byte) error { // an error is ignored, because the caller then misses the sizes
 			switch {
 			case depth < len(down) && number == down[depth]:
 				walk(data, depth+1)
@@ -173,8 +175,9 @@ func sizes(b []byte) (all []uint64) {
 	return all
 }
 
-// An evaluation has its loss and metrics under the names that a step's have.
-func TestEvaluation(t *testing.T) {
+// The loss and the metrics of an evaluation must have the same names as those
+// of a training step.
+func TestEvaluationUsesNamesOfSteps(t *testing.T) {
 	w := mustOpen(t, t.TempDir(), time.Now)
 	if err := errors.Join(w.Evaluation(Evaluation{Step: 30, Loss: 0.5, Metrics: map[string]float64{"accuracy": 0.75}}), w.Close()); err != nil {
 		t.Fatal(err)

@@ -12,18 +12,19 @@ import (
 	"time"
 )
 
-// Line is one line of a file of JSON lines, read back.
+// Line is one decoded line of the JSON lines file.
 type Line struct {
 	Step   uint64
 	Time   time.Time
-	Values map[string]float64 // by name; a metric's begins with "metrics/"
+	Values map[string]float64 // values by name; names of metrics begin with "metrics/"
 }
 
-// maxLine bounds a line, in bytes.
+// maxLine is the largest accepted length of a line in bytes.
 const maxLine = 1 << 20
 
-// ReadLines reads what a Writer wrote. An end without its newline, left by a
-// process that died, is no line. Errors say which line is wrong and how.
+// ReadLines reads a JSON lines file that a Writer has written. It ignores a
+// last line without a newline, which a process that died leaves. Errors name
+// the number of the line.
 func ReadLines(r io.Reader) ([]Line, error) {
 	in := bufio.NewReaderSize(r, maxLine)
 	var lines []Line
@@ -89,7 +90,8 @@ func (l Line) addMetrics(text json.RawMessage) error {
 	return nil
 }
 
-// number reads a number, or a string that stands for what JSON cannot write.
+// number decodes a JSON number, or one of the strings "NaN", "+Inf" and
+// "-Inf".
 func number(text json.RawMessage) (float64, error) {
 	switch string(text) {
 	case `"NaN"`:

@@ -12,43 +12,49 @@ import (
 	"time"
 )
 
-// Scalars is the report of one step.
+// Scalars holds the values that the chief (worker 0) reports of one training
+// step.
 type Scalars struct {
 	Step uint64
-	Time time.Time // the zero time means now
+	Time time.Time // when the step ended; the zero time stands for the time of the call that writes the values
 
 	Loss, LearningRate float64
-	GradientNorm       float64 // before clipping; NaN means unknown and is not written
+	GradientNorm       float64 // global norm of the gradient before clipping; NaN means unknown and is not written
 	SamplesPerSecond   float64
 
-	// The parts of the step's time.
+	// How long the parts of the step took: computing gradients, exchanging
+	// gradients and values, and waiting for other tasks. Communication
+	// overlaps with the other two.
 	Compute, Communication, Wait time.Duration
 
 	Metrics    map[string]float64 // by name
-	Histograms []Histogram        // only in the event file
+	Histograms []Histogram        // only the event file holds histograms, the JSON lines do not
 }
 
-// Evaluation is the report of an evaluation.
+// Evaluation holds the loss and the metrics of one evaluation of the model.
 type Evaluation struct {
-	Step    uint64 // number of steps that the variables had seen
+	Step    uint64 // number of training steps after which the model was evaluated
 	Loss    float64
 	Metrics map[string]float64 // by name
 }
 
-// scalar is one value, with its name in both files.
+// scalar is a named number that a Writer writes to the event file and to the
+// JSON lines.
 type scalar struct {
-	name  string // the name in both files; the event file adds metricsPrefix to a metric's
+	name  string // name in the JSON lines; in the event file, names of metrics get the prefix metricsPrefix
 	value float64
 }
 
-// metricsPrefix distinguishes metrics from the names that every step has.
+// metricsPrefix begins the name of a program's own metric in the event file,
+// so that it cannot equal a built-in name such as "loss".
 const metricsPrefix = "metrics/"
 
-// record is the content of one write.
+// record holds the values that one call of Step or Evaluation writes to both
+// files.
 type record struct {
 	step           uint64
 	at             time.Time
-	fixed, metrics []scalar // the scalars of every step, and the program's metrics without metricsPrefix
+	fixed, metrics []scalar // values with built-in names such as "loss", and the program's own metrics
 	histograms     []Histogram
 }
 
@@ -65,7 +71,8 @@ func (s Scalars) record() record {
 	return r
 }
 
-// scalars sorts metrics by name. Both formats require UTF-8.
+// scalars returns the metrics sorted by name. It makes the names valid UTF-8,
+// because JSON and protocol buffers require that.
 func scalars(metrics map[string]float64) (all []scalar) {
 	for _, name := range slices.Sorted(maps.Keys(metrics)) {
 		all = append(all, scalar{strings.ToValidUTF8(name, "\ufffd"), metrics[name]})
@@ -75,7 +82,7 @@ func scalars(metrics map[string]float64) (all []scalar) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// appendLine writes the record as a line of JSON.
+// appendLine appends the record to b as one line of JSON.
 func (r record) appendLine(b []byte) []byte {
 	b = strconv.AppendUint(append(b, `{"step":`...), r.step, 10)
 	b = strconv.AppendFloat(append(b, `,"time":`...), seconds(r.at), 'f', 6, 64)
@@ -96,7 +103,7 @@ func (r record) appendLine(b []byte) []byte {
 }
 
 func (s scalar) appendMember(b []byte) []byte {
-	name, _ := json.Marshal(s.name) // a string always has a JSON form
+	name, _ := json.Marshal(s.name) // Marshal cannot fail for a string
 	b = append(append(b, name...), ':')
 	if math.IsNaN(s.value) || math.IsInf(s.value, 0) {
 		return strconv.AppendQuote(b, strconv.FormatFloat(s.value, 'g', -1, 64))
@@ -104,12 +111,14 @@ func (s scalar) appendMember(b []byte) []byte {
 	return strconv.AppendFloat(b, s.value, 'g', -1, 64)
 }
 
-// seconds returns a time in Unix seconds, exact to about a microsecond.
+// seconds returns the time at as Unix seconds. A float64 holds them with a
+// precision of about a microsecond.
 func seconds(at time.Time) float64 {
 	return float64(at.Unix()) + float64(at.Nanosecond())/1e9
 }
 
-// An event file is a sequence of TFRecords, each
+// fileVersion is the content of the first record of every event file. A
+// TensorBoard event file is a sequence of TFRecords, and each has this form:
 //
 //	uint64  length of the data
 //	uint32  masked CRC-32C of those eight bytes
@@ -117,21 +126,20 @@ func seconds(at time.Time) float64 {
 //	uint32  masked CRC-32C of the data
 //
 // All numbers are little-endian. The data is a protocol buffer of TensorFlow's
-// message Event (core/util/event.proto, core/framework/summary.proto). These
-// fields are used:
+// message Event (core/util/event.proto, core/framework/summary.proto). A
+// Writer writes these fields:
 //
 //	Event:   1 double wall_time, 2 int64 step, 3 string file_version or 5 Summary
 //	Summary: 1 repeated Value
 //	Value:   1 string tag, 2 float simple_value or 5 HistogramProto
 //
-// histogram.go and graph.go have the fields of histograms and graphs.
-//
-// The first record holds fileVersion only.
+// The files histogram.go and graph.go list the fields of histograms and
+// graphs.
 const fileVersion = "brain.Event:2"
 
-// The keys of protocol buffer fields: the field's number times 8, plus 0 for a
-// varint, 1 for eight bytes, 2 for a length and that many bytes, 5 for four
-// bytes.
+// The keys of the protocol buffer fields of an event. A key is the field's
+// number times 8, plus the wire type: 0 for a varint, 1 for eight bytes, 2 for
+// a length and as many bytes, 5 for four bytes.
 const (
 	eventTime    = 1<<3 | 1
 	eventStep    = 2 << 3
@@ -144,8 +152,9 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is the checksum of a TFRecord: CRC-32C, rotated and shifted, so that
-// the checksum of data that contains checksums is no weaker.
+// masked returns the checksum of data as the TFRecord format defines it: the
+// CRC-32C, rotated by 15 bits, plus a constant. The format masks checksums
+// because a CRC of data that contains CRCs is weak.
 func masked(data []byte) uint32 {
 	crc := crc32.Checksum(data, castagnoli)
 	return (crc>>15 | crc<<17) + 0xa282ead8
@@ -163,10 +172,10 @@ func versionEvent(at time.Time) []byte {
 	return appendBytes(appendTime(nil, at), eventVersion, []byte(fileVersion))
 }
 
-// event encodes the record as an Event.
+// event encodes the record as TensorFlow's protocol buffer message Event.
 func (r record) event() []byte {
 	b := appendTime(nil, r.at)
-	if r.step != 0 { // a field of value 0 is left out
+	if r.step != 0 { // protocol buffers omit fields of value 0
 		b = binary.AppendUvarint(append(b, eventStep), r.step)
 	}
 	var values []byte

@@ -1,5 +1,6 @@
-// Package summary writes what a training reports of its steps, twice: as an
-// event file for TensorBoard, and as lines of JSON for every other tool.
+// Package summary writes loss, metrics and timings of training steps to two
+// files: an event file for TensorBoard, and a file of JSON lines for all other
+// tools.
 //
 //	w, err := summary.Open("runs/today")
 //	...
@@ -8,26 +9,26 @@
 //	...
 //	err = w.Close()
 //
-// The files are always new: the writer overwrites no file and appends to none.
-// The two files of one writer have the names:
+// A Writer always creates new files: it overwrites no file and appends to
+// none. The two files of one Writer have these names:
 //
 //	events.out.tfevents.<Unix seconds>.<host>.<pid>.<number>
 //	steps.<Unix seconds>.<host>.<pid>.<number>.jsonl
 //
-// A line is one object (shown here in several lines):
+// Each line of the JSON file is one object (shown here in several lines):
 //
 //	{"step":7,"time":1714564800.25,"loss":0.25,"learning_rate":0.1,
 //	 "gradient_norm":1.5,"samples_per_second":8000,"compute_ms":10.5,
 //	 "communication_ms":2,"wait_ms":0.5,"metrics":{"accuracy":0.9}}
 //
-// Time is in Unix seconds. Values that JSON cannot write as numbers are the
-// strings "NaN", "+Inf" and "-Inf". The event file holds the same values as
-// float32, under the same names. The name of a metric begins with "metrics/". The
-// event file alone holds histograms and the graph of the model.
+// The member "time" is in Unix seconds. Values that JSON cannot write as
+// numbers are the strings "NaN", "+Inf" and "-Inf". The event file holds the
+// same values as float32, under the same names, but the name of a metric
+// begins with "metrics/". Only the event file holds histograms and the graph
+// of the model.
 //
-// ReadEvents reads the scalars of event files, whoever has written them.
-//
-// The package writes no images. It reads no files of JSON lines.
+// ReadEvents reads the scalars of event files that any program has written.
+// The package does not write images, and does not read the JSON lines.
 package summary
 
 import (
@@ -42,28 +43,30 @@ import (
 	"time"
 )
 
-// flushAfter is the longest time that reports wait in memory. A process that
-// dies loses no step older than that. The writer checks the time at every
-// report and when it closes.
+// flushAfter limits how long the Writer keeps reports in memory, so that a
+// process that dies loses only the last seconds. The Writer checks the time at
+// every report and when it closes.
 const flushAfter = 5 * time.Second
 
-// flushBytes bounds the reports that wait in memory, for each file.
+// flushBytes limits the size in bytes of the reports that the Writer keeps in
+// memory. It applies to each of the two files separately.
 const flushBytes = 1 << 16
 
 // Writer writes an event file and a file of JSON lines. Any goroutine may call
-// its methods. After an error, which names the file, it writes nothing more and
-// returns the same error again.
+// its methods. After a write error the Writer writes nothing more, and every
+// later call returns the same error. The error names the file.
 type Writer struct {
-	now func() time.Time // time.Now, or a test's clock
+	now func() time.Time // time.Now, or the clock of a test
 
 	mu            sync.Mutex
 	events, lines *file
 	flushed       time.Time // when pending records were last written to the files
 	closed        bool
-	err           error // the first error; nil means none
+	err           error // the first write error, which every later call returns; nil means no error occurred
 }
 
-// Open creates two new files in a folder, and the folder if necessary.
+// Open creates a new event file and a new file of JSON lines in the folder
+// dir. It creates the folder if necessary.
 func Open(dir string) (*Writer, error) { return open(dir, time.Now) }
 
 func open(dir string, now func() time.Time) (*Writer, error) {
@@ -75,17 +78,18 @@ func open(dir string, now func() time.Time) (*Writer, error) {
 		return nil, fmt.Errorf("summary: %w", err)
 	}
 	w.events.add(appendRecord(nil, versionEvent(w.flushed)))
-	if err := w.flush(); err != nil { // so that a viewer finds the file at once
-		w.Close() // the first error says more
+	if err := w.flush(); err != nil { // flush at once, so that TensorBoard finds the file before the first report
+		w.Close() // its error is ignored, because err is the cause
 		return nil, err
 	}
 	return w, nil
 }
 
-// maxNumber bounds the number of names that are tried.
+// maxNumber is how many file names create tries before it gives up.
 const maxNumber = 10000
 
-// create creates both files with the first number that is free for both.
+// create creates both files. It puts the lowest number into their names for
+// which neither file exists yet.
 func (w *Writer) create(dir string) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -98,8 +102,8 @@ func (w *Writer) create(dir string) error {
 			if w.lines, err = createFile(filepath.Join(dir, "steps."+end+".jsonl")); err == nil {
 				return nil
 			}
-			w.events.Close()         // nothing was written to it
-			os.Remove(w.events.path) // an empty file harms nobody
+			w.events.Close()         // cannot lose data, because the file is empty
+			os.Remove(w.events.path) // an error is ignored, because a leftover empty file does no harm
 		}
 		if !errors.Is(err, fs.ErrExist) {
 			return err
@@ -108,7 +112,9 @@ func (w *Writer) create(dir string) error {
 	return err
 }
 
-// inName replaces characters of a host name that some file systems refuse.
+// inName replaces every character of a host name that is not an ASCII letter,
+// a digit, a dot or an underscore, because some file systems refuse such file
+// names.
 func inName(host string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
@@ -118,15 +124,17 @@ func inName(host string) string {
 	}, host)
 }
 
-// Step writes the report of a step. It does not keep s.Metrics.
+// Step writes the report of a training step. The caller may change s.Metrics
+// after the call.
 func (w *Writer) Step(s Scalars) error { return w.write(s.record()) }
 
-// Evaluation writes the report of an evaluation.
+// Evaluation writes the loss and metrics of an evaluation.
 func (w *Writer) Evaluation(e Evaluation) error {
 	return w.write(record{step: e.Step, fixed: []scalar{{"loss", e.Loss}}, metrics: scalars(e.Metrics)})
 }
 
-// writable returns why nothing can be written any more. The caller holds mu.
+// writable returns an error if the Writer is closed or an earlier write has
+// failed. The caller holds mu. what names the rejected report in the message.
 func (w *Writer) writable(what string) error {
 	if w.err == nil && w.closed {
 		return fmt.Errorf("summary: write %s to %s: %w", what, w.events.path, fs.ErrClosed)
@@ -153,9 +161,11 @@ func (w *Writer) write(r record) error {
 	return w.flush()
 }
 
-// Close writes the waiting reports and closes the files. A second call does
-// nothing and returns the result of the first. The reports are then with the
-// operating system: they survive the process, but not a host that loses power.
+// Close writes the reports that are still in memory and closes the files. A
+// second call does nothing and returns the result of the first.
+//
+// Close does not call fsync: the reports survive the end of the process, but
+// perhaps not a power failure.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,7 +183,8 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// flush writes the waiting reports to the files. The caller holds mu.
+// flush writes the reports that are in memory to both files. The caller holds
+// mu.
 func (w *Writer) flush() error {
 	for _, f := range []*file{w.events, w.lines} {
 		if w.err == nil {
@@ -183,12 +194,12 @@ func (w *Writer) flush() error {
 	return w.err
 }
 
-// file is one of the two files. Whole records wait in pending, so that no
-// reader sees half a record.
+// file is the event file or the file of JSON lines. It keeps whole records in
+// memory until flush writes them, so that readers never see half a record.
 type file struct {
 	storage
 	path    string
-	pending []byte // whole records that are not written to the file yet
+	pending []byte // records that flush has not written yet
 	size    int64  // bytes written to the file
 }
 
@@ -205,7 +216,7 @@ func createFile(path string) (*file, error) {
 	return &file{storage: f, path: path}, nil
 }
 
-// add adds a whole record, which flush writes.
+// add appends a whole record to the records that the next flush writes.
 func (f *file) add(record []byte) { f.pending = append(f.pending, record...) }
 
 func (f *file) flush() error {
@@ -214,8 +225,8 @@ func (f *file) flush() error {
 	}
 	n, err := f.Write(f.pending)
 	if err != nil {
-		// A full disk may have accepted part of the record. Without that part
-		// the file remains readable.
+		// On a full disk, Write may have written a part of the records.
+		// Truncate removes that part, so that the file stays readable.
 		if cut := f.Truncate(f.size); n > 0 && cut != nil {
 			err = fmt.Errorf("%w (and the last record stays cut: %v)", err, cut)
 		}

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// contents reads both files of a writer.
+// contents reads both files of a Writer.
 func contents(t *testing.T, w *Writer) ([]decodedEvent, []Line) {
 	t.Helper()
 	eventsPath, linesPath := w.events.path, w.lines.path
@@ -79,8 +79,8 @@ func TestBothFilesHoldEveryStep(t *testing.T) {
 	}
 }
 
-// A number is taken if either of the two files has it.
-func TestNamesAreNew(t *testing.T) {
+// Open must skip a number if one of the two files with that number exists.
+func TestFileNamesAreUnused(t *testing.T) {
 	dir := t.TempDir()
 	now := func() time.Time { return time.Unix(1714564800, 0) }
 	form := regexp.MustCompile(`^events\.out\.tfevents\.1714564800\.[A-Za-z0-9._-]+\.\d+\.(\d)$`)
@@ -116,13 +116,13 @@ func mustOpen(t *testing.T, dir string, now func() time.Time) *Writer {
 	return w
 }
 
-// A process that dies loses the steps of the last interval and no more.
+// If a process dies, only the steps since the last flush may be lost.
 func TestFlushesByTime(t *testing.T) {
 	clock := time.Unix(1714564800, 0)
 	w := mustOpen(t, t.TempDir(), func() time.Time { return clock })
 	for _, c := range []struct {
 		after time.Duration
-		lines int // that a reader finds after the step
+		lines int // number of lines in the file after the step
 	}{{time.Second, 0}, {3 * time.Second, 0}, {time.Second, 3}, {4 * time.Second, 3}, {time.Second, 5}} {
 		clock = clock.Add(c.after)
 		if err := w.Step(Scalars{Step: 1}); err != nil {
@@ -138,8 +138,8 @@ func TestFlushesByTime(t *testing.T) {
 	}
 }
 
-// What waits is bounded also while the clock stands still, and never half a
-// record is in a file.
+// Even if no time passes, the Writer must flush when flushBytes are in memory.
+// The files must contain only whole records at any time.
 func TestFlushesBySize(t *testing.T) {
 	w := mustOpen(t, t.TempDir(), func() time.Time { return time.Unix(1714564800, 0) })
 	for range 2000 {
@@ -199,7 +199,7 @@ func TestWritingStopsAfterAnError(t *testing.T) {
 	}
 }
 
-// full is a file on a disk that has room for a few bytes more.
+// full simulates a file on a disk that has room for only a few more bytes.
 type full struct {
 	*os.File
 	room int
@@ -215,8 +215,9 @@ func (f *full) Write(p []byte) (int, error) {
 	return n, errors.Join(syscall.ENOSPC, err)
 }
 
-// What a full disk takes of a record is taken back: the file can be read.
-func TestFullDisk(t *testing.T) {
+// If the disk becomes full within a record, the Writer must remove the partial
+// record, so that the file stays readable.
+func TestFullDiskLeavesReadableFile(t *testing.T) {
 	clock := time.Unix(1714564800, 0)
 	w, err := open(t.TempDir(), func() time.Time { clock = clock.Add(time.Minute); return clock })
 	if err != nil {

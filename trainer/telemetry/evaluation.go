@@ -8,23 +8,26 @@ import (
 	"github.com/plx-run/plx/trainer/summary"
 )
 
-// evaluationFolder is below the folder of summaries. TensorBoard shows what is in it as a
-// run of its own, with the same names.
+// evaluationFolder is the subfolder of --summary-dir for evaluations.
+// TensorBoard displays each folder as a separate run, so training and
+// evaluation can use the same names.
 const evaluationFolder = "eval"
 
-// evaluation puts the parts of an evaluation together, which a program does in batches.
+// evaluation accumulates the results of an evaluation that the program
+// computes in several batches.
 type evaluation struct {
-	writer  *summary.Writer // nil until the first evaluation
-	step    int             // number of steps that the variables had seen
-	rows    int             // number of rows that were evaluated; 0 means none since the last summary
-	loss    float64         // sum over the parts; of a mean, weighted by their rows
-	sum     bool            // the loss is a sum
+	writer  *summary.Writer // writes the results to the subfolder "eval"; nil before the first write
+	step    int             // number of training steps before the evaluation
+	rows    int             // number of rows evaluated since the last write
+	loss    float64         // sum of the batches' losses; if they are means, each times its number of rows
+	sum     bool            // the model's loss is a sum over the rows, not a mean
 	metrics map[string]float64
 }
 
-// Evaluated notes that the program has evaluated so many rows, after so many steps. All
-// that it evaluates between two steps becomes one summary: a mean over all rows, of the
-// loss, too, unless sum says that it is a sum.
+// Evaluated records that the program has evaluated a batch of rows after step
+// training steps. All batches between two training steps become one summary
+// with the means over all their rows. If sum is true, the loss is a sum over
+// the rows, and the summary holds the sum of all batches.
 func (r *Recorder) Evaluated(step, rows int, loss float64, sum bool, metrics map[string]float64) {
 	if r.summaries != nil {
 		r.test.add(step, rows, loss, sum, metrics)
@@ -47,7 +50,8 @@ func (e *evaluation) add(step, rows int, loss float64, sum bool, metrics map[str
 	}
 }
 
-// write writes what was evaluated since the last call.
+// write writes the results accumulated since the last call as one summary, and
+// resets them. dir is the value of --summary-dir.
 func (e *evaluation) write(dir string) (err error) {
 	if e.rows == 0 {
 		return nil

@@ -11,7 +11,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Histograms describes the values of variables, each in its memory.
+// Histograms returns a histogram of the values of each variable. memory[i]
+// holds the bytes of variables[i].
 func Histograms(variables []layout.Variable, memory [][]byte) (all []summary.Histogram) {
 	for i, v := range variables {
 		name := "variables/" + v.Name
@@ -24,8 +25,8 @@ func Histograms(variables []layout.Variable, memory [][]byte) (all []summary.His
 	return all
 }
 
-// Graph adds the graph of the model to the summaries. A graph that TensorBoard cannot draw
-// is left out with a warning.
+// Graph writes the graph of the model to the TensorBoard event file. If the
+// graph is too large for TensorBoard, it logs a warning instead.
 func (r *Recorder) Graph(described graph.Graph) error {
 	if r.summaries == nil {
 		return nil
@@ -37,17 +38,19 @@ func (r *Recorder) Graph(described graph.Graph) error {
 	return r.summaries.Graph(nodes(described))
 }
 
-// forNames replaces what TensorBoard takes for more than a part of a name.
-var forNames = strings.NewReplacer(":", "_", "^", "_", " ", "_")
+// nameReplacer replaces the characters that have a special meaning in
+// TensorBoard's names of nodes.
+var nameReplacer = strings.NewReplacer(":", "_", "^", "_", " ", "_")
 
-// nodes names every vertex by its own name or its operation, and by its number if the
-// name is taken.
+// nodes converts the graph to TensorBoard's nodes. A node gets the vertex's
+// name, or else its operation, as its name. If that name is taken, nodes
+// appends the vertex's ID.
 func nodes(g graph.Graph) []summary.Node {
 	all, taken := make([]summary.Node, len(g.Vertices)), map[string]bool{}
 	for i, v := range g.Vertices {
-		name := forNames.Replace(v.Name)
+		name := nameReplacer.Replace(v.Name)
 		if name == "" {
-			name = forNames.Replace(v.Op)
+			name = nameReplacer.Replace(v.Op)
 		}
 		if name == "" || taken[name] {
 			name = fmt.Sprintf("%s_%d", name, v.ID)

@@ -17,7 +17,8 @@ import (
 	"github.com/plx-run/plx/trainer/summary"
 )
 
-// summarised opens the recorder of a worker that writes summaries to a folder.
+// summarised returns the Recorder of a worker that writes summaries to a
+// temporary folder.
 func summarised(t *testing.T, rank int) (r *Recorder, dir string, log *strings.Builder) {
 	t.Helper()
 	c := config.Default()
@@ -29,7 +30,8 @@ func summarised(t *testing.T, rank int) (r *Recorder, dir string, log *strings.B
 	return r, c.SummaryDir, log
 }
 
-// written returns step and loss of each line of the only file of lines in a folder.
+// written returns step and loss of each line of the JSON lines file in a
+// folder, which must contain only one.
 func written(t *testing.T, dir string) (lines []string) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
@@ -54,8 +56,8 @@ func written(t *testing.T, dir string) (lines []string) {
 	return lines
 }
 
-// By default there is a summary of every hundredth step, and of the first and the last one
-// of the process. Histograms are asked for with these, but for the last.
+// By default the Recorder must write a summary of every hundredth step, and of
+// the first and last step of the process. All but the last have histograms.
 func TestSummaryEveryHundredSteps(t *testing.T) {
 	for first, want := range map[int]string{0: "[0:0 map[] 100:100 map[] 200:200 map[] 249:249 map[]]", 150: "[150:150 map[] 200:200 map[] 249:249 map[]]"} {
 		r, dir, _ := summarised(t, 0)
@@ -77,8 +79,8 @@ func TestSummaryEveryHundredSteps(t *testing.T) {
 	}
 }
 
-// Values that cannot be read end the step.
-func TestHistogramsFail(t *testing.T) {
+// If the values for histograms cannot be read, the step must fail.
+func TestUnreadableHistogramFailsTheStep(t *testing.T) {
 	r, _, _ := summarised(t, 0)
 	gone := errors.New("gone")
 	if err := r.After(summary.Scalars{}, 1, Timing{}, func() ([]summary.Histogram, error) { return nil, gone }); err != gone {
@@ -86,9 +88,10 @@ func TestHistogramsFail(t *testing.T) {
 	}
 }
 
-// What is evaluated in batches between two steps becomes one summary, in a folder of its
-// own: the mean over rows, or of a loss that is a sum the sum.
-func TestEvaluations(t *testing.T) {
+// The batches of an evaluation between two steps must become one summary in
+// the subfolder "eval". It holds the mean over all rows, or the sum if the
+// loss is a sum.
+func TestEvaluationBatchesBecomeOneSummary(t *testing.T) {
 	for _, c := range []struct {
 		sum  bool
 		want string
@@ -123,8 +126,9 @@ func TestEvaluations(t *testing.T) {
 	}
 }
 
-// Vertices get distinct names without the characters that mean something to TensorBoard.
-func TestNodes(t *testing.T) {
+// Nodes must have distinct names without characters that have a special
+// meaning in TensorBoard.
+func TestNodesHaveDistinctNames(t *testing.T) {
 	g := graph.Graph{
 		Vertices: []graph.Vertex{
 			{ID: 0, Name: "x", Kind: graph.Input, Shape: []int{2}, Dtype: "float32"},
@@ -142,8 +146,9 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// A graph that is too large is left out, with a line that says so.
-func TestLargeGraph(t *testing.T) {
+// If a graph is too large for TensorBoard, the Recorder must log a warning
+// instead of writing it.
+func TestLargeGraphIsNotWritten(t *testing.T) {
 	r, _, log := summarised(t, 0)
 	err := r.Graph(graph.Graph{Vertices: make([]graph.Vertex, summary.MostNodes+1)})
 	if err != nil || !strings.Contains(log.String(), "the summaries have no graph: the model's has 20001 vertices") {

@@ -1,18 +1,17 @@
-// Package telemetry records the steps of a training: as summaries, which the
-// chief writes, and as a timeline of chosen steps, which every worker writes.
+// Package telemetry records the training steps of a worker. The chief (worker
+// 0) writes summaries for TensorBoard, if --summary-dir is set. Every worker
+// writes a timeline of the steps that --profile-steps lists.
 //
-//	r, err := telemetry.Open(telemetry.Config{...})
+//	r, err := telemetry.Open(config, task, logf)
 //	r.Before(step)
 //	... r.Ready(replica, name, i), r.Computed(replica, virtualWorker, begin)
 //	err = r.After(scalars, rows, timing, histograms)
-//	r.Evaluated(step, rows, loss, metrics)
+//	r.Evaluated(step, rows, loss, sum, metrics)
 //	err = r.Close(steps)
 //
-// Package summary writes the one, package timeline the other.
-//
-// # What it refuses
-//
-// It measures nothing that it is not told, and changes nothing of a step.
+// Package summary writes the summary files, and package timeline the
+// timelines. Package telemetry takes no measurements apart from what its
+// callers report, and does not influence the training.
 package telemetry
 
 import (
@@ -30,34 +29,36 @@ import (
 	"github.com/plx-run/plx/trainer/timeline"
 )
 
-// maxEvents bounds a timeline in memory.
+// maxEvents is the largest number of events that a timeline keeps in memory.
 const maxEvents = 1 << 20
 
-// Recorder records the steps of one worker.
+// Recorder records the training steps of one worker for summaries and
+// timelines.
 type Recorder struct {
 	config    *config.Effective
 	task      cluster.Task
 	logf      func(slog.Level, string, ...any)
 	summaries *summary.Writer    // nil unless this worker is the chief and --summary-dir is set
-	last      *summary.Scalars   // of the last step, if no summary has them yet
-	next      uint64             // number of the first step that the next summary can be of
-	test      evaluation         // what the program has evaluated since the last step
-	profile   timeline.Steps     // steps of the timeline; nil: there is none
-	trace     *timeline.Recorder // records the timeline; nil: there is none
-	marked    time.Time          // when the pace was logged last, or the first step began
-	markedAt  int                // number of steps taken then
-	first     atomic.Int64       // when the step's first gradient was complete, in Unix nanoseconds; 0 means that none is
+	last      *summary.Scalars   // report of the last step, if it was not written yet; otherwise nil
+	next      uint64             // number of the first step for which the next summary may be written
+	test      evaluation         // results of evaluations since the last training step
+	profile   timeline.Steps     // steps that the timeline records; nil means no timeline
+	trace     *timeline.Recorder // timeline of this worker; nil means no timeline
+	pacedAt   time.Time          // when pace last logged the speed; before that, when the first step began
+	pacedStep int                // number of training steps at the time in pacedAt
+	first     atomic.Int64       // when the current step's first gradient was complete, in Unix nanoseconds; 0 means not yet
 }
 
-// Timing are the moments of a step.
+// Timing holds the times at which the phases of a training step ended.
 type Timing struct {
 	Begin    time.Time
-	Pulled   time.Time // the rows of tables have come
+	Pulled   time.Time // the rows of embedding tables have arrived
 	Computed time.Time // all gradients are complete
 	End      time.Time // the variables are updated
 }
 
-// Open opens the files that the flags ask for.
+// Open returns a Recorder for this task. It creates the folders and files that
+// --profile-dir and --summary-dir name.
 func Open(c *config.Effective, task cluster.Task, logf func(slog.Level, string, ...any)) (r *Recorder, err error) {
 	r = &Recorder{config: c, task: task, logf: logf}
 	if r.profile, err = c.Profile(task.Index); err != nil {
@@ -78,7 +79,8 @@ func Open(c *config.Effective, task cluster.Task, logf func(slog.Level, string, 
 	return r, nil
 }
 
-// Whole is an absolute path: a relative one is below the task's own folder.
+// Whole returns path as an absolute path, so that a log line also names a file
+// in the task's own working directory.
 func Whole(path string) string {
 	if whole, err := filepath.Abs(path); err == nil {
 		return whole
@@ -86,7 +88,8 @@ func Whole(path string) string {
 	return path
 }
 
-// Trace is the recorder of the timeline; nil: none is recorded.
+// Trace returns the recorder of this worker's timeline. It is nil if this
+// worker writes no timeline.
 func (r *Recorder) Trace() *timeline.Recorder { return r.trace }
 
 // Before begins a step.
@@ -97,8 +100,9 @@ func (r *Recorder) Before(step int) {
 	}
 }
 
-// Ready notes that a replica has completed gradient i. From now on it is on its
-// way to its shard holder. name describes it.
+// Ready records that a replica (copy of the graph) has computed gradient i,
+// which the worker then sends to the shard holder. name(i) describes the
+// gradient in the timeline.
 func (r *Recorder) Ready(replica int, name func(i int) string, i int) {
 	if r.summaries == nil && !r.trace.Enabled() {
 		return
@@ -110,18 +114,21 @@ func (r *Recorder) Ready(replica int, name func(i int) string, i int) {
 	}
 }
 
-// Computed notes that a replica has computed a virtual worker.
+// Computed records that a replica (copy of the graph) has computed the
+// gradients of virtual worker vw, which is a part of the batch. begin is when
+// the computation began.
 func (r *Recorder) Computed(replica, vw int, begin time.Time) {
 	if r.trace.Enabled() {
 		r.trace.Span(track(replica), fmt.Sprintf("virtual worker %d", vw), begin, time.Now())
 	}
 }
 
-// track is the line of a replica in a timeline.
+// track returns the name of the row in which the timeline shows a replica.
 func track(replica int) string { return fmt.Sprintf("replica %d", replica) }
 
-// After ends a step over so many rows. The recorder adds to the step's numbers how
-// long its parts took. It calls histograms for a summary that is due.
+// After records the end of a step. rows is the number of rows in the global
+// batch. After computes how long the phases of the step took, and writes a
+// summary if one is due. It calls histograms only then, because that is slow.
 func (r *Recorder) After(s summary.Scalars, rows int, t Timing, histograms func() ([]summary.Histogram, error)) (err error) {
 	if r.trace.Enabled() {
 		r.trace.Span("step", fmt.Sprintf("step %d", s.Step), t.Begin, t.End, "loss", s.Loss)
@@ -132,7 +139,7 @@ func (r *Recorder) After(s summary.Scalars, rows int, t Timing, histograms func(
 	}
 	s.SamplesPerSecond = float64(rows) / t.End.Sub(t.Begin).Seconds()
 	s.Compute, s.Wait = t.Computed.Sub(t.Pulled), t.Pulled.Sub(t.Begin)+t.End.Sub(t.Computed)
-	if first := r.first.Load(); first > 0 { // gradients and values travelled from then on, in part while others were computed
+	if first := r.first.Load(); first > 0 { // communication lasts from the first gradient on, and overlaps with computation
 		s.Communication = t.End.Sub(time.Unix(0, first))
 	}
 	if err := r.test.write(r.config.SummaryDir); err != nil {
@@ -150,24 +157,27 @@ func (r *Recorder) After(s summary.Scalars, rows int, t Timing, histograms func(
 	return r.summaries.Step(s)
 }
 
-// paceTime is how often the chief logs how fast steps are.
+// paceTime is the least time between two log lines about the speed of
+// training.
 const paceTime = 30 * time.Second
 
-// pace logs the steps per second, now and then.
+// pace logs the number of steps per second, if the last such line is at least
+// paceTime old. Only the chief (worker 0) logs it.
 func (r *Recorder) pace(step int, t Timing) {
 	if !r.task.IsChief() {
 		return
 	}
-	if r.marked.IsZero() {
-		r.marked, r.markedAt = t.Begin, step-1
+	if r.pacedAt.IsZero() {
+		r.pacedAt, r.pacedStep = t.Begin, step-1
 	}
-	if past := t.End.Sub(r.marked); past >= paceTime {
-		r.logf(slog.LevelInfo, "step %d: %.3g steps per second", step, float64(step-r.markedAt)/past.Seconds())
-		r.marked, r.markedAt = t.End, step
+	if past := t.End.Sub(r.pacedAt); past >= paceTime {
+		r.logf(slog.LevelInfo, "step %d: %.3g steps per second", step, float64(step-r.pacedStep)/past.Seconds())
+		r.pacedAt, r.pacedStep = t.End, step
 	}
 }
 
-// Close writes what is left, after so many steps.
+// Close writes the last report, the last evaluation and the timeline, and
+// closes the files. steps is the number of training steps taken.
 func (r *Recorder) Close(steps int) error {
 	var errs []error
 	if r.last != nil {
@@ -186,10 +196,10 @@ func (r *Recorder) save(steps int) error {
 	path := filepath.Join(r.config.ProfileDir, fmt.Sprintf("timeline-%s-%d.json", r.task.Role, r.task.Index))
 	host, err := os.Hostname()
 	if err != nil {
-		host = "?" // a name for the reader alone
+		host = "?" // only shown to the user in the timeline
 	}
 	if n := r.trace.Dropped(); n > 0 {
-		r.logf(slog.LevelWarn, "the timeline was full: %d events are not in it", n)
+		r.logf(slog.LevelWarn, "the timeline was full: %d events were dropped", n)
 	}
 	if uint64(steps) <= r.profile.First() {
 		r.logf(slog.LevelWarn, "--profile-steps %s: only %d steps were taken, the timeline is empty", r.config.ProfileSteps, steps)

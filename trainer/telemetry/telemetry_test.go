@@ -12,9 +12,9 @@ import (
 	"github.com/plx-run/plx/trainer/summary"
 )
 
-// The chief, and nobody else, logs the steps per second each time that half a minute has
-// passed.
-func TestPace(t *testing.T) {
+// Only the chief must log the number of steps per second, once every half
+// minute.
+func TestChiefLogsStepsPerSecond(t *testing.T) {
 	for index, want := range [][]string{
 		{"step 15: 0.5 steps per second", "step 27: 0.4 steps per second"}, nil,
 	} {

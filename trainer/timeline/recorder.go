@@ -1,4 +1,4 @@
-// Package timeline records what a task did and when. It writes a file for a
+// Package timeline records events of a task and writes them to a file for a
 // trace viewer: chrome://tracing, or Perfetto at ui.perfetto.dev.
 //
 //	r := timeline.New(1 << 20)
@@ -10,10 +10,10 @@
 //	}
 //	err := r.Save("worker-0.trace.json", timeline.Process{Name: "worker:0", Host: "gpu01"})
 //
-// A recorder takes spans and instants from any goroutine. It has a limit of
-// events, and counts those that it drops. It does not measure or sample by
-// itself. It does not compare the clocks of several hosts: time 0 of a file is its
-// earliest event.
+// Any goroutine may add events to a Recorder. A Recorder keeps a limited
+// number of events, and counts those that it drops. It takes no measurements
+// of its own. Files of several hosts are not aligned with each other: time 0
+// of a file is the file's earliest event.
 package timeline
 
 import (
@@ -31,35 +31,36 @@ import (
 	"time"
 )
 
-// Recorder keeps the spans and instants of one task. A nil Recorder is valid
-// and records nothing. Any goroutine may call its methods.
+// Recorder keeps the spans and instants of one task in memory. A nil Recorder
+// is valid and records nothing. Any goroutine may call its methods.
 type Recorder struct {
 	on    atomic.Bool // events are recorded
-	limit int         // most events that are kept
+	limit int         // largest number of events that the recorder keeps; it drops further ones
 
 	mu      sync.Mutex
-	since   time.Time // when recording was switched on last
+	since   time.Time // when Record last switched recording on; spans that began earlier are not kept
 	events  []event
-	dropped int // number of events beyond limit
+	dropped int // number of events dropped because the limit was reached
 }
 
-// event is a span, or an instant if end is the zero time.
+// event is a span with a start and an end, or an instant. An instant has the
+// zero time as its end.
 type event struct {
 	track, name string
 	start, end  time.Time // end is the zero time for an instant
-	args        []byte    // members of a JSON object; nil means none
+	args        []byte    // arguments as the members of a JSON object, without braces; nil means no arguments
 }
 
 func (e event) instant() bool { return e.end.IsZero() }
 
-// New returns a recorder that is off and holds at most limit events. It drops
-// and counts further events. An event takes about 100 bytes, and about 100 more
-// if it has arguments.
+// New returns a recorder that is switched off and keeps at most limit events.
+// It drops and counts further events. An event takes about 100 bytes, or 200
+// with arguments.
 func New(limit int) *Recorder { return &Recorder{limit: limit} }
 
-// Record switches recording on or off. The recorder keeps an event if it is on
-// when the event arrives; a span arrives when it has ended. One that began before
-// recording was switched on, such as a transfer of the step before, is not kept.
+// Record switches recording on or off. While recording is off, Span and
+// Instant keep nothing. Span also drops a span that began before recording was
+// last switched on, such as a transfer that the step before had started.
 func (r *Recorder) Record(on bool) {
 	if r == nil {
 		return
@@ -72,19 +73,20 @@ func (r *Recorder) Record(on bool) {
 	r.on.Store(on)
 }
 
-// Enabled reports whether the recorder keeps events now. It costs one atomic
-// load. Call it before work that only the recorder needs.
+// Enabled reports whether recording is on. It costs one atomic load, so
+// callers can check it before they compute the arguments of an event.
 func (r *Recorder) Enabled() bool { return r != nil && r.on.Load() }
 
-// Span records that name lasted from start to end on the named track. args are
-// pairs of key and value. A key is a string. A value is a string, bool, int,
-// uint or float of any size, or a time.Duration (written in seconds); of any
-// other value only the type is kept. While recording is off, Span allocates
-// nothing. A span that ends before it starts is recorded with its start as its
-// end.
+// Span records an event with a start and an end on the named track (row of the
+// viewer). A span that ends before it starts is recorded with length 0.
 //
-// Spans of one track may overlap. Those that neither contain nor miss each
-// other are shown in further rows.
+// args are pairs of a key and a value. A key is a string. A value is a string,
+// a bool, a number or a time.Duration, which Span writes in seconds. For a
+// value of any other type, Span writes the name of the type.
+//
+// While recording is off, Span allocates nothing. Spans of a track may
+// overlap: if two spans overlap and neither contains the other, the viewer
+// shows them in separate rows.
 func (r *Recorder) Span(track, name string, start, end time.Time, args ...any) {
 	if !r.Enabled() {
 		return
@@ -95,7 +97,8 @@ func (r *Recorder) Span(track, name string, start, end time.Time, args ...any) {
 	r.add(event{track, name, start, end, appendArgs(nil, args)})
 }
 
-// Instant records that name happened at a time. args are those of Span.
+// Instant records an event without duration on the named track (row of the
+// viewer). args are pairs of a key and a value, as for Span.
 func (r *Recorder) Instant(track, name string, at time.Time, args ...any) {
 	if !r.Enabled() {
 		return
@@ -103,7 +106,8 @@ func (r *Recorder) Instant(track, name string, at time.Time, args ...any) {
 	r.add(event{track: track, name: name, start: at, args: appendArgs(nil, args)})
 }
 
-// Dropped is the number of dropped events.
+// Dropped returns the number of events that the recorder dropped because its
+// limit was reached.
 func (r *Recorder) Dropped() int {
 	_, dropped := r.taken()
 	return dropped
@@ -122,8 +126,9 @@ func (r *Recorder) add(e event) {
 	r.events = append(r.events, e)
 }
 
-// taken returns the events so far, in the order of their arrival. The caller
-// must not change them.
+// taken returns the events recorded so far, in the order in which they were
+// added. The slice is shared with the recorder, so the caller must not change
+// it.
 func (r *Recorder) taken() (events []event, dropped int) {
 	if r == nil {
 		return nil, 0
@@ -133,8 +138,9 @@ func (r *Recorder) taken() (events []event, dropped int) {
 	return r.events[:len(r.events):len(r.events)], r.dropped
 }
 
-// appendArgs appends pairs of key and value as members of a JSON object. The values do
-// not escape, so a call that records nothing allocates nothing.
+// appendArgs appends pairs of a key and a value as members of a JSON object.
+// It keeps no reference to pairs, so the compiler can put the callers'
+// arguments on the stack.
 func appendArgs(b []byte, pairs []any) []byte {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if i > 0 {
@@ -146,7 +152,8 @@ func appendArgs(b []byte, pairs []any) []byte {
 	return b
 }
 
-// appendValue writes a value as JSON, of a type that it does not know the type's name.
+// appendValue appends a value as JSON. For a value that is no string, bool,
+// number or time.Duration, it appends the name of the type.
 func appendValue(b []byte, value any) []byte {
 	switch v := value.(type) {
 	case nil:
@@ -169,7 +176,8 @@ func appendValue(b []byte, value any) []byte {
 	return appendString(b, reflect.TypeOf(value).String())
 }
 
-// appendFloat writes a number. Those that JSON cannot write become strings.
+// appendFloat appends x as a JSON number. It appends NaN and infinities as
+// strings, because JSON has no such numbers.
 func appendFloat(b []byte, x float64) []byte {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return appendString(b, strconv.FormatFloat(x, 'g', -1, 64))
@@ -177,24 +185,26 @@ func appendFloat(b []byte, x float64) []byte {
 	return strconv.AppendFloat(b, x, 'g', -1, 64)
 }
 
-// appendString writes s as a JSON string. Bytes that are not UTF-8 become the
-// replacement character.
+// appendString appends s as a JSON string. Invalid UTF-8 in s becomes the
+// Unicode replacement character.
 func appendString(b []byte, s string) []byte {
-	quoted, _ := json.Marshal(s) // a string always has a JSON form
+	quoted, _ := json.Marshal(s) // Marshal cannot fail for a string
 	return append(b, quoted...)
 }
 
-// Steps is a list of steps, counted from 0.
+// Steps is a set of training steps, written as a list of half-open intervals.
+// Steps are counted from 0.
 type Steps []span
 
-// span is the half-open interval [start, end).
+// span is the half-open interval of steps [start, end).
 type span struct{ start, end uint64 }
 
-// maxSpans bounds a list.
+// maxSpans is the largest number of intervals that ParseSteps accepts in a
+// list.
 const maxSpans = 1000
 
-// ParseSteps reads a list such as "5,10:12": step 5, and the steps from 10, inclusive, to 12,
-// exclusive.
+// ParseSteps parses a list such as "5,10:12", which stands for the steps 5, 10
+// and 11: the end of a range is exclusive.
 func ParseSteps(s string) (Steps, error) {
 	var all Steps
 	for part := range strings.SplitSeq(s, ",") {
@@ -232,7 +242,7 @@ func (s Steps) Contains(step uint64) bool {
 	return slices.ContainsFunc(s, func(x span) bool { return x.start <= step && step < x.end })
 }
 
-// First returns the first step; s must have one.
+// First returns the lowest step in s. It panics if s is empty.
 func (s Steps) First() uint64 {
 	return slices.MinFunc(s, func(a, b span) int { return cmp.Compare(a.start, b.start) }).start
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// viewed is what a trace viewer reads of a file.
+// viewed is a timeline file as a trace viewer decodes it.
 type viewed struct {
 	DisplayTimeUnit string
 	OtherData       struct {
@@ -67,7 +67,7 @@ func (v viewed) named(name string) (found []viewedEvent) {
 	return found
 }
 
-// tracks gives the names of the rows by thread.
+// tracks returns the name of each row, by the number of its thread.
 func (v viewed) tracks() map[int]string {
 	names := map[int]string{}
 	for _, e := range v.named("thread_name") {
@@ -79,17 +79,18 @@ func (v viewed) tracks() map[int]string {
 func recording(limit int) *Recorder {
 	r := New(limit)
 	r.Record(true)
-	r.since = time.Time{} // the tests' times are of another year
+	r.since = time.Time{} // the times in the tests are before the call of Record
 	return r
 }
 
-// A span that began before the recording does not belong to it; nor does one of a pause.
-func TestSpansOfBefore(t *testing.T) {
+// The recorder must drop a span that began before recording was switched on,
+// or while it was off.
+func TestSpansBeforeRecordingAreDropped(t *testing.T) {
 	r := New(10)
 	before := time.Now()
 	r.Record(true)
 	r.Span("lane", "early", before, time.Now())
-	r.Record(true) // the next step is recorded too
+	r.Record(true) // recording stays on for the next step
 	begun := time.Now()
 	r.Record(true)
 	r.Span("lane", "kept", begun, time.Now())
@@ -145,7 +146,8 @@ func TestEventsAreWrittenAsGiven(t *testing.T) {
 	}
 }
 
-// A viewer draws a row only if its spans nest or miss one another.
+// In each row, two spans must be nested or disjoint, because trace viewers
+// draw only such rows.
 func TestEveryRowNests(t *testing.T) {
 	r := recording(1000)
 	given := 0
@@ -223,7 +225,7 @@ func TestNothingIsLostBelowTheLimit(t *testing.T) {
 	}
 }
 
-func TestOffCostsNoMemory(t *testing.T) {
+func TestRecorderAllocatesNothingWhileOff(t *testing.T) {
 	var none *Recorder
 	for name, r := range map[string]*Recorder{"nil": none, "off": New(10)} {
 		n := 1000
@@ -242,8 +244,9 @@ func TestOffCostsNoMemory(t *testing.T) {
 	}
 }
 
-// Whatever callers say, the file can be read.
-func TestStrangeEvents(t *testing.T) {
+// The file must be valid JSON whatever names, times and arguments callers
+// pass.
+func TestStrangeEventsGiveValidFile(t *testing.T) {
 	r := recording(100)
 	r.Span("lane", "turned", at(9), at(3))
 	r.Span("lane", "endless", at(1), time.Time{})
@@ -268,7 +271,7 @@ func TestSave(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "made", "by save")
 	path := filepath.Join(folder, "worker-0.json")
 	r := recording(10)
-	for i := range 2 { // the second replaces the first
+	for i := range 2 { // the second call overwrites the file of the first
 		r.Instant("lane", "x", at(int64(i)))
 		if err := r.Save(path, Process{Name: "worker:0"}); err != nil {
 			t.Fatal(err)

@@ -13,19 +13,20 @@ import (
 	"github.com/plx-run/plx/internal/atomicfile"
 )
 
-// Process describes the process of a timeline.
+// Process describes the task that a timeline file belongs to.
 type Process struct {
 	Name string // the task, such as "worker:3"
 	Host string
-	// ID, counted from 0, distinguishes the processes of a job if their files
-	// are read together.
+	// ID is the number of the task in the job, counted from 0. It keeps tasks
+	// apart if a viewer loads the files of several.
 	ID int
 
-	origin time.Time // time 0 of the file: the earliest event
+	origin time.Time // start of the earliest event, which becomes time 0 of the file; set by Write
 }
 
-// Save writes the timeline to a file. It writes under a temporary name first,
-// so that path is never half a file. It creates the folder if necessary.
+// Save writes the timeline to the file path, and creates its folder if
+// necessary. It writes a temporary file and renames it, so that path never
+// holds half a timeline.
 func (r *Recorder) Save(path string, p Process) error {
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
@@ -37,13 +38,13 @@ func (r *Recorder) Save(path string, p Process) error {
 	return nil
 }
 
-// Write writes the timeline in the JSON object form of the trace event format.
-// Spans are complete events ("X"), instants are instant events ("i") of their
-// track. Tracks are threads, named by metadata events ("M"). Times are
-// microseconds with three digits after the point.
+// Write writes the timeline as JSON in the trace event format of Chrome. Spans
+// become complete events ("X"), and instants become instant events ("i"). Each
+// row becomes a thread, which a metadata event ("M") names. Times are in
+// microseconds with three decimals.
 //
-// The events stay recorded, and recording may go on meanwhile. A nil recorder
-// writes a timeline without events.
+// The recorder keeps its events, and other goroutines may add events during
+// the call. A nil Recorder writes a timeline without events.
 func (r *Recorder) Write(w io.Writer, p Process) error {
 	events, dropped := r.taken()
 	events = slices.Clone(events)
@@ -67,8 +68,8 @@ func (r *Recorder) Write(w io.Writer, p Process) error {
 	return out.Flush()
 }
 
-// inOrder sorts by start. Of spans that start together, the longest comes first
-// and contains the others.
+// inOrder compares two events by their start. If two spans start together, the
+// longer one comes first, because it contains the other.
 func inOrder(a, b event) int {
 	if c := a.start.Compare(b.start); c != 0 {
 		return c
@@ -119,8 +120,9 @@ func (p Process) appendEvent(b []byte, e event, row int) []byte {
 	return append(b, '}')
 }
 
-// appendPlace counts processes and threads from 1. Some viewers take number 0
-// for the kernel's idle process.
+// appendPlace appends the process and thread number of an event. It counts
+// both from 1, because some viewers treat number 0 as the kernel's idle
+// process.
 func (p Process) appendPlace(b []byte, row int) []byte {
 	b = strconv.AppendInt(append(b, `,"pid":`...), int64(p.ID)+1, 10)
 	return strconv.AppendInt(append(b, `,"tid":`...), int64(row)+1, 10)
@@ -130,17 +132,17 @@ func appendMicroseconds(b []byte, d time.Duration) []byte {
 	return fmt.Appendf(b, "%d.%03d", d/1000, d%1000)
 }
 
-// rows says in which row each event is drawn. A viewer wants the spans of a row
-// to nest or to be disjoint. Spans from several goroutines may do neither, so a
-// track takes as many rows as necessary.
+// rows assigns each event to a row (thread) of the trace viewer. In a row, two
+// spans must be disjoint or nested. Spans of several goroutines often overlap
+// in other ways, so a track may need several rows.
 type rows struct {
-	names []string // by row: name of the track, with a number from the track's second row on
-	of    []int    // by event: index of the event's row
+	names []string // name of each row: its track's name, with a number from the track's second row on
+	of    []int    // index of the row in which each event is shown
 }
 
-// layOut gives each event the first possible row of its track. events are
-// sorted. Tracks come in the order of their first event; a track's rows are
-// next to each other.
+// layOut assigns each event to the first row of its track into which the event
+// fits. The events must be sorted as inOrder does. Tracks appear in the order
+// of their first events, and the rows of a track are adjacent.
 func layOut(events []event) rows {
 	tracks, order := map[string]*track{}, []*track(nil)
 	place := make([]int, len(events))
@@ -152,7 +154,7 @@ func layOut(events []event) rows {
 		}
 		place[i] = t.place(e)
 	}
-	r, first := rows{}, map[string]int{} // by track: its first row
+	r, first := rows{}, map[string]int{} // first maps a track's name to the index of the track's first row
 	for _, t := range order {
 		first[t.name] = len(r.names)
 		for i := range max(1, len(t.open)) {
@@ -172,10 +174,11 @@ func layOut(events []event) rows {
 
 type track struct {
 	name string
-	open [][]time.Time // by row: ends of the open spans, the innermost last
+	open [][]time.Time // for each row, the end times of the spans not yet over, innermost last
 }
 
-// place returns a row of the track, counted from 0.
+// place returns the number of the row within the track, counted from 0, in
+// which event e is shown. It adds a row if e fits into none.
 func (t *track) place(e event) int {
 	if e.instant() {
 		return 0
