@@ -11,7 +11,7 @@
 //
 //   - client: the worker's side.
 //   - server: the shard holder's side.
-//   - relay: local aggregation, the sums of one host.
+//   - localsum: local aggregation, which adds the gradients of the workers of one host.
 //   - message: the payloads of frames, and limits for both sides.
 //   - transition: moves and saves between two steps.
 //

@@ -7,8 +7,8 @@ import (
 
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/localsum"
 	"github.com/plx-run/plx/trainer/exchange/message"
-	"github.com/plx-run/plx/trainer/exchange/relay"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
@@ -126,12 +126,12 @@ func newClient(config Config) (*Client, error) {
 	c.holders = newHolders(&config, memory)
 	c.Rows = &Rows{holders: c.holders, progress: c.progress}
 	c.host = &host{gate: &gate{closed: true}, progress: c.progress, rows: c.Rows}
-	if err := c.holders.serve(relay.New(d, self.Index, c.host)); err != nil {
+	if err := c.holders.serve(localsum.New(d, self.Index, c.host)); err != nil {
 		return nil, err
 	}
 	c.Saves = &Saves{holders: c.holders, progress: c.progress}
 	c.Placement = &Placement{holders: c.holders, progress: c.progress, rows: c.Rows}
-	c.out = aggregate.NewOutbox(d, c.parts, func(variable int) bool { return !c.holders.relays(variable) })
+	c.out = aggregate.NewOutbox(d, c.parts, func(variable int) bool { return !c.holders.aggregates(variable) })
 	return c, nil
 }
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/localsum"
 	"github.com/plx-run/plx/trainer/exchange/message"
-	"github.com/plx-run/plx/trainer/exchange/relay"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
@@ -28,12 +28,12 @@ type holders struct {
 	rank   int
 	memory *memory
 
-	links   []*link      // by holder; nil: this worker is the holder
-	up      *link        // to the first worker of the host; nil: this worker sends to the servers itself
-	locals  []*local     // servers in this process
-	serving []*local     // the servers in this process that have shards
-	local   *local       // the server of this worker's shards; nil: this worker holds none
-	relay   *relay.Relay // aggregates for the other workers of the host; nil: this worker does not
+	links      []*link              // by holder; nil: this worker is the holder
+	up         *link                // to the first worker of the host; nil: this worker sends to the servers itself
+	locals     []*local             // servers in this process
+	serving    []*local             // the servers in this process that have shards
+	local      *local               // the server of this worker's shards; nil: this worker holds none
+	aggregator *localsum.Aggregator // aggregates for the other workers of the host; nil: this worker does not
 
 	// Sends to one holder that another holder caused. Only receivers and
 	// servers begin them, so that all have begun when those have ended.
@@ -57,7 +57,7 @@ func newHolders(config *Config, memory *memory) *holders {
 // serve makes the servers in this process that the declaration requires. r is
 // nil if this worker aggregates for no other worker. A worker that holds
 // nothing still listens, to refuse workers that take it for a holder.
-func (h *holders) serve(r *relay.Relay) error {
+func (h *holders) serve(r *localsum.Aggregator) error {
 	self := h.config.Peers.Self
 	holds := h.d.HolderIndex(self) >= 0
 	switch {
@@ -72,7 +72,7 @@ func (h *holders) serve(r *relay.Relay) error {
 		if err != nil {
 			return err
 		}
-		h.relay, h.locals, h.serving = r, append(h.locals, l), append(h.serving, l)
+		h.aggregator, h.locals, h.serving = r, append(h.locals, l), append(h.serving, l)
 	}
 	if h.config.Home != nil && (!holds || r != nil || len(h.d.Workers) > 1) {
 		return fmt.Errorf("%s does not hold its values alone, so they cannot be kept elsewhere", self)
@@ -94,9 +94,11 @@ func (h *holders) serve(r *relay.Relay) error {
 	return nil
 }
 
-// relays reports whether this worker aggregates the gradients of a variable for
+// aggregates reports whether this worker aggregates the gradients of a variable for
 // its host.
-func (h *holders) relays(variable int) bool { return h.relay != nil && h.relay.Takes(variable) }
+func (h *holders) aggregates(variable int) bool {
+	return h.aggregator != nil && h.aggregator.Takes(variable)
+}
 
 // working returns nil while the training continues. After its end, working
 // hangs up and returns the reason.
@@ -266,9 +268,9 @@ func (h *holders) lead(own, host *gate) {
 	for i, l := range h.links {
 		switch {
 		case l == nil:
-		case !h.d.Aggregates(h.d.Holders[i]) || h.relay == nil && h.up == nil:
+		case !h.d.Aggregates(h.d.Holders[i]) || h.aggregator == nil && h.up == nil:
 			direct = append(direct, l.sender)
-		case h.relay != nil:
+		case h.aggregator != nil:
 			aggregated = append(aggregated, l.sender)
 		}
 	}

@@ -48,8 +48,8 @@ func openLink(ctx context.Context, h *holders, index int, task cluster.Task, pur
 	if err != nil {
 		return nil, err
 	}
-	if h.relay != nil && h.d.Aggregates(task) {
-		out = h.relay.Outbox
+	if h.aggregator != nil && h.d.Aggregates(task) {
+		out = h.aggregator.Outbox
 	}
 	to := &holder{session: session, index: index, d: h.d, out: out, trace: h.config.Trace, volumes: make([]volume, len(h.d.Variables)+1)}
 	now := newHolding(0, step, h.d, index, out)
@@ -198,7 +198,7 @@ func (l *link) value(f wire.Header, counts bool) error {
 		return fmt.Errorf("value of variable %d: %d bytes after %d steps, want %d bytes after %d, once",
 			f.Variable, f.Length, f.Step, len(into), l.steps)
 	}
-	if h.relay != nil && h.relay.Early(variable, l.steps) {
+	if h.aggregator != nil && h.aggregator.Early(variable, l.steps) {
 		return fmt.Errorf("value of variable %d after step %d, before it was begun", f.Variable, l.steps-1)
 	}
 	l.came[i] = l.steps + 1
@@ -213,8 +213,8 @@ func (l *link) value(f wire.Header, counts bool) error {
 	if counts {
 		h.memory.came(now.pieces[i])
 		l.volumes[variable].received.Add(wire.HeaderSize + f.Length)
-		if h.relay != nil {
-			h.relay.Value(variable)
+		if h.aggregator != nil {
+			h.aggregator.Value(variable)
 		}
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/trainer/aggregate"
-	"github.com/plx-run/plx/trainer/exchange/relay"
+	"github.com/plx-run/plx/trainer/exchange/localsum"
 	"github.com/plx-run/plx/trainer/exchange/server"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
@@ -41,14 +41,14 @@ type served struct {
 }
 
 // newLocal makes the server of this worker's shards or, if r is not nil, that
-// of a relay.
-func newLocal(h *holders, r *relay.Relay) (*local, error) {
+// of an Aggregator.
+func newLocal(h *holders, r *localsum.Aggregator) (*local, error) {
 	l := &local{holders: h, index: h.d.HolderIndex(h.config.Peers.Self), answered: make(chan aggregate.Outcome, 1), moved: make(chan struct{}, 1)}
 	l.volumes = make([]volume, len(h.d.Variables)+1)
 	c := h.config
 	s, err := server.NewLocal(
 		server.Config{Peers: c.Peers, Listener: c.Listener, Cluster: c.Cluster, Checkpoints: c.Checkpoints, Memory: c.Memory},
-		server.Local{Worker: l, Declaration: h.d, Values: h.memory.of, Relay: r})
+		server.Local{Worker: l, Declaration: h.d, Values: h.memory.of, Aggregator: r})
 	if err != nil {
 		return nil, err
 	}

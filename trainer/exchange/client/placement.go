@@ -93,8 +93,8 @@ func (p *Placement) Repartition(ctx context.Context, pieces []layout.Piece) erro
 	if len(body) > message.MaxDeclaration {
 		return fmt.Errorf("%d pieces take %d bytes, want at most %d", len(pieces), len(body), message.MaxDeclaration)
 	}
-	if h.relay != nil {
-		h.relay.Rows.Skip(step)
+	if h.aggregator != nil {
+		h.aggregator.Rows.Skip(step)
 	}
 	for _, l := range h.connected() {
 		l.coming.Store(newHolding(next.epoch, step, d, l.index, l.out))

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/localsum"
 	"github.com/plx-run/plx/trainer/exchange/message"
-	"github.com/plx-run/plx/trainer/exchange/relay"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/sparse"
 )
@@ -228,9 +228,9 @@ func (r *Rows) request(step uint64, requests []message.RowRequest) *asking {
 	switch {
 	case h.up != nil:
 		h.up.requests.prefetch(a, portions(h.d, h.up.holds.Load().pieces, host))
-	case h.relay != nil:
+	case h.aggregator != nil:
 		a.left.Add(1)
-		mine := relay.Request{Rank: h.rank, Done: func(direct bool) {
+		mine := localsum.Request{Rank: h.rank, Done: func(direct bool) {
 			a.direct.Store(direct)
 			a.answered()
 		}}
@@ -238,7 +238,7 @@ func (r *Rows) request(step uint64, requests []message.RowRequest) *asking {
 			mine.Rows = append(mine.Rows, message.Rows{Place: layout.Place{Variable: w.Variable}, Index: w.Index})
 			mine.Into = append(mine.Into, w.Into)
 		}
-		h.relay.Rows.Add(step, mine)
+		h.aggregator.Rows.Add(step, mine)
 	}
 	for _, p := range own {
 		h.local.shard(p.Piece).Ask(step, p.index)
@@ -266,14 +266,14 @@ func (r *Rows) ask(a *asking, requests []message.RowRequest) {
 // for the whole host.
 func (r *Rows) travelsWithHost(variable int) bool {
 	h := r.holders
-	if h.up == nil && h.relay == nil {
+	if h.up == nil && h.aggregator == nil {
 		return false
 	}
 	i := slices.IndexFunc(h.d.Pieces, func(p layout.Piece) bool { return p.Variable == variable })
 	return h.d.Holders[h.d.Pieces[i].Holder].Role == cluster.PS
 }
 
-// host implements relay.Holders: it sends the sums and requests of the whole
+// host implements localsum.Holders: it sends the sums and requests of the whole
 // host to the holders.
 type host struct {
 	gate     *gate
@@ -281,15 +281,15 @@ type host struct {
 	rows     *Rows
 }
 
-// Begin implements relay.Holders.
+// Begin implements localsum.Holders.
 func (h *host) Begin(payload []byte) { h.gate.open(job{begin: payload, step: h.progress.step}) }
 
-// Push implements relay.Holders.
+// Push implements localsum.Holders.
 func (h *host) Push(bucket, part int) {
 	h.gate.post(job{bucket: bucket, part: part, step: h.progress.step})
 }
 
-// Request implements relay.Holders.
+// Request implements localsum.Holders.
 func (h *host) Request(step uint64, requests []message.RowRequest, done func()) {
 	h.rows.ask(newAsking(step, nil, nil, done), requests)
 }

@@ -171,8 +171,8 @@ func (c *Client) arrive(i, variable int, present bool) {
 	part, sum, done := c.own[variable].Arrive(i, present)
 	switch {
 	case !done || sum == nil:
-	case c.holders.relays(variable):
-		c.holders.relay.Contribute(variable, part, sum)
+	case c.holders.aggregates(variable):
+		c.holders.aggregator.Contribute(variable, part, sum)
 	default:
 		c.forward(variable, part, sum)
 	}
@@ -212,7 +212,7 @@ func (c *Client) Finish(ctx context.Context, sums [][]float64) (Outcome, error) 
 	}
 	step := c.progress.step
 	c.gate.post(job{bucket: flush, step: step})
-	if h.relay != nil {
+	if h.aggregator != nil {
 		c.host.gate.post(job{bucket: flush, step: step})
 	}
 	began := time.Now()
@@ -265,9 +265,9 @@ func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	}
 	o := Outcome{Step: c.Step(), VirtualWorkers: end.VirtualWorkers, Norm: end.Norm, Saved: end.Saved}
 	c.progress.step++
-	if h.relay != nil {
+	if h.aggregator != nil {
 		c.host.gate.shut() // before others of the host begin the next step
-		h.relay.Finish(end)
+		h.aggregator.Finish(end)
 	}
 	return o, nil
 }

@@ -23,7 +23,7 @@ type chief struct {
 // take handles a frame about checkpoints.
 func (c *chief) take(h wire.Header, e *aggregate.Shards) error {
 	switch {
-	case h.Kind == wire.Save && c.peer.server.local.Relay == nil && e.Alignment() == nil:
+	case h.Kind == wire.Save && c.peer.server.local.Aggregator == nil && e.Alignment() == nil:
 		return c.save(h, e)
 	case e.Alignment() == nil || c.peer.step.unfinished(e):
 	case h.Kind == wire.Save:

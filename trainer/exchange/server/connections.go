@@ -251,7 +251,7 @@ func (p *peer) declaration(h wire.Header) (*layout.Declaration, error) {
 // worker sends no declaration in time, the error is why.
 func (p *peer) difference(why error) error {
 	p.server.mu.Lock()
-	holds, of := p.server.workers.misled(p.server.local.Relay != nil)
+	holds, of := p.server.workers.misled(p.server.local.Aggregator != nil)
 	p.server.mu.Unlock()
 	if holds == nil {
 		return why

@@ -56,8 +56,8 @@ func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 	if err := m.agree(rank, w); err != nil {
 		return err
 	}
-	if s.local.Relay != nil {
-		s.local.Relay.Rows.Begin(rank, w.Step) // the host must not wait for this worker's request for rows
+	if s.local.Aggregator != nil {
+		s.local.Aggregator.Rows.Begin(rank, w.Step) // the host must not wait for this worker's request for rows
 	}
 	if len(m.asked) < s.workers.ranks.Len() || s.connected.closing {
 		return nil
@@ -100,12 +100,12 @@ func (m *migration) underWay() *transition.Repartition {
 
 // move moves the rows that arrive at this task or leave it, and ends the
 // training if that fails. Then it makes the shards of the new map d current and
-// tells the workers. The server of a Relay has no rows to move. It only ensures
+// tells the workers. The server of an Aggregator has no rows to move. It only ensures
 // that no worker of the host continues before all of them have requested the
 // map.
 func (m *migration) move(moving *transition.Repartition, now *aggregate.Shards, d *layout.Declaration, step uint64) {
 	s, next := m.server, (*aggregate.Shards)(nil)
-	if s.local.Relay == nil {
+	if s.local.Aggregator == nil {
 		var err error
 		if next, err = moving.Run(s.ctx, now, d, step); err != nil {
 			s.End(err)

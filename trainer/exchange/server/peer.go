@@ -7,8 +7,8 @@ import (
 	"fmt"
 
 	"github.com/plx-run/plx/trainer/aggregate"
+	"github.com/plx-run/plx/trainer/exchange/localsum"
 	"github.com/plx-run/plx/trainer/exchange/message"
-	"github.com/plx-run/plx/trainer/exchange/relay"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
@@ -195,8 +195,8 @@ func (p *peer) want(h wire.Header, e *aggregate.Shards) error {
 	if err != nil {
 		return err
 	}
-	if r := p.server.local.Relay; r != nil {
-		r.Rows.Add(h.Step, relay.Request{Rank: p.rank, Rows: requested})
+	if r := p.server.local.Aggregator; r != nil {
+		r.Rows.Add(h.Step, localsum.Request{Rank: p.rank, Rows: requested})
 		return nil
 	}
 	return p.rows.answer(h.Step, e, requested, p.session)
@@ -246,7 +246,7 @@ func (p *peer) fetch(h wire.Header, e *aggregate.Shards) error {
 // the map needs here and the free memory.
 func (p *peer) room(h wire.Header, e *aggregate.Shards) error {
 	var pieces []layout.Piece
-	if p.server.local.Relay != nil {
+	if p.server.local.Aggregator != nil {
 		return fmt.Errorf("unexpected %s frame", h.Kind)
 	}
 	if err := p.readJSON(h, &pieces); err != nil {

@@ -1,7 +1,7 @@
 // Package server is the shard holder's side of the exchange, see package
 // exchange. A Server answers the workers that connect to one task. The task is
 // a parameter server, a worker that holds shards, or the first worker of a
-// host. In the last case package relay forwards the sums of the host.
+// host. In the last case package localsum forwards the sums of the host.
 //
 // A Server runs one training. For every worker it has a peer: one goroutine
 // reads the worker's frames, and a writer sends new values and outcomes. The
@@ -20,8 +20,8 @@ import (
 
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/localsum"
 	"github.com/plx-run/plx/trainer/exchange/message"
-	"github.com/plx-run/plx/trainer/exchange/relay"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
@@ -55,7 +55,7 @@ type Opened struct{}
 
 // Moved is the event that all pieces of variables have reached their new
 // holders. Shards are the new shards of this task; nil if the server belongs to
-// a Relay.
+// an Aggregator.
 type Moved struct{ Shards *aggregate.Shards }
 
 // Counted implements aggregate.Event.
@@ -69,7 +69,7 @@ type Local struct {
 	Worker      Worker
 	Declaration *layout.Declaration
 	Values      func(layout.Piece) []byte // returns the memory that holds the values of a dense piece
-	Relay       *relay.Relay              // aggregates for the workers of the host; nil: the server holds shards, or nothing
+	Aggregator  *localsum.Aggregator      // aggregates for the workers of the host; nil: the server holds shards, or nothing
 }
 
 // Serve answers the workers that connect to the listener of a shard holder. It
@@ -126,7 +126,7 @@ func New(config Config) *Server {
 }
 
 // NewLocal makes the server of a worker. The server holds the worker's shards.
-// If local.Relay is set, it aggregates the gradients of the worker's host
+// If local.Aggregator is set, it aggregates the gradients of the worker's host
 // instead. If the worker holds nothing, the server only refuses workers that
 // take this worker for a holder, and tells them how their declarations differ.
 func NewLocal(config Config, local Local) (*Server, error) {
@@ -137,10 +137,10 @@ func NewLocal(config Config, local Local) (*Server, error) {
 	m := newMembers(len(d.Workers), s.End, local.Values)
 	m.tell[self.Index] = local.Worker.Tell
 	switch {
-	case local.Relay != nil:
-		m.tell[self.Index] = func(aggregate.Event) {} // the first worker drives the relay and needs no events
+	case local.Aggregator != nil:
+		m.tell[self.Index] = func(aggregate.Event) {} // the first worker drives the aggregator and needs no events
 		s.workers.ranks, s.workers.model = d.HostOf(self.Index), self.Index
-		s.force(local.Relay.Attach(self, m), m, d.FirstStep)
+		s.force(local.Aggregator.Attach(self, m), m, d.FirstStep)
 		s.filled = true
 	case d.HolderIndex(self) >= 0:
 		shards, err := aggregate.New(d, self, m)
@@ -240,7 +240,7 @@ func (s *Server) start() {
 	if d := s.local.Declaration; d != nil {
 		s.mu.Lock()
 		s.startClock(d)
-		holds := s.shards != nil && s.local.Relay == nil
+		holds := s.shards != nil && s.local.Aggregator == nil
 		brings = holds && d.Movable
 		var err error
 		if holds && d.Checkpoint != "" {
@@ -251,7 +251,7 @@ func (s *Server) start() {
 			s.End(err)
 		}
 	}
-	if s.local.Relay != nil {
+	if s.local.Aggregator != nil {
 		purpose = message.ToFirst
 	}
 	if l := s.config.Listener; l != nil {

@@ -31,7 +31,7 @@ func (s *Server) Begin(step uint64, b aggregate.Beginning) error {
 	return s.begin(s.config.Peers.Self.Index, step, b)
 }
 
-// begin counts a step that a worker begins, and tells the shards and the relay.
+// begin counts a step that a worker begins, and tells the shards and the aggregator.
 func (s *Server) begin(rank int, step uint64, b aggregate.Beginning) error {
 	s.mu.Lock()
 	e := s.shards
@@ -40,8 +40,8 @@ func (s *Server) begin(rank int, step uint64, b aggregate.Beginning) error {
 	if err == nil {
 		err = e.Begin(rank, step, b)
 	}
-	if err == nil && s.local.Relay != nil {
-		s.local.Relay.Begin(rank, step, b)
+	if err == nil && s.local.Aggregator != nil {
+		s.local.Aggregator.Begin(rank, step, b)
 	}
 	return err
 }
@@ -96,10 +96,10 @@ func (s *Server) Leave() {
 	s.left()
 }
 
-// leaves tells the shards and the relay that a worker sends nothing more.
+// leaves tells the shards and the aggregator that a worker sends nothing more.
 func (s *Server) leaves(rank int) {
-	if s.local.Relay != nil {
-		s.local.Relay.Rows.Leave(rank)
+	if s.local.Aggregator != nil {
+		s.local.Aggregator.Rows.Leave(rank)
 	}
 	s.shards.Leave(rank)
 }

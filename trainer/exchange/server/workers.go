@@ -90,11 +90,11 @@ func (r *workers) differ() error {
 }
 
 // misled returns the declaration to compare with that of a refused worker, and
-// the task that sent it; nil: there is none. If relays is set, it is that of
+// the task that sent it; nil: there is none. If aggregates is set, it is that of
 // the first worker of the host. Otherwise it is that of a chief that gives this
 // task no pieces.
-func (r *workers) misled(relays bool) (*layout.Declaration, cluster.Task) {
-	if relays {
+func (r *workers) misled(aggregates bool) (*layout.Declaration, cluster.Task) {
+	if aggregates {
 		return r.declared[r.model], worker(r.model)
 	} else if d := r.declared[0]; d != nil && d.HolderIndex(r.self) < 0 {
 		return d, cluster.Chief

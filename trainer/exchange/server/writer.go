@@ -59,11 +59,11 @@ func (w *writer) run() {
 	}
 }
 
-// first sends the first values. The server of a Relay sends none, because every
+// first sends the first values. The server of an Aggregator sends none, because every
 // worker gets them from the holders.
 func (w *writer) first() error {
 	for i := range w.shards.All() {
-		if w.peer.server.local.Relay == nil {
+		if w.peer.server.local.Aggregator == nil {
 			w.value(i)
 		}
 	}
@@ -153,7 +153,7 @@ func (w *writer) next(wait bool) (aggregate.Event, bool) {
 func (w *writer) value(shard int) {
 	at := w.shards.All()[shard]
 	payload := at.Value(w.shards.Audience(w.peer.rank))
-	if l := w.peer.server.local; l.Relay != nil { // the holders sent the value to this worker's memory
+	if l := w.peer.server.local; l.Aggregator != nil { // the holders sent the value to this worker's memory
 		payload = l.Values(at.Piece)
 	}
 	if payload == nil {
