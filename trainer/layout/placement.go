@@ -163,7 +163,7 @@ func placeWorkers(variables []Variable, holders, bucketBytes int, sparse bool) [
 
 // Buckets groups the dense variables into buckets whose gradients are sent
 // together. A bucket has consecutive variables of at most the given number of
-// bytes in total; 0 bytes mean defaultBucketBytes. Buckets are in reverse
+// bytes in total, or one larger variable; 0 bytes mean defaultBucketBytes. Buckets are in reverse
 // order of the variables, because backpropagation computes gradients roughly
 // in that order.
 func Buckets(variables []Variable, bytes int) (buckets [][]int) {
