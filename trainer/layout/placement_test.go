@@ -91,7 +91,7 @@ func TestPlaceWorkersIsEven(t *testing.T) {
 	}
 }
 
-func TestPlaceNamesOwners(t *testing.T) {
+func TestPlaceSetsHolders(t *testing.T) {
 	for _, c := range []struct {
 		a       policy.Architecture
 		sparse  bool

@@ -62,7 +62,7 @@ func TestPartsAreMaximalAndFew(t *testing.T) {
 
 // Whoever comes first and however leaves are spread over workers and hosts,
 // the sum has the bits of the naive twin, absent leaves left out.
-func TestSumsAreTheTwins(t *testing.T) {
+func TestReductionMatchesRecursiveSum(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	add := func(a, b *float32) *float32 { sum := *a + *b; return &sum }
 	for n := 1; n <= 33; n++ {
@@ -108,7 +108,7 @@ func TestSumsAreTheTwins(t *testing.T) {
 }
 
 // A sum is never added to zero, which would lose the sign of -0.
-func TestAbsentIsNotZero(t *testing.T) {
+func TestAbsentSumIsNotZero(t *testing.T) {
 	tree := NewTree(2)
 	run := NewReduction(NewPlan(tree, []int{0, 1}, []int{tree.Root()}), func(a, b *float64) *float64 { return nil })
 	run.Arrive(0, nil)
@@ -119,7 +119,7 @@ func TestAbsentIsNotZero(t *testing.T) {
 	}
 }
 
-func TestRosterCoversAllLeavesOnce(t *testing.T) {
+func TestRosterCoversEachVirtualWorkerOnce(t *testing.T) {
 	for _, mode := range []string{"sync", "async", "ssp:2", "group:2", "backup:1"} {
 		d := in(mode, example(7, 3))
 		r := NewRoster(server0(0), &d)

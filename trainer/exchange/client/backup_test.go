@@ -20,11 +20,11 @@ func unclipped(leaves, workers int) layout.Declaration {
 
 // The first N workers of every step make it; the twin adds exactly theirs.
 // The others are late, get the values of the moment and are counted.
-func TestBackupTakesTheFirst(t *testing.T) {
+func TestBackupModeUsesFastestWorkers(t *testing.T) {
 	for _, servers := range []int{1, 3} {
 		j := newJob(t, in("backup:2", unclipped(8, 5)), policy.Servers, servers)
 		members := j.connect(t)
-		n := newTwin(&j.d)
+		n := newReference(&j.d)
 		random := rand.New(rand.NewPCG(5, 6))
 		for s := range uint64(12) {
 			order := random.Perm(5)
@@ -57,7 +57,7 @@ func TestBackupTakesTheFirst(t *testing.T) {
 			}
 			got := make([]byte, v.NumElements()*4)
 			if err := members[0].Rows.Whole(context.Background(), i, got); err != nil || string(got) != string(n.table(i)) {
-				t.Errorf("%s differs from the twin: %v", v.Name, err)
+				t.Errorf("%s differs from the reference: %v", v.Name, err)
 			}
 		}
 		leave(t, j, members)
@@ -66,7 +66,7 @@ func TestBackupTakesTheFirst(t *testing.T) {
 
 // However the workers race, every step is made of exactly N of them, and of
 // gradients that were computed on the values of that step.
-func TestBackupRace(t *testing.T) {
+func TestConcurrentStepsInBackupMode(t *testing.T) {
 	const steps = 60
 	j := newJob(t, in("backup:1", unclipped(4, 4)), policy.Servers, 3)
 	members := j.connect(t)
@@ -101,7 +101,7 @@ func TestBackupRace(t *testing.T) {
 		})
 	}
 	running.Wait()
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	for s := range uint64(steps) {
 		if len(made[s]) != 3 {
 			t.Fatalf("step %d was made by the leaves %v", s, made[s])
@@ -116,12 +116,12 @@ func TestBackupRace(t *testing.T) {
 
 // When so many have left that a step can never be made, the others are told:
 // those that wait for it and those that come later.
-func TestBackupEndsWhenTooFewAreLeft(t *testing.T) {
+func TestBackupModeEndsWhenTooFewWorkersRemain(t *testing.T) {
 	j := newJob(t, in("backup:1", unclipped(4, 4)), policy.Servers, 2)
 	members := j.connect(t)
 	_, errs := step(members[:3], 0, 0.05)
 	must(t, errs)
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	n.step(0, 3, 0, 0.05, everyLeaf)
 	waiting := make(chan Outcome, 1)
 	go func() {

@@ -25,7 +25,7 @@ func mixed(leaves, workers int) layout.Declaration {
 
 // Every cut of the leaves, each somewhere, and everywhere cuts into few and into many
 // workers. A long test has every cut everywhere.
-func TestBitsOfEverything(t *testing.T) {
+func TestCombinationsMatchReference(t *testing.T) {
 	for i, workers := range cuts {
 		testBits(t, workers, placesToTrain[i%len(placesToTrain)], 3)
 	}

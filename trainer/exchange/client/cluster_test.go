@@ -56,24 +56,24 @@ func example(leaves, workers int) layout.Declaration {
 
 // job is a training in this process: every task has its own listener.
 type testJob struct {
-	key     cluster.Key
-	d       layout.Declaration
-	cluster cluster.Spec
-	servers int
-	doors   map[cluster.Task]*peers.Listener
-	stop    []context.CancelFunc // by server
-	ended   []chan error         // by server
-	served  []*server.Server     // by server
-	routes  [][]string           // by server: addresses of all servers as it sees them
-	free    sync.Map             // by task: *freeMemory
-	bare    []cluster.Task       // workers without Checkpoints
-	conns   sync.Map             // that were accepted, by address of the other end
-	logged  sync.Map
-	traces  []*timeline.Recorder // by worker, may be empty
-	views   []cluster.Spec       // by worker: addresses as it sees them, empty: cluster
-	shelf   shelf                // what all tasks save to and restore from
-	zeros   bool                 // are the chief's first values
-	arrived func(rank int, p layout.Piece)
+	key       cluster.Key
+	d         layout.Declaration
+	cluster   cluster.Spec
+	servers   int
+	listeners map[cluster.Task]*peers.Listener
+	stop      []context.CancelFunc // by server
+	ended     []chan error         // by server
+	served    []*server.Server     // by server
+	routes    [][]string           // by server: addresses of all servers as it sees them
+	free      sync.Map             // by task: *freeMemory
+	bare      []cluster.Task       // workers without Checkpoints
+	conns     sync.Map             // that were accepted, by address of the other end
+	logged    sync.Map
+	traces    []*timeline.Recorder // by worker, may be empty
+	views     []cluster.Spec       // by worker: addresses as it sees them, empty: cluster
+	store     store                // what all tasks save to and restore from
+	zeros     bool                 // are the chief's first values
+	arrived   func(rank int, p layout.Piece)
 }
 
 func newJob(t testing.TB, d layout.Declaration, a policy.Architecture, servers int) *testJob {
@@ -81,7 +81,7 @@ func newJob(t testing.TB, d layout.Declaration, a policy.Architecture, servers i
 	if err := d.Place(a, servers, 0); err != nil {
 		t.Fatal(err)
 	}
-	j := &testJob{key: cluster.PeerKey([]byte("secret"), 0), d: d, servers: servers, doors: map[cluster.Task]*peers.Listener{}}
+	j := &testJob{key: cluster.PeerKey([]byte("secret"), 0), d: d, servers: servers, listeners: map[cluster.Task]*peers.Listener{}}
 	for rank := range d.Workers {
 		j.listen(t, worker(rank))
 	}
@@ -100,8 +100,8 @@ func (j *testJob) listen(t testing.TB, task cluster.Task) {
 		t.Fatal(err)
 	}
 	j.cluster.Set(task, ln.Addr().String())
-	j.doors[task] = peers.Listen(keeper{ln, &j.conns}, j.peers(task))
-	t.Cleanup(func() { within(t, closed(j.doors[task])) })
+	j.listeners[task] = peers.Listen(keeper{ln, &j.conns}, j.peers(task))
+	t.Cleanup(func() { within(t, closed(j.listeners[task])) })
 }
 
 func closed(d *peers.Listener) <-chan error {
@@ -132,7 +132,7 @@ func (j *testJob) run(ctx context.Context, i int, ended chan error, change func(
 	spec := j.cluster
 	j.routes[i] = slices.Clone(spec.PS)
 	spec.PS = j.routes[i]
-	c := server.Config{Peers: j.peers(server0(i)), Listener: j.doors[server0(i)], Cluster: spec, Checkpoints: &j.shelf, Memory: j.memory(server0(i))}
+	c := server.Config{Peers: j.peers(server0(i)), Listener: j.listeners[server0(i)], Cluster: spec, Checkpoints: &j.store, Memory: j.memory(server0(i))}
 	if change != nil {
 		change(&c)
 	}
@@ -150,7 +150,7 @@ func (j *testJob) again(t testing.TB, i int, change func(*server.Config)) {
 	j.stop[i]()
 	within(t, j.ended[i])
 	for _, purpose := range []string{message.ToHolder, transition.Purpose} {
-		j.doors[server0(i)].Handle(purpose, nil) // workers wait for the new server, which may start late
+		j.listeners[server0(i)].Handle(purpose, nil) // workers wait for the new server, which may start late
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	j.stop[i], j.ended[i] = cancel, make(chan error, 1)
@@ -193,8 +193,8 @@ func (j *testJob) sends(t testing.TB, s *server.Server, rank int, frames ...wire
 }
 
 func (j *testJob) config(rank int, values [][]byte) Config {
-	c := Config{Peers: j.peers(worker(rank)), Listener: j.doors[worker(rank)], Cluster: j.cluster,
-		Declaration: j.d, Values: values, Checkpoints: &j.shelf, Memory: j.memory(worker(rank))}
+	c := Config{Peers: j.peers(worker(rank)), Listener: j.listeners[worker(rank)], Cluster: j.cluster,
+		Declaration: j.d, Values: values, Checkpoints: &j.store, Memory: j.memory(worker(rank))}
 	if j.arrived != nil {
 		c.Arrived = func(p layout.Piece) { j.arrived(rank, p) }
 	}
@@ -352,7 +352,7 @@ func within[T any](t testing.TB, ch <-chan T) T {
 func checkSteps(t *testing.T, j *testJob, steps uint64) {
 	t.Helper()
 	members := j.connect(t)
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	for _, m := range members {
 		n.compare(t, m.values, worker(m.rank).String())
 	}
@@ -379,7 +379,7 @@ func checkSteps(t *testing.T, j *testJob, steps uint64) {
 			t.Fatal(err)
 		}
 		if string(got) != string(n.table(i)) {
-			t.Fatalf("%s differs from the twin", v.Name)
+			t.Fatalf("%s differs from the reference", v.Name)
 		}
 	}
 	leave(t, j, members)

@@ -77,14 +77,14 @@ func fromZeros(t *testing.T, d layout.Declaration, servers int) (*testJob, []*me
 func (j *testJob) savedTimes(t *testing.T, n int) {
 	t.Helper()
 	eventually(t, "everything was saved", func() bool {
-		all := j.shelf.saves()
+		all := j.store.saves()
 		return len(all) == n && len(all[n-1]) == len(j.d.Holders)
 	})
 }
 
 // With a cut every worker goes on where it was: at the end each has had each of
 // its steps applied once, whatever was lost in between.
-func TestCutIsGoneOnFrom(t *testing.T) {
+func TestTrainingResumesFromCut(t *testing.T) {
 	const steps = 16
 	for _, mode := range []string{"async", "ssp:0", "ssp:2"} {
 		t.Run(mode, func(t *testing.T) {
@@ -104,11 +104,11 @@ func TestCutIsGoneOnFrom(t *testing.T) {
 			}
 			running.Wait()
 			leave(t, j, members)
-			for i, all := range j.shelf.saves() {
+			for i, all := range j.store.saves() {
 				holdsCut(t, &j.d, all, cuts[i])
 			}
 			at := len(cuts) / 2
-			finish(t, first, j.shelf.saves()[at], cuts[at], steps)
+			finish(t, first, j.store.saves()[at], cuts[at], steps)
 		})
 	}
 }
@@ -118,7 +118,7 @@ func finish(t *testing.T, d layout.Declaration, from []transition.Snapshot, cut 
 	t.Helper()
 	d.Checkpoint, d.First, d.Cut = "the cut", cut[0], cut
 	j := newJob(t, d, policy.Servers, 2)
-	j.shelf.fill(from)
+	j.store.fill(from)
 	members := j.connect(t)
 	var running sync.WaitGroup
 	for rank, m := range members {
@@ -138,17 +138,17 @@ func finish(t *testing.T, d layout.Declaration, from []transition.Snapshot, cut 
 	}
 	members[0].saveCut(t, Passing)
 	j.savedTimes(t, 1)
-	holdsCut(t, &j.d, j.shelf.saves()[0], slices.Repeat([]uint64{steps}, len(members)))
+	holdsCut(t, &j.d, j.store.saves()[0], slices.Repeat([]uint64{steps}, len(members)))
 	leave(t, j, members)
 }
 
 // A worker that was ahead when the cut was made waits as it did then, and not
 // before its first step.
-func TestWhoIsAheadOfACutWaits(t *testing.T) {
+func TestResumeWaitsForSlowerWorkers(t *testing.T) {
 	d := counting("ssp:2", 3)
 	d.Checkpoint, d.First, d.Cut = "the cut", 5, []uint64{5, 8, 7}
 	j := newJob(t, d, policy.Servers, 2)
-	j.shelf.has = nothing(&j.d)
+	j.store.has = nothing(&j.d)
 	members := j.connect(t)
 	if err := members[1].Begin(1); err == nil || !strings.Contains(err.Error(), "before Resume") {
 		t.Errorf("worker:1 begins: %v", err)
@@ -189,12 +189,12 @@ func TestWhoIsAheadOfACutWaits(t *testing.T) {
 
 // Who is ahead of workers that leave, or are lost, waits for them no longer,
 // whether it has asked before or not.
-func TestWhoIsAheadOfNobody(t *testing.T) {
+func TestResumeDoesNotWaitForWorkersThatLeft(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		d := counting("ssp:1", 3)
 		d.Checkpoint, d.First, d.Cut = "the cut", 9, []uint64{9, 2, 3}
 		j := newJob(t, d, policy.Servers, 2)
-		j.shelf.has = nothing(&j.d)
+		j.store.has = nothing(&j.d)
 		members := j.connect(t)
 		resumed := make(chan error, 1)
 		resume := func() { resumed <- members[0].Resume(context.Background()) }
@@ -233,7 +233,7 @@ func nothing(d *layout.Declaration) (all []aggregate.Kept) {
 }
 
 // While the others are held nobody's step counts, and none is lost.
-func TestHoldingCut(t *testing.T) {
+func TestHoldingCutDelaysOtherWorkers(t *testing.T) {
 	const steps = 12
 	for _, mode := range []string{"async", "ssp:20"} {
 		j, members := fromZeros(t, counting(mode, 4), 3)
@@ -251,8 +251,8 @@ func TestHoldingCut(t *testing.T) {
 		running.Wait()
 		members[0].saveCut(t, Passing)
 		j.savedTimes(t, 2)
-		holdsCut(t, &j.d, j.shelf.saves()[0], cut)
-		holdsCut(t, &j.d, j.shelf.saves()[1], slices.Repeat([]uint64{steps}, 4))
+		holdsCut(t, &j.d, j.store.saves()[0], cut)
+		holdsCut(t, &j.d, j.store.saves()[1], slices.Repeat([]uint64{steps}, 4))
 		leave(t, j, members)
 	}
 }
@@ -270,7 +270,7 @@ func heldBack(t *testing.T, j *testJob, workers int) bool {
 }
 
 // A cut at the end has everything.
-func TestFinalCut(t *testing.T) {
+func TestCutAfterLastStepHasAllSteps(t *testing.T) {
 	const steps = 20
 	for _, mode := range []string{"async", "ssp:1"} {
 		j, members := fromZeros(t, counting(mode, 4), 3)
@@ -284,13 +284,13 @@ func TestFinalCut(t *testing.T) {
 		}
 		running.Wait()
 		j.savedTimes(t, 1)
-		holdsCut(t, &j.d, j.shelf.saves()[0], []uint64{steps, steps, steps, steps})
+		holdsCut(t, &j.d, j.store.saves()[0], []uint64{steps, steps, steps, steps})
 		leave(t, j, members[:1])
 	}
 }
 
 // Who is lost keeps no cut from being reached.
-func TestCutWithoutALostWorker(t *testing.T) {
+func TestCutSucceedsAfterWorkerIsLost(t *testing.T) {
 	const steps = 30
 	for _, mode := range []string{"async", "ssp:30"} {
 		j, members := fromZeros(t, counting(mode, 4), 3)
@@ -310,13 +310,13 @@ func TestCutWithoutALostWorker(t *testing.T) {
 			t.Errorf("cut %v, want %v", cut, want)
 		}
 		j.savedTimes(t, saves)
-		holdsCut(t, &j.d, j.shelf.saves()[saves-1], cut)
+		holdsCut(t, &j.d, j.store.saves()[saves-1], cut)
 		leave(t, j, members[:1])
 	}
 }
 
 // What nobody may say about cuts ends the training, with words.
-func TestBadCutFramesEndTheTraining(t *testing.T) {
+func TestInvalidCutFramesEndTraining(t *testing.T) {
 	ask := wire.Frame{Header: wire.Header{Kind: wire.Cut}}
 	save := func(steps ...uint64) wire.Frame {
 		return wire.Frame{Header: wire.Header{Kind: wire.Save}, Payload: message.EncodeCut(steps)}
@@ -352,7 +352,7 @@ func TestBadCutFramesEndTheTraining(t *testing.T) {
 }
 
 // What a shard holder may not say of a cut is its mistake.
-func TestBadAnswersToACut(t *testing.T) {
+func TestInvalidRepliesToCutEndTraining(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode   string
 		frames []wire.Frame
@@ -374,7 +374,7 @@ func TestBadAnswersToACut(t *testing.T) {
 	}
 }
 
-func TestCutMisuse(t *testing.T) {
+func TestMisuseOfCutIsRefused(t *testing.T) {
 	j := newJob(t, in("async", example(2, 2)), policy.Servers, 1)
 	members := j.connect(t)
 	if _, err := members[1].Saves.Cut(context.Background(), Passing); err == nil || !strings.Contains(err.Error(), "which is for worker:0 to do") {
@@ -399,7 +399,7 @@ func TestCutMisuse(t *testing.T) {
 	}
 }
 
-func TestCutsAreChecked(t *testing.T) {
+func TestInvalidCutInDeclarationIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		mode  string
 		first uint64
@@ -423,7 +423,7 @@ func TestCutsAreChecked(t *testing.T) {
 
 // A step that a lost worker has brought to one server only is waited for by no
 // other, whether it is lost before the cut or in it.
-func TestCutOfAStepThatDoesNotCome(t *testing.T) {
+func TestCutDoesNotWaitForStepOfLostWorker(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		j := newJob(t, in("async", example(4, 4)), policy.Servers, 3)
 		members := j.connect(t)

@@ -93,7 +93,7 @@ func (d *device) write(p layout.Piece, values [][]byte) {
 
 // Values that a device gets piece by piece, each when it has arrived, have the
 // bits of those that are in the host's memory.
-func TestDeviceHoldsTheSameBits(t *testing.T) {
+func TestValuesOnDeviceHaveSameBits(t *testing.T) {
 	const steps, rate = 4, 0.5
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, plain(3, 3), a, 2)
@@ -125,7 +125,7 @@ func TestDeviceHoldsTheSameBits(t *testing.T) {
 
 // A device gets a value that one holder has sent while another holder still waits
 // for gradients.
-func TestValuesArriveBeforeTheLast(t *testing.T) {
+func TestValueArrivesWhileOtherPiecesAreMissing(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		d := plain(2, 2)
 		d.BucketBytes = 64

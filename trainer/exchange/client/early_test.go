@@ -55,7 +55,7 @@ func (m *member) contribute(step uint64, index ...int64) {
 // Rows that nobody wanted for the step under way come while it is: here one
 // worker has not even begun it. The others come when it is over, and of the
 // early ones those that it changed although nobody had wanted them.
-func TestEarlyRowsComeBeforeTheStepIsApplied(t *testing.T) {
+func TestEarlyReplyArrivesDuringStep(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		for _, clip := range []float64{0, 1} {
 			d := wide(2, 2)
@@ -111,7 +111,7 @@ func TestEarlyRowsComeBeforeTheStepIsApplied(t *testing.T) {
 
 // Where all say in time what they want, and change nothing else, no row comes
 // twice. The workers of a host bring each row to it once.
-func TestNothingIsSentTwice(t *testing.T) {
+func TestUnchangedRowsAreSentOnce(t *testing.T) {
 	for _, c := range []struct {
 		a       policy.Architecture
 		servers int

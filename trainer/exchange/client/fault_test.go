@@ -40,7 +40,7 @@ func die(m *member) {
 	}
 }
 
-func TestLostWorkerIsNamedToAll(t *testing.T) {
+func TestAllTasksReportLostWorker(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce, policy.Hybrid} {
 		t.Run(a.String(), func(t *testing.T) {
 			j := newJob(t, mixed(3, 3), a, 2)
@@ -63,7 +63,7 @@ func TestLostWorkerIsNamedToAll(t *testing.T) {
 	}
 }
 
-func TestLostServerIsNamed(t *testing.T) {
+func TestWorkersReportLostServer(t *testing.T) {
 	d := example(2, 2)
 	j := newJob(t, d, policy.Servers, 2)
 	members := j.connect(t)
@@ -78,7 +78,7 @@ func TestLostServerIsNamed(t *testing.T) {
 }
 
 // A worker that gives up tells everybody why.
-func TestCauseIsPassedOn(t *testing.T) {
+func TestReasonForGivingUpReachesOtherWorkers(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, example(3, 3), a, 1)
 		members := j.connect(t)
@@ -94,7 +94,7 @@ func TestCauseIsPassedOn(t *testing.T) {
 
 // A peer behind a cut network is given up within the declared silence, by
 // both sides, and named by both.
-func TestSilentServerEndsTheStep(t *testing.T) {
+func TestSilentServerEndsStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -124,7 +124,7 @@ func TestSilentServerEndsTheStep(t *testing.T) {
 }
 
 // A worker that holds variables and freezes is named by its victims.
-func TestSilentOwnerIsNamed(t *testing.T) {
+func TestWorkersReportSilentHolder(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -152,7 +152,7 @@ func TestSilentOwnerIsNamed(t *testing.T) {
 	}
 }
 
-func TestStrangersAreRefused(t *testing.T) {
+func TestWorkerWithWrongSecretIsRefused(t *testing.T) {
 	for name, change := range map[string]func(c *Config){
 		"wrong secret":     func(c *Config) { c.Peers.Key = cluster.PeerKey([]byte("other"), 0) },
 		"other generation": func(c *Config) { c.Peers.Key = cluster.PeerKey([]byte("secret"), 1); c.Peers.Generation = 1 },
@@ -169,7 +169,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-func TestSecondOfAKindIsRefused(t *testing.T) {
+func TestSecondConnectionOfAWorkerIsRefused(t *testing.T) {
 	j := newJob(t, example(1, 1), policy.Servers, 1)
 	members := j.connect(t)
 	c := j.config(0, firstValues(&j.d, 5))
@@ -203,7 +203,7 @@ func connectAll(t *testing.T, j *testJob, change func(rank int, d *layout.Declar
 	return errs
 }
 
-func TestDisagreementEndsTheStart(t *testing.T) {
+func TestDifferentDeclarationsEndTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -227,7 +227,7 @@ func TestDisagreementEndsTheStart(t *testing.T) {
 
 // Workers that do not even agree on who holds what are told so before the time
 // to start is over.
-func TestOtherOwnersAreADisagreement(t *testing.T) {
+func TestDifferentHoldersEndTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -251,7 +251,7 @@ func TestOtherOwnersAreADisagreement(t *testing.T) {
 	}
 }
 
-func TestOtherArithmeticIsRefusedWhereBitsWerePromised(t *testing.T) {
+func TestDifferentFingerprintIsRefusedWithExact(t *testing.T) {
 	for _, exact := range []bool{true, false} {
 		j := newJob(t, example(2, 2), policy.Servers, 1)
 		errs := connectAll(t, j, func(rank int, d *layout.Declaration) {
@@ -267,7 +267,7 @@ func TestOtherArithmeticIsRefusedWhereBitsWerePromised(t *testing.T) {
 	}
 }
 
-func TestMissingWorkerIsNamed(t *testing.T) {
+func TestMissingWorkerIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -294,7 +294,7 @@ func TestMissingWorkerIsNamed(t *testing.T) {
 	}
 }
 
-func TestUnreachableServerIsNamed(t *testing.T) {
+func TestUnreachableServerIsReported(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

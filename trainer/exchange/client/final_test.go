@@ -29,7 +29,7 @@ func (m *member) final(t *testing.T) <-chan []uint64 {
 
 // A chief that is done keeps nobody back, however many steps the others have
 // still to make.
-func TestFinalCutOfAChiefThatIsDoneFirst(t *testing.T) {
+func TestFinalCutOfChiefThatFinishesFirst(t *testing.T) {
 	const steps = 20
 	for _, mode := range []string{"async", "ssp:0", "ssp:1", "group:3"} {
 		t.Run(mode, func(t *testing.T) {
@@ -46,14 +46,14 @@ func TestFinalCutOfAChiefThatIsDoneFirst(t *testing.T) {
 			}
 			running.Wait()
 			j.savedTimes(t, 1)
-			holdsCut(t, &j.d, j.shelf.saves()[0], cut)
+			holdsCut(t, &j.d, j.store.saves()[0], cut)
 			leave(t, j, members[:1])
 		})
 	}
 }
 
 // While it waits the chief saves, and holds, as between two steps.
-func TestSavesOfAChiefThatIsDone(t *testing.T) {
+func TestConcludedChiefCanSave(t *testing.T) {
 	j, members := fromZeros(t, counting("ssp:0", 3), 2)
 	members[0].adds(t, 0, nil)
 	alone := func(most time.Duration) bool {
@@ -79,7 +79,7 @@ func TestSavesOfAChiefThatIsDone(t *testing.T) {
 	running.Wait()
 	j.savedTimes(t, 2)
 	for i, cut := range [][]uint64{before, after} {
-		holdsCut(t, &j.d, j.shelf.saves()[i], cut)
+		holdsCut(t, &j.d, j.store.saves()[i], cut)
 	}
 	if !slices.Equal(before, []uint64{0, 0, 0}) || !slices.Equal(after, []uint64{0, 9, 9}) {
 		t.Errorf("cuts %v and %v", before, after)
@@ -87,7 +87,7 @@ func TestSavesOfAChiefThatIsDone(t *testing.T) {
 	leave(t, j, members[:1])
 }
 
-func TestConcludeMisuse(t *testing.T) {
+func TestMisuseOfConcludeIsRefused(t *testing.T) {
 	for mode, want := range map[string]string{"sync": "the last one of all workers", "async": "which is for worker:0 to do"} {
 		j := newJob(t, in(mode, example(2, 2)), policy.Servers, 1)
 		members := j.connect(t)
@@ -103,7 +103,7 @@ func TestConcludeMisuse(t *testing.T) {
 }
 
 // Where too few are left beside a chief that is done, they hear of it.
-func TestFinalCutCountsInNoStep(t *testing.T) {
+func TestTooFewWorkersRemainAfterChiefConcludes(t *testing.T) {
 	j := newJob(t, in("backup:0", example(2, 2)), policy.Servers, 2)
 	members := j.connect(t)
 	_, errs := step(members, 0, 0.05)
@@ -130,7 +130,7 @@ func TestFinalCutCountsInNoStep(t *testing.T) {
 }
 
 // Where a group cannot go on without a chief that is done, both say so.
-func TestFinalCutThatAGroupGoesOnAfter(t *testing.T) {
+func TestGroupCannotContinueAfterChiefConcludes(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		j := newJob(t, in("group:2", example(4, 4)), policy.Servers, 1)
 		members := j.connect(t)
@@ -163,7 +163,7 @@ func TestFinalCutThatAGroupGoesOnAfter(t *testing.T) {
 
 // A chief that was accepted for a step that is not made any more may still be
 // sending what it has of it.
-func TestFinalCutOfAStepThatIsOver(t *testing.T) {
+func TestFinalCutWhileChiefStillSendsGradients(t *testing.T) {
 	j := newJob(t, in("backup:0", example(2, 2)), policy.Servers, 1)
 	members := j.connect(t)
 	if err := members[0].holders.links[0].session.Send(wire.Frame{Header: wire.Header{Kind: wire.Commit}}); err != nil {
@@ -186,7 +186,7 @@ func TestFinalCutOfAStepThatIsOver(t *testing.T) {
 }
 
 // Who leaves before all are there is refused, also where another waits for it.
-func TestGoodbyeBeforeAllAreReady(t *testing.T) {
+func TestGoodbyeBeforeAllWorkersAreReadyIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -194,7 +194,7 @@ func TestGoodbyeBeforeAllAreReady(t *testing.T) {
 	d := counting("ssp:1", 3)
 	d.Checkpoint, d.First, d.Cut = "the cut", 0, []uint64{0, 2, 5}
 	j := newJob(t, d, policy.Servers, 1)
-	j.shelf.has = nothing(&j.d)
+	j.store.has = nothing(&j.d)
 	c := proven(t, j, 0, 0)
 	w := wire.NewConn(c, 0, patience.Limit)
 	declares(t, w, &j.d)

@@ -29,7 +29,7 @@ func frame(kind wire.Kind, variable uint32, part uint32, step uint64, size int) 
 
 // A proven peer may send anything: it is refused in words, and nothing that
 // it sent is applied.
-func TestBadFramesEndTheTraining(t *testing.T) {
+func TestInvalidFramesOfWorkerEndTraining(t *testing.T) {
 	begin := stepFrame(0, 1)
 	want := func(step uint64, body []byte) wire.Frame {
 		return wire.Frame{Header: wire.Header{Kind: wire.Prefetch, Step: step}, Payload: body}
@@ -186,7 +186,7 @@ func FuzzServer(f *testing.F) {
 }
 
 // A shard holder that sends what it must not is named.
-func TestBadFramesOfAnOwnerEndTheTraining(t *testing.T) {
+func TestInvalidFramesOfHolderEndTraining(t *testing.T) {
 	for name, c := range map[string]struct {
 		frame wire.Frame
 		want  string

@@ -31,7 +31,7 @@ func hosted(t *testing.T, a policy.Architecture, change func(d *layout.Declarati
 
 // Whoever dies in the middle of training, a worker or a server, in whatever
 // job and at whatever moment, is named by everybody else.
-func TestRandomDeathsAreNamed(t *testing.T) {
+func TestRandomLossWithLocalAggregationIsReported(t *testing.T) {
 	const first, jobs = 1, 24
 	for seed := uint64(first); seed < first+jobs; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -77,7 +77,7 @@ func TestRandomDeathsAreNamed(t *testing.T) {
 
 // A worker of a host that never comes is named, also where it is the one that
 // the others wait for.
-func TestMissingWorkerOfAHostIsNamed(t *testing.T) {
+func TestMissingWorkerOfHostIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -107,7 +107,7 @@ func TestMissingWorkerOfAHostIsNamed(t *testing.T) {
 
 // Whoever of a host gives up, or leaves before the others, is named with what
 // it said.
-func TestLeavingAHostEarlyIsAnError(t *testing.T) {
+func TestWorkerOfHostThatLeavesEarlyIsReported(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		for _, who := range []int{0, 1, 3, 4} {
 			for what, out := range map[string]func(m *member){
@@ -181,7 +181,7 @@ func part(t *testing.T, j *testJob, side func(cluster.Task) bool) (shut func()) 
 
 // A process that is frozen, or a host whose network is cut, ends the training
 // on either side within the declared silence, and each names the other.
-func TestSilenceOfAHostIsNoticed(t *testing.T) {
+func TestSilentHostIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}

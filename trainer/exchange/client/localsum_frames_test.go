@@ -24,7 +24,7 @@ func pair(t *testing.T) (*testJob, []*member) {
 
 // What a worker sends to the first of its host is checked as by a shard holder, and
 // all hear of it.
-func TestBadFramesOfAMateEndTheTraining(t *testing.T) {
+func TestInvalidFramesOfWorkerOnSameHostEndTraining(t *testing.T) {
 	begin := stepFrame(0, 1)
 	for name, c := range map[string]struct {
 		frames []wire.Frame
@@ -57,7 +57,7 @@ func TestBadFramesOfAMateEndTheTraining(t *testing.T) {
 }
 
 // What comes down is checked as well, on either of its two ways.
-func TestBadFramesToAHostEndTheTraining(t *testing.T) {
+func TestInvalidFramesToHostEndTraining(t *testing.T) {
 	for name, c := range map[string]struct {
 		to    int
 		frame wire.Frame

@@ -123,7 +123,7 @@ func (m *member) sentTo() (servers, workers uint64) {
 	return servers, workers
 }
 
-func TestJoinOfAHost(t *testing.T) {
+func TestJoinWithLocalAggregation(t *testing.T) {
 	lasts := []uint64{3, 1, 5, 0, 2}
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		d := mixed(5, 5)
@@ -131,7 +131,7 @@ func TestJoinOfAHost(t *testing.T) {
 		j := newJob(t, d, a, 2)
 		members := j.connect(t)
 		joinAll(t, members, lasts)
-		n := newTwin(&j.d)
+		n := newReference(&j.d)
 		for s := range slices.Max(lasts) {
 			n.step(0, 5, s, 0.05, func(leaf int) bool { return s < lasts[leaf] })
 		}
@@ -145,7 +145,7 @@ func TestJoinOfAHost(t *testing.T) {
 	}
 }
 
-func TestOtherHostsAreADisagreement(t *testing.T) {
+func TestDifferentHostsEndTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -176,7 +176,7 @@ func TestOtherHostsAreADisagreement(t *testing.T) {
 	}
 }
 
-func TestDifferentRatesOfAHostAreRefused(t *testing.T) {
+func TestDifferentLearningRatesOnHostAreRefused(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		d := mixed(3, 3)
 		d.Hosts = []layout.Range{{Lo: 0, Hi: 3}}
@@ -199,7 +199,7 @@ func TestDifferentRatesOfAHostAreRefused(t *testing.T) {
 
 // A variable has one kind of shard holder, or its sum would be of hosts here and of
 // workers there.
-func TestVariableOfServersAndWorkersIsNotAggregated(t *testing.T) {
+func TestVariableOnServersAndWorkersIsRefusedWithLocalAggregation(t *testing.T) {
 	d := mixed(3, 3)
 	if err := d.Place(policy.Hybrid, 1, 0); err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func (m *member) brings(t *testing.T, j *testJob, server, gradients int) {
 // A worker that is lost after it was accepted stays in its step as far as it
 // came: the other one does not wait, nobody takes its place, and every piece is
 // made from those that are in it.
-func TestAcceptedWorkerIsLost(t *testing.T) {
+func TestTrainingContinuesAfterLossOfAcceptedWorker(t *testing.T) {
 	const (
 		nothing = -1 // not even that it begins
 		all     = -2
@@ -122,7 +122,7 @@ func TestAcceptedWorkerIsLost(t *testing.T) {
 
 // Too few are left because one has left and one is lost: a step that is closed
 // is still made, one that is not is not.
-func TestTooFewAreLeftAfterALoss(t *testing.T) {
+func TestBackupModeEndsWhenLossLeavesTooFewWorkers(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		t.Run(fmt.Sprint("closed ", closed), func(t *testing.T) {
 			j := newJob(t, in("backup:1", example(3, 3)), policy.Servers, 3)
@@ -161,7 +161,7 @@ func TestTooFewAreLeftAfterALoss(t *testing.T) {
 
 // More are lost than may be late: the training cannot come to its end, and that
 // is no good one.
-func TestTooManyAreLost(t *testing.T) {
+func TestTooManyLossesEndTraining(t *testing.T) {
 	j := newJob(t, in("backup:1", example(3, 3)), policy.Servers, 3)
 	members := j.connect(t)
 	die(members[2])

@@ -162,7 +162,7 @@ func meaning(mode string) layout.Declaration {
 
 // A worker dies at any byte that it sends. The others make all their steps, and
 // nothing that they or it were told of is lost, half in or in twice.
-func TestOthersGoOnWithoutTheLost(t *testing.T) {
+func TestTrainingContinuesAfterLoss(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -205,7 +205,7 @@ func testLosses(t *testing.T, seeds uint64) {
 }
 
 // A worker that gives up says why, and the servers say so.
-func TestOthersGoOnWithoutOneThatGivesUp(t *testing.T) {
+func TestTrainingContinuesAfterWorkerGivesUp(t *testing.T) {
 	for _, mode := range bearing {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -226,7 +226,7 @@ func TestOthersGoOnWithoutOneThatGivesUp(t *testing.T) {
 }
 
 // A worker that is frozen holds up the others for as long as it may be silent.
-func TestOthersGoOnWithoutASilentOne(t *testing.T) {
+func TestTrainingContinuesAfterWorkerGoesSilent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -266,7 +266,7 @@ func TestOthersGoOnWithoutASilentOne(t *testing.T) {
 }
 
 // A worker that sends what it must not is out, and nobody else.
-func TestOthersGoOnWithoutOneThatBreaksTheProtocol(t *testing.T) {
+func TestTrainingContinuesAfterProtocolViolation(t *testing.T) {
 	for i, c := range []struct {
 		name string
 		bad  wire.Frame
@@ -302,7 +302,7 @@ func TestOthersGoOnWithoutOneThatBreaksTheProtocol(t *testing.T) {
 }
 
 // The chief decides and saves: without it there is no training, in any mode.
-func TestLostChiefEndsTheTraining(t *testing.T) {
+func TestLostChiefEndsTraining(t *testing.T) {
 	for _, mode := range append([]string{"group:3"}, bearing...) {
 		j := newJob(t, in(mode, example(4, 4)), policy.Servers, 2)
 		members := j.connect(t)
@@ -321,7 +321,7 @@ func TestLostChiefEndsTheTraining(t *testing.T) {
 }
 
 // Before all are ready nobody may be missing.
-func TestLossBeforeTheStartIsAnError(t *testing.T) {
+func TestLossBeforeFirstStepIsAnError(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -362,7 +362,7 @@ func TestLossBeforeTheStartIsAnError(t *testing.T) {
 
 // A server that was not ready when the first shard holder lost a worker ends the
 // training: that worker may never have come to it.
-func TestWordOfALossBeforeTheStart(t *testing.T) {
+func TestWithoutFrameBeforeFirstStepIsAnError(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-func TestDifferentRatesAreRefused(t *testing.T) {
+func TestDifferentLearningRatesAreRefused(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, example(2, 2), a, 1)
 		members := j.connect(t)
@@ -28,7 +28,7 @@ func TestDifferentRatesAreRefused(t *testing.T) {
 	}
 }
 
-func TestLeavingEarlyIsAnError(t *testing.T) {
+func TestWorkerThatLeavesEarlyIsAnError(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, example(2, 2), a, 1)
 		members := j.connect(t)
@@ -44,7 +44,7 @@ func TestLeavingEarlyIsAnError(t *testing.T) {
 	}
 }
 
-func TestContextEndsAStep(t *testing.T) {
+func TestCanceledContextEndsStep(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, example(2, 2), a, 2)
 		members := j.connect(t)
@@ -66,7 +66,7 @@ func TestContextEndsAStep(t *testing.T) {
 }
 
 // A mistake of the caller is an error of the step, in words.
-func TestMisuseIsAnErrorOfTheStep(t *testing.T) {
+func TestFinishReportsMisuse(t *testing.T) {
 	sums := [][]float64{{1, 0, 0}, {1, 0, 0}}
 	all := func(m *member, leaves ...int) {
 		for _, leaf := range leaves {

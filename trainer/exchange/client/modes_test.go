@@ -28,7 +28,7 @@ func in(mode string, d layout.Declaration) layout.Declaration {
 
 // One group's step after the other has the bits of the twin that applies them
 // in the same order; whoever did not step keeps what it had.
-func TestGroupsTakeTurnsAsTheirTwin(t *testing.T) {
+func TestGroupsInTurnMatchReference(t *testing.T) {
 	for _, c := range []struct {
 		mode            string
 		leaves, workers int
@@ -45,7 +45,7 @@ func TestGroupsTakeTurnsAsTheirTwin(t *testing.T) {
 				d.Norm = c.leaves == 6
 				j := newJob(t, d, policy.Servers, 2)
 				members := j.connect(t)
-				n := newTwin(&j.d)
+				n := newReference(&j.d)
 				random := rand.New(rand.NewPCG(1, 2))
 				steps := make([]uint64, len(c.groups))
 				for range 8 {
@@ -64,7 +64,7 @@ func TestGroupsTakeTurnsAsTheirTwin(t *testing.T) {
 				}
 				table := make([]byte, len(n.table(5)))
 				if err := members[0].Rows.Whole(context.Background(), 5, table); err != nil || string(table) != string(n.table(5)) {
-					t.Errorf("the table differs from the twin: %v", err)
+					t.Errorf("the table differs from the reference: %v", err)
 				}
 				leave(t, j, members)
 			})
@@ -104,10 +104,10 @@ func kept(t *testing.T, j *testJob, rank int, steps uint64) bool {
 
 // A worker that is K steps ahead blocks after the next one, and goes on when
 // the slowest one has moved, also by a step in which it sends nothing.
-func TestBoundedWorkerBlocksAtItsBound(t *testing.T) {
+func TestWorkerBlocksAtStalenessBound(t *testing.T) {
 	const k = 2
 	j, members, waits := bounded(t, k)
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	ctx := context.Background()
 	for s := range uint64(k) {
 		if _, err := members[0].take(ctx, s, 0.05, everyLeaf); err != nil {
@@ -146,7 +146,7 @@ func TestBoundedWorkerBlocksAtItsBound(t *testing.T) {
 }
 
 // A worker that has left bounds nobody.
-func TestBoundedWorkerGoesOnWhenOthersLeave(t *testing.T) {
+func TestWorkerContinuesWhenOthersLeave(t *testing.T) {
 	j, members, waits := bounded(t, 0)
 	done := make(chan error, 1)
 	go func() {
@@ -176,7 +176,7 @@ func TestBoundedWorkerGoesOnWhenOthersLeave(t *testing.T) {
 
 // Whatever the scheduler does, nobody begins a step more than K ahead of what
 // the slowest one has given away.
-func TestBoundIsNeverExceeded(t *testing.T) {
+func TestStalenessBoundIsNeverExceeded(t *testing.T) {
 	for _, k := range []uint64{0, 1, 3} {
 		d := in(fmt.Sprintf("ssp:%d", k), example(4, 4))
 		j := newJob(t, d, policy.Servers, 2)
@@ -206,7 +206,7 @@ func TestBoundIsNeverExceeded(t *testing.T) {
 
 // Without any order between workers the sum of all updates is what it must
 // be: nothing is lost and nothing counts twice.
-func TestAsynchronousStepsLoseNothing(t *testing.T) {
+func TestAsynchronousModeUsesEveryGradient(t *testing.T) {
 	for _, mode := range []string{"async", "ssp:1", "group:2"} {
 		d := in(mode, example(4, 4))
 		d.Optimizer, d.Sum = optimizer.Settings{Rule: optimizer.SGD}, true
@@ -252,7 +252,7 @@ func TestAsynchronousStepsLoseNothing(t *testing.T) {
 
 // A worker's failure reaches those that do not wait for it in any step, where
 // it leaves a group that cannot go on.
-func TestLostMemberOfAGroupIsNamed(t *testing.T) {
+func TestLostWorkerOfGroupIsReported(t *testing.T) {
 	j := newJob(t, in("group:3", example(3, 3)), policy.Servers, 2)
 	members := j.connect(t)
 	die(members[1])

@@ -14,7 +14,7 @@ import (
 
 // The first bucket is with its shard holder before the last gradient exists, in
 // every architecture; the recorded trace shows it.
-func TestFirstBucketLeavesBeforeTheLastGradient(t *testing.T) {
+func TestFirstBucketIsSentBeforeLastGradient(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		d := example(2, 2)
 		d.Variables = []layout.Variable{

@@ -59,7 +59,7 @@ func (s *seeker) choose() {
 }
 
 // allTables are the twin's sparse variables.
-func (t *twin) allTables() map[int][]byte {
+func (t *reference) allTables() map[int][]byte {
 	all := map[int][]byte{}
 	for _, i := range tables(t.d) {
 		all[i] = t.table(i)
@@ -139,7 +139,7 @@ func wide(leaves, workers int) layout.Declaration {
 
 // Rows that are wanted ahead are those of the twin at every step, whoever
 // wants which, early or late or not at all.
-func TestWantedRowsAreTheTwins(t *testing.T) {
+func TestPrefetchedRowsMatchReference(t *testing.T) {
 	for i, c := range jobsThatWant {
 		testWanting(t, c, []string{"always", "mixed"}[i%2])
 		if i%4 == 0 {
@@ -174,7 +174,7 @@ func testWanting(t *testing.T, c wantingJob, ahead string) {
 }
 
 // Likewise where the training goes on from a checkpoint.
-func TestWantedRowsOfARestoredTraining(t *testing.T) {
+func TestPrefetchedRowsMatchReferenceAfterRestore(t *testing.T) {
 	for _, hosts := range [][]layout.Range{nil, {{Lo: 0, Hi: 3}}, {{Lo: 0, Hi: 1}, {Lo: 1, Hi: 3}}} {
 		for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 			t.Run(fmt.Sprint(hosts, a), func(t *testing.T) {
@@ -213,7 +213,7 @@ func checkWanting(t *testing.T, j *testJob, ahead string) {
 
 // Workers run freely: nobody waits for the others between steps but in
 // Finish, so requests come in any order.
-func TestWantedRowsOfFreeWorkersAreTheTwins(t *testing.T) {
+func TestPrefetchedRowsMatchReferenceWhileWorkersRunFreely(t *testing.T) {
 	for name, hosts := range map[string][]layout.Range{"alone": nil, "hosts": {{Lo: 0, Hi: 3}, {Lo: 3, Hi: 5}}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -222,7 +222,7 @@ func TestWantedRowsOfFreeWorkersAreTheTwins(t *testing.T) {
 			d.Hosts = hosts
 			j := newJob(t, d, policy.Servers, 3)
 			members := j.connect(t)
-			n := newTwin(&j.d)
+			n := newReference(&j.d)
 			after := make([]map[int][]byte, steps) // so many steps: the tables
 			for step := range after {
 				after[step] = n.allTables()
@@ -247,7 +247,7 @@ func TestWantedRowsOfFreeWorkersAreTheTwins(t *testing.T) {
 	}
 }
 
-func TestBadWantsAreRefused(t *testing.T) {
+func TestInvalidPrefetchRequestsAreRefused(t *testing.T) {
 	j := newJob(t, mixed(2, 1), policy.Servers, 1)
 	m := j.connect(t)[0]
 	ctx := context.Background()

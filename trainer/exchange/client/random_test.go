@@ -16,7 +16,7 @@ import (
 
 // Any leaves, workers, hosts, servers, variables and absent data give the bits
 // of the twin.
-func TestBitsOfRandomJobs(t *testing.T) {
+func TestRandomJobsMatchReference(t *testing.T) {
 	testRandomJobs(t, 1, 24)
 }
 
@@ -99,7 +99,7 @@ func randomVariable(random *rand.Rand, name string) layout.Variable {
 // trainRandomly takes steps in which any leaves are absent, and pulls rows.
 func trainRandomly(t *testing.T, j *testJob, random *rand.Rand) {
 	members := j.connect(t)
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	for s := range uint64(4) {
 		absent, count := make([]bool, j.d.VirtualWorkers), 0
 		if odds := random.IntN(4); odds > 0 {
@@ -130,7 +130,7 @@ func trainRandomly(t *testing.T, j *testJob, random *rand.Rand) {
 }
 
 // comparePulled wants the rows that a worker's leaves touch to be the twin's.
-func (t *twin) comparePulled(tb testing.TB, m *member, s uint64) {
+func (t *reference) comparePulled(tb testing.TB, m *member, s uint64) {
 	for i, v := range t.d.Variables {
 		if v.Sparse == nil {
 			continue
@@ -144,7 +144,7 @@ func (t *twin) comparePulled(tb testing.TB, m *member, s uint64) {
 			tb.Fatal(err)
 		}
 		if string(wire.Bytes(got)) != string(wire.Bytes(want)) {
-			tb.Fatalf("worker:%d: rows %v of %s before step %d differ from the twin's", m.rank, index, v.Name, s)
+			tb.Fatalf("worker:%d: rows %v of %s before step %d differ from the reference", m.rank, index, v.Name, s)
 		}
 	}
 }

@@ -135,7 +135,7 @@ func containsTask(all []cluster.Task, t cluster.Task) bool {
 
 // A connection between two shard holders that breaks in the middle of a move ends
 // the training, and everybody hears which shard holders it was.
-func TestCutWhileMoving(t *testing.T) {
+func TestBrokenConnectionDuringMoveIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -158,7 +158,7 @@ func TestCutWhileMoving(t *testing.T) {
 
 // A network between two shard holders that swallows everything is noticed within the
 // silence that was declared.
-func TestSilenceWhileMoving(t *testing.T) {
+func TestSilentConnectionDuringMoveIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -177,7 +177,7 @@ func TestSilenceWhileMoving(t *testing.T) {
 }
 
 // A shard holder that dies in the middle of a move is named by all.
-func TestOwnerDiesWhileMoving(t *testing.T) {
+func TestDeadHolderDuringMoveIsReported(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		j, members := large(t, a)
 		died := make(chan struct{})
@@ -199,7 +199,7 @@ func TestOwnerDiesWhileMoving(t *testing.T) {
 func dies(j *testJob, i int) { j.served[i].End(nil) } // it hangs up on all and reports nothing
 
 // A worker that dies while variables move is named by all.
-func TestWorkerDiesWhileMoving(t *testing.T) {
+func TestDeadWorkerDuringMoveIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -255,7 +255,7 @@ func moves(t testing.TB) (*testJob, []*member, chan []error) {
 }
 
 // A shard holder may send anything: it is refused in words, and named.
-func TestBadRowsEndTheTraining(t *testing.T) {
+func TestInvalidMoveFramesEndTraining(t *testing.T) {
 	t.Parallel()
 	row := func(index ...int64) []byte {
 		table := newExport(t)
@@ -310,7 +310,7 @@ func TestBadRowsEndTheTraining(t *testing.T) {
 }
 
 // Who has no say in a move is refused, and the move goes on.
-func TestStrangersMoveNothing(t *testing.T) {
+func TestUnexpectedSenderOfRowsIsRefused(t *testing.T) {
 	d := movableTables(2, 2, optimizer.Momentum)
 	j := newJob(t, d, policy.Servers, 3)
 	members := j.connect(t)

@@ -13,7 +13,7 @@ import (
 )
 
 // What cannot be is refused before anybody hears of it, and training goes on.
-func TestRepartitionRefuses(t *testing.T) {
+func TestRepartitionRefusesInvalidPieces(t *testing.T) {
 	for want, change := range map[string]func(d *layout.Declaration, pieces []layout.Piece) []layout.Piece{
 		"only sparse variables": func(d *layout.Declaration, pieces []layout.Piece) []layout.Piece {
 			for i, p := range pieces {
@@ -61,7 +61,7 @@ func TestRepartitionNeedsMovable(t *testing.T) {
 
 // With local aggregation the workers of a host add what servers own, so a
 // table stays with servers or with workers.
-func TestRepartitionKeepsTheKindWhereHostsAdd(t *testing.T) {
+func TestRepartitionBetweenServersAndWorkersIsRefusedWithLocalAggregation(t *testing.T) {
 	d := movableTables(2, 2, optimizer.SGD)
 	d.Hosts = []layout.Range{{Lo: 0, Hi: 2}}
 	j := newJob(t, d, policy.Hybrid, 1)
@@ -84,7 +84,7 @@ func blameAll(t *testing.T, errs []error, what string) {
 	}
 }
 
-func TestWorkersMustWantTheSame(t *testing.T) {
+func TestWorkersMustRequestTheSameMove(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, movableTables(3, 3, optimizer.SGD), a, 2)
 		members := j.connect(t)
@@ -100,7 +100,7 @@ func TestWorkersMustWantTheSame(t *testing.T) {
 
 // A worker that goes on while others wait for it ends the training, whoever
 // comes first, also where it is behind the first worker of its host.
-func TestAWorkerThatGoesOnIsFound(t *testing.T) {
+func TestWorkerThatSkipsMoveIsReported(t *testing.T) {
 	for name, hosts := range map[string][]layout.Range{"alone": nil, "hosts": {{Lo: 0, Hi: 3}}} {
 		for astray := range 3 {
 			for range 4 {
@@ -131,7 +131,7 @@ func TestAWorkerThatGoesOnIsFound(t *testing.T) {
 }
 
 // A worker that leaves while others wait for it does too.
-func TestAGoodbyeInsteadOfAMove(t *testing.T) {
+func TestWorkerThatLeavesInsteadOfMovingIsReported(t *testing.T) {
 	j := newJob(t, movableTables(2, 2, optimizer.SGD), policy.Servers, 2)
 	members := j.connect(t)
 	left := make(chan error, 1)
@@ -141,7 +141,7 @@ func TestAGoodbyeInsteadOfAMove(t *testing.T) {
 	within(t, left)
 }
 
-func TestRepartitionEndsWithItsContext(t *testing.T) {
+func TestCanceledContextEndsRepartition(t *testing.T) {
 	j := newJob(t, movableTables(2, 2, optimizer.SGD), policy.Servers, 2)
 	members := j.connect(t)
 	ctx, cancel := context.WithCancelCause(context.Background())

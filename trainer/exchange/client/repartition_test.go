@@ -56,7 +56,7 @@ func checkMoves(t *testing.T, j *testJob, steps, seed uint64, holders []int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 5))
 	members := j.connect(t)
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	for s := range steps {
 		for range random.IntN(3) {
 			must(t, repartition(members, shuffled(&j.d, random, holders)))
@@ -76,7 +76,7 @@ func checkMoves(t *testing.T, j *testJob, steps, seed uint64, holders []int) {
 }
 
 // compareTables wants a worker to find the twin's rows.
-func compareTables(t *testing.T, m *member, n *twin) {
+func compareTables(t *testing.T, m *member, n *reference) {
 	t.Helper()
 	for i, v := range m.holders.d.Variables {
 		if v.Sparse == nil {
@@ -94,7 +94,7 @@ func compareTables(t *testing.T, m *member, n *twin) {
 		want, size := string(n.table(i)), v.UnitBytes()
 		last := index[len(index)-1]
 		if string(all) != want || string(some[(len(index)-1)*size:]) != want[int(last)*size:] {
-			t.Fatalf("%s differs from the twin after %d steps", v.Name, n.steps)
+			t.Fatalf("%s differs from the reference after %d steps", v.Name, n.steps)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func everyOwner(d *layout.Declaration) (all []int) {
 
 // Adam, which keeps most, anywhere by few and by many workers; the other rules here
 // and there. A long test has all of them.
-func TestBitsWhileVariablesMove(t *testing.T) {
+func TestMovesKeepBits(t *testing.T) {
 	rules := []optimizer.Rule{optimizer.SGD, optimizer.Momentum, optimizer.Adagrad}
 	for i, at := range placesToMove {
 		testMoves(t, optimizer.Adam, 1+i%2, at, 4)
@@ -134,7 +134,7 @@ func testMoves(t *testing.T, rule optimizer.Rule, workers int, at place, steps u
 }
 
 // Hosts add up for servers while tables move between these.
-func TestBitsWhileVariablesMoveAndHostsAdd(t *testing.T) {
+func TestMovesKeepBitsWithLocalAggregation(t *testing.T) {
 	for _, hosts := range [][]layout.Range{{{Lo: 0, Hi: 4}}, {{Lo: 0, Hi: 1}, {Lo: 1, Hi: 3}, {Lo: 3, Hi: 4}}} {
 		for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 			t.Run(fmt.Sprint(hosts, a), func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestBitsWhileVariablesMoveAndHostsAdd(t *testing.T) {
 }
 
 // Without norms and clipping a step ends differently.
-func TestBitsWhileVariablesMoveUnclipped(t *testing.T) {
+func TestMovesKeepBitsWithoutClipping(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid, policy.AllReduce} {
 		for _, norm := range []bool{true, false} {
 			t.Run(fmt.Sprint(a, norm), func(t *testing.T) {
@@ -164,11 +164,11 @@ func TestBitsWhileVariablesMoveUnclipped(t *testing.T) {
 }
 
 // Steps without any data count for nothing, before and after a move.
-func TestEmptyStepsAroundAMove(t *testing.T) {
+func TestMoveBetweenStepsWithoutData(t *testing.T) {
 	d := movableTables(6, 3, optimizer.Adam)
 	j := newJob(t, d, policy.Servers, 3)
 	members := j.connect(t)
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	random := rand.New(rand.NewPCG(1, 1))
 	for s := range uint64(8) {
 		present := func(leaf int) bool { return s%3 != 1 && (leaf+int(s))%2 == 0 }
@@ -193,7 +193,7 @@ func onHolder(d *layout.Declaration, holder int) []layout.Piece {
 }
 
 // A shard holder of nothing hears nothing, whether from the first step on or later.
-func TestIdleOwnersCostNothing(t *testing.T) {
+func TestHolderWithoutPiecesGetsNoFrames(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()

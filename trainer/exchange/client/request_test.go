@@ -50,7 +50,7 @@ func (n numbered) Read(index []int64, into []byte) error {
 }
 
 // An answer is what was asked for, in its place, or it is refused.
-func TestAnswersAreChecked(t *testing.T) {
+func TestInvalidReplyIsRefused(t *testing.T) {
 	l, s, into := asker()
 	if err := l.take(s, good()); err != nil {
 		t.Fatal(err)
@@ -86,8 +86,8 @@ func TestAnswersAreChecked(t *testing.T) {
 	}
 }
 
-// FuzzAnswer takes any bytes for an answer.
-func FuzzAnswer(f *testing.F) {
+// FuzzReply takes any bytes for an answer.
+func FuzzReply(f *testing.F) {
 	f.Add(good())
 	f.Add([]byte{1, 5, 0, 1, 3, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
 	f.Add([]byte{})

@@ -22,13 +22,13 @@ func restored(t testing.TB, d layout.Declaration, step uint64, a policy.Architec
 	t.Helper()
 	d.Checkpoint, d.First = "some name", step
 	j := newJob(t, d, a, servers)
-	j.shelf.has = trained(&j.d, step).kept()
+	j.store.has = trained(&j.d, step).kept()
 	return j
 }
 
 // trained is the twin after so many steps.
-func trained(d *layout.Declaration, steps uint64) *twin {
-	n := newTwin(d)
+func trained(d *layout.Declaration, steps uint64) *reference {
+	n := newReference(d)
 	for s := range steps {
 		n.step(0, d.VirtualWorkers, s, 0.05, everyLeaf)
 	}
@@ -60,19 +60,19 @@ func holds(a policy.Architecture) cluster.Task {
 }
 
 // What a task cannot restore ends the training, and all hear which it was.
-func TestRestoreFails(t *testing.T) {
+func TestFailedRestoreEndsTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
-		for want, instead := range map[string]func(s *shelf, ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error{
-			"the disk is gone": func(*shelf, context.Context, *layout.Declaration, layout.Piece, transition.Restoring) error {
+		for want, instead := range map[string]func(s *store, ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error{
+			"the disk is gone": func(*store, context.Context, *layout.Declaration, layout.Piece, transition.Restoring) error {
 				return errors.New("the disk is gone")
 			},
-			"a part of variable 3, want one of": func(s *shelf, _ context.Context, _ *layout.Declaration, _ layout.Piece, into transition.Restoring) error {
+			"a part of variable 3, want one of": func(s *store, _ context.Context, _ *layout.Declaration, _ layout.Piece, into transition.Restoring) error {
 				return into.Put(s.has[3])
 			},
-			"[%d, %d) is missing": func(*shelf, context.Context, *layout.Declaration, layout.Piece, transition.Restoring) error {
+			"[%d, %d) is missing": func(*store, context.Context, *layout.Declaration, layout.Piece, transition.Restoring) error {
 				return nil
 			},
 		} {
@@ -81,9 +81,9 @@ func TestRestoreFails(t *testing.T) {
 				j := restored(t, example(3, 3), 2, a, 2)
 				at := slices.IndexFunc(j.d.Pieces, func(p layout.Piece) bool { return j.d.Holders[p.Holder] == holds(a) })
 				broken := j.d.Pieces[at]
-				j.shelf.instead = func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+				j.store.instead = func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
 					if p == broken {
-						return instead(&j.shelf, ctx, d, p, into)
+						return instead(&j.store, ctx, d, p, into)
 					}
 					<-ctx.Done() // is told
 					return ctx.Err()
@@ -104,12 +104,12 @@ func TestRestoreFails(t *testing.T) {
 }
 
 // A part that is missing is named, of dense variables and of tables.
-func TestRestoreOfAPart(t *testing.T) {
+func TestIncompleteRestoreEndsTraining(t *testing.T) {
 	for variable, what := range map[int]string{2: `"big" [0, 5120) from checkpoint "some name": [100, 200)`, 5: `"table" [0, 41) from checkpoint "some name": [40, 41)`} {
 		t.Run(what, func(t *testing.T) {
 			j := restored(t, mixed(2, 2), 2, policy.Servers, 1)
-			j.shelf.instead = func(_ context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
-				k := j.shelf.has[p.Variable]
+			j.store.instead = func(_ context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+				k := j.store.has[p.Variable]
 				if p.Variable != variable {
 					return into.Put(k)
 				}
@@ -129,7 +129,7 @@ func TestRestoreOfAPart(t *testing.T) {
 
 // A restore that takes too long ends the start, whether it listens or not;
 // what it puts then is refused.
-func TestRestoreIsBounded(t *testing.T) {
+func TestSlowRestoreEndsTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -141,16 +141,16 @@ func TestRestoreIsBounded(t *testing.T) {
 				d.StartMillis = 700
 				j := restored(t, d, 2, a, 1)
 				wait, late := make(chan struct{}), make(chan error, len(j.d.Pieces))
-				j.shelf.instead = func(ctx context.Context, _ *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+				j.store.instead = func(ctx context.Context, _ *layout.Declaration, p layout.Piece, into transition.Restoring) error {
 					if j.d.Holders[p.Holder] != holds(a) {
-						return into.Put(j.shelf.has[p.Variable])
+						return into.Put(j.store.has[p.Variable])
 					}
 					if listens {
 						<-ctx.Done()
 					} else {
 						<-wait
 					}
-					late <- into.Put(j.shelf.has[p.Variable])
+					late <- into.Put(j.store.has[p.Variable])
 					return ctx.Err()
 				}
 				began := time.Now()
@@ -170,7 +170,7 @@ func TestRestoreIsBounded(t *testing.T) {
 }
 
 // A task that has nothing to restore from says so.
-func TestOwnerWithoutARestore(t *testing.T) {
+func TestHolderWithoutCheckpointsCannotRestore(t *testing.T) {
 	j := restored(t, example(2, 2), 2, policy.Servers, 1)
 	j.again(t, 0, func(c *server.Config) { c.Checkpoints = nil })
 	for _, errs := range j.connecting() {
@@ -184,13 +184,13 @@ func TestOwnerWithoutARestore(t *testing.T) {
 }
 
 // Whoever dies or gives up while others restore is named, and they stop.
-func TestLostWhileRestoring(t *testing.T) {
+func TestLostWorkerDuringRestoreIsReported(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()
 			j := restored(t, example(3, 3), 2, a, 1)
 			begun, stopped := make(chan struct{}, 100), make(chan struct{}, 100)
-			j.shelf.instead = func(ctx context.Context, _ *layout.Declaration, _ layout.Piece, _ transition.Restoring) error {
+			j.store.instead = func(ctx context.Context, _ *layout.Declaration, _ layout.Piece, _ transition.Restoring) error {
 				begun <- struct{}{}
 				<-ctx.Done()
 				stopped <- struct{}{}
@@ -233,12 +233,12 @@ func TestLostWhileRestoring(t *testing.T) {
 }
 
 // A server that dies while another restores is named.
-func TestLostServerWhileRestoring(t *testing.T) {
+func TestLostServerDuringRestoreIsReported(t *testing.T) {
 	j := restored(t, example(2, 2), 2, policy.Servers, 2)
 	begun := make(chan struct{}, 100)
-	j.shelf.instead = func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+	j.store.instead = func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
 		if d.Holders[p.Holder] == server0(1) {
-			return into.Put(j.shelf.has[p.Variable])
+			return into.Put(j.store.has[p.Variable])
 		}
 		begun <- struct{}{}
 		<-ctx.Done()
@@ -256,7 +256,7 @@ func TestLostServerWhileRestoring(t *testing.T) {
 }
 
 // Workers that go on from something else are refused.
-func TestOtherCheckpointIsADisagreement(t *testing.T) {
+func TestDifferentCheckpointsEndTraining(t *testing.T) {
 	for want, change := range map[string]func(d *layout.Declaration){
 		`begins from checkpoint "other", not from checkpoint "some name"`: func(d *layout.Declaration) { d.Checkpoint = "other" },
 		`begins anew, not from checkpoint "some name"`:                    func(d *layout.Declaration) { d.Checkpoint, d.First = "", 0 },
@@ -278,7 +278,7 @@ func TestOtherCheckpointIsADisagreement(t *testing.T) {
 }
 
 // Steps are counted from the first training on, also where somebody leaves.
-func TestLeavingEarlyAfterARestore(t *testing.T) {
+func TestWorkerThatLeavesEarlyAfterRestoreIsAnError(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := restored(t, example(2, 2), 5, a, 1)
 		members := j.connect(t)

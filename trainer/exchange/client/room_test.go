@@ -95,7 +95,7 @@ func TestRoom(t *testing.T) {
 }
 
 // Shard holders on one host share what it has free.
-func TestRoomOfNeighbours(t *testing.T) {
+func TestRoomAddsHoldersOfSameHost(t *testing.T) {
 	d := movableTables(2, 2, optimizer.Adam)
 	j := newJob(t, d, policy.Servers, 3)
 	var hosts []*freeMemory

@@ -15,7 +15,7 @@ import (
 )
 
 // A save that cannot be is an error, and nothing has happened.
-func TestSaveMisuse(t *testing.T) {
+func TestMisuseOfSaveIsRefused(t *testing.T) {
 	for want, do := range map[string]func(members []*member) error{
 		"worker:1 saves, which is for worker:0 to do": func(members []*member) error { return members[1].Saves.Save() },
 		"saved twice before step 1": func(members []*member) error {
@@ -44,7 +44,7 @@ func TestSaveMisuse(t *testing.T) {
 	}
 }
 
-func TestSaveInAStepIsRefused(t *testing.T) {
+func TestSaveDuringStepIsRefused(t *testing.T) {
 	j := newJob(t, example(1, 1), policy.Servers, 1)
 	m := j.connect(t)[0]
 	if err := m.Begin(0.1); err != nil {
@@ -58,8 +58,8 @@ func TestSaveInAStepIsRefused(t *testing.T) {
 		t.Errorf("%+v, %v", end, err)
 	}
 	leave(t, j, []*member{m})
-	if len(j.shelf.took) > 0 {
-		t.Errorf("%d snapshots", len(j.shelf.took))
+	if len(j.store.took) > 0 {
+		t.Errorf("%d snapshots", len(j.store.took))
 	}
 	if err := m.Saves.Save(); err == nil {
 		t.Error("saved after the end")
@@ -67,7 +67,7 @@ func TestSaveInAStepIsRefused(t *testing.T) {
 }
 
 // A shard holder that has nowhere to save to says so to all.
-func TestOwnerWithoutASave(t *testing.T) {
+func TestHolderWithoutCheckpointsCannotSave(t *testing.T) {
 	for a, task := range map[policy.Architecture]cluster.Task{policy.Servers: server0(0), policy.AllReduce: worker(1)} {
 		j := newJob(t, example(2, 2), a, 1)
 		if a == policy.Servers {
@@ -84,7 +84,7 @@ func TestOwnerWithoutASave(t *testing.T) {
 }
 
 // A shard holder that is lost is named by the save or by what comes next.
-func TestSaveToALostOwner(t *testing.T) {
+func TestSaveReportsLostHolder(t *testing.T) {
 	for a, task := range map[policy.Architecture]cluster.Task{policy.Servers: server0(1), policy.AllReduce: worker(1)} {
 		j := newJob(t, mixed(3, 3), a, 2)
 		members := j.connect(t)
@@ -110,7 +110,7 @@ func TestSaveToALostOwner(t *testing.T) {
 }
 
 // What the chief says at the wrong time, or anybody else, is refused in words.
-func TestBadSaveFramesEndTheTraining(t *testing.T) {
+func TestInvalidSaveFramesEndTraining(t *testing.T) {
 	save := func(step uint64, size int) wire.Frame { return frame(wire.Save, 0, 0, step, size) }
 	begin := wire.Frame{Header: wire.Header{Kind: wire.Step, Step: 5}, Payload: message.EncodeBeginning(nil, aggregate.Beginning{Rate: 0.1, Present: []int{1}})}
 	for name, c := range map[string]struct {
@@ -144,7 +144,7 @@ func TestBadSaveFramesEndTheTraining(t *testing.T) {
 }
 
 // The first worker of a host keeps nothing.
-func TestRelayRefusesToSave(t *testing.T) {
+func TestAggregatorRefusesToSave(t *testing.T) {
 	j, members := pair(t)
 	if err := members[1].holders.up.session.Send(frame(wire.Save, 0, 0, 0, 0)); err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestRelayRefusesToSave(t *testing.T) {
 	blames(t, within(t, j.ended[0]), worker(1), "unexpected save frame")
 }
 
-func TestFirstStepIsChecked(t *testing.T) {
+func TestInvalidFirstStepIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		checkpoint string
 		first      uint64

@@ -95,7 +95,7 @@ func downBy(t *testing.T, d *layout.Declaration, k aggregate.Kept) float64 {
 }
 
 // saves are what all shard holders handed over, in the order of saves.
-func (s *shelf) saves() (all [][]transition.Snapshot) {
+func (s *store) saves() (all [][]transition.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := map[cluster.Task]int{}
@@ -111,7 +111,7 @@ func (s *shelf) saves() (all [][]transition.Snapshot) {
 
 // Saves while all workers push: every piece has the steps before the cut, and no
 // other.
-func TestSaveUnderLoad(t *testing.T) {
+func TestSaveInOtherModesUnderLoad(t *testing.T) {
 	const steps = 25
 	for _, c := range []struct {
 		mode string
@@ -144,7 +144,7 @@ func TestSaveUnderLoad(t *testing.T) {
 				}
 				running.Wait()
 				leave(t, j, members)
-				saves := j.shelf.saves()
+				saves := j.store.saves()
 				if len(saves) != len(cuts) || len(cuts) == 0 {
 					t.Fatalf("%d saves of %d cuts", len(saves), len(cuts))
 				}
@@ -204,7 +204,7 @@ func countOn(t *testing.T, last []transition.Snapshot, mode string) {
 	if err := j.d.Place(policy.Servers, 2, 100); err != nil { // otherwise
 		t.Fatal(err)
 	}
-	j.shelf.fill(last)
+	j.store.fill(last)
 	members := j.connect(t)
 	members[0].saveCut(t, Passing)
 	began := j.saved(t, j.d.Pieces, d.First)
@@ -244,7 +244,7 @@ func countOn(t *testing.T, last []transition.Snapshot, mode string) {
 		}
 	}
 	leave(t, j, members)
-	checkSums(t, &j.d, last, j.shelf.at(d.First+steps), 4*steps)
+	checkSums(t, &j.d, last, j.store.at(d.First+steps), 4*steps)
 }
 
 // checkOverlaps wants a restored part to have the highest count of those that
@@ -305,11 +305,11 @@ func spreadOut(d *layout.Declaration, snapshots []transition.Snapshot, variable 
 
 // Pieces that were saved after different numbers of updates may become one:
 // it has had the most of them.
-func TestUnevenCountsMove(t *testing.T) {
+func TestMoveJoinsPiecesWithUnevenUpdateCounts(t *testing.T) {
 	d := movableTables(2, 2, optimizer.Adam)
 	j := restored(t, d, 3, policy.Servers, 2)
 	var parts []aggregate.Kept
-	for _, k := range j.shelf.has {
+	for _, k := range j.store.has {
 		half := (k.Count + 1) / 2
 		parts = append(parts, slice(&d, k, 0, half))
 		if k.Count > half {
@@ -317,7 +317,7 @@ func TestUnevenCountsMove(t *testing.T) {
 			parts[len(parts)-1].Updates += 4
 		}
 	}
-	j.shelf.has = parts
+	j.store.has = parts
 	var halved []layout.Piece // of the tables
 	for _, p := range j.d.Pieces {
 		v := j.d.Variables[p.Variable]

@@ -19,7 +19,7 @@ import (
 // move where they may.
 type course struct {
 	seed   uint64
-	n      *twin
+	n      *reference
 	random *rand.Rand
 }
 
@@ -93,19 +93,19 @@ func (c *course) save(t *testing.T, j *testJob, chief *member) []transition.Snap
 func goOn(t *testing.T, seed uint64, first *testJob, second func(d layout.Declaration) *testJob) {
 	t.Helper()
 	const half, end = 3, 6
-	c := &course{seed: seed, n: newTwin(&first.d), random: rand.New(rand.NewPCG(seed, 21))}
+	c := &course{seed: seed, n: newReference(&first.d), random: rand.New(rand.NewPCG(seed, 21))}
 	all := c.train(t, first, half)
 	d := first.d
 	d.Checkpoint, d.First = "some name", half
 	j := second(d)
-	j.shelf.fill(all)
+	j.store.fill(all)
 	c.n.d = &j.d // of the same variables
 	c.train(t, j, end)
 }
 
 // What was restored goes on as if nothing had been, wherever its pieces were
 // and are.
-func TestBitsOfRestoredTrainings(t *testing.T) {
+func TestRestoredTrainingHasSameBits(t *testing.T) {
 	rules, n := []optimizer.Rule{optimizer.SGD, optimizer.Momentum, optimizer.Adagrad}, len(placesToRestore)
 	for i := range placesToRestore { // a long test has all pairs
 		testRestored(t, optimizer.Adam, i, (i+1)%n) // which keeps most
@@ -141,7 +141,7 @@ func testRestored(t *testing.T, rule optimizer.Rule, i, k int) {
 }
 
 // Likewise with any variables, workers, hosts, partitions and clipping.
-func TestBitsOfRandomRestoredTrainings(t *testing.T) {
+func TestRandomRestoredTrainingHasSameBits(t *testing.T) {
 	testRandomRestores(t, 1, 14)
 }
 
@@ -183,7 +183,7 @@ func othersWait(e *aggregate.Shards) bool {
 
 // The others may have begun the next step, and brought all they have, when
 // the chief saves; it is saved on every step, and what was saved never changes.
-func TestSaveWhileOthersBegin(t *testing.T) {
+func TestSaveWhileOtherWorkersBeginStep(t *testing.T) {
 	const steps = 6
 	for _, c := range []struct {
 		a     policy.Architecture
@@ -197,7 +197,7 @@ func TestSaveWhileOthersBegin(t *testing.T) {
 			j := newJob(t, d, c.a, 2)
 			members := j.connect(t)
 			engines := j.engines(t, members)
-			n := newTwin(&j.d)
+			n := newReference(&j.d)
 			var running sync.WaitGroup
 			for _, m := range members[1:] {
 				running.Go(func() {
@@ -240,11 +240,11 @@ func TestSaveWhileOthersBegin(t *testing.T) {
 
 // A save goes with the map of its time, on either side of a move, and the
 // next step tells of it under the next map.
-func TestSaveAroundAMove(t *testing.T) {
+func TestSaveBeforeAndAfterMove(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid, policy.AllReduce} {
 		j := newJob(t, movableTables(4, 2, optimizer.Adam), a, 3)
 		members := j.connect(t)
-		n := newTwin(&j.d)
+		n := newReference(&j.d)
 		for s := range uint64(4) {
 			before, after := members[0].holders.shards.Load().d.Pieces, onHolder(&j.d, int(s)%len(j.d.Holders))
 			early := s%2 == 0

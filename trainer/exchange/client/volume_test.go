@@ -16,7 +16,7 @@ import (
 )
 
 // What is counted is what the connections carry.
-func TestVolumesAreTheTraffic(t *testing.T) {
+func TestVolumesAddUpToTraffic(t *testing.T) {
 	for _, c := range []struct {
 		a     policy.Architecture
 		hosts []layout.Range
@@ -73,7 +73,7 @@ func TestVolumesAreTheTraffic(t *testing.T) {
 // on the host, so each way of a host's link carries 2(n-1)/n of what a worker
 // touches: rows for half of it as the worker, for the other half as the
 // server. So it does for a dense variable, all-reduced or not.
-func TestVolumesAreThoseOfTheFormulas(t *testing.T) {
+func TestVolumesMatchFormulas(t *testing.T) {
 	const (
 		rows, width = 8000, 64
 		dense       = 64 << 10 // elements
@@ -125,7 +125,7 @@ func TestVolumesAreThoseOfTheFormulas(t *testing.T) {
 }
 
 // For the norm of the gradients each touched row travels as one number, however wide.
-func TestNormTravelsAsANumberForEachRow(t *testing.T) {
+func TestHolderSendsOneSquareSumPerRow(t *testing.T) {
 	const rows, touched, workers = 4000, 300, 2
 	index := differ(workers, rows, touched)
 	carried := func(width int, clip float64) (bytes uint64) { // all that belongs to no variable, in one step

@@ -84,7 +84,7 @@ func rowsOf(d *layout.Declaration, variable, leaf int, step uint64) (index []int
 
 // twin trains as one goroutine without any of the machinery: a recursive sum,
 // a division, a norm and the optimiser, variable by variable.
-type twin struct {
+type reference struct {
 	d      *layout.Declaration
 	values [][]byte
 	f32    []*optimizer.State[float32]
@@ -95,8 +95,8 @@ type twin struct {
 	loss   []float64 // and metrics
 }
 
-func newTwin(d *layout.Declaration) *twin {
-	t := &twin{d: d, values: firstValues(d, 1)}
+func newReference(d *layout.Declaration) *reference {
+	t := &reference{d: d, values: firstValues(d, 1)}
 	for i, v := range d.Variables {
 		a, _ := optimizer.New[float32](d.Rule(v), len(t.values[i])/4)
 		b, _ := optimizer.New[float64](d.Rule(v), len(t.values[i])/8)
@@ -111,7 +111,7 @@ func newTwin(d *layout.Declaration) *twin {
 }
 
 // step trains on the leaves of [lo, hi) that present does not refuse.
-func (t *twin) step(lo, hi int, step uint64, rate float64, present func(leaf int) bool) {
+func (t *reference) step(lo, hi int, step uint64, rate float64, present func(leaf int) bool) {
 	var leaves int
 	for leaf := range t.d.VirtualWorkers {
 		if leaf >= lo && leaf < hi && present(leaf) {
@@ -140,9 +140,9 @@ func (t *twin) step(lo, hi int, step uint64, rate float64, present func(leaf int
 				}
 			})
 		case v.Dtype == layout.Float32:
-			apply = append(apply, denseTwin(t, t.f32[i], i, step, rate, leaves, here, &total))
+			apply = append(apply, denseReference(t, t.f32[i], i, step, rate, leaves, here, &total))
 		default:
-			apply = append(apply, denseTwin(t, t.f64[i], i, step, rate, leaves, here, &total))
+			apply = append(apply, denseReference(t, t.f64[i], i, step, rate, leaves, here, &total))
 		}
 	}
 	t.norm = math.Sqrt(total)
@@ -159,7 +159,7 @@ func (t *twin) step(lo, hi int, step uint64, rate float64, present func(leaf int
 	t.steps++
 }
 
-func denseTwin[T wire.Float](t *twin, state *optimizer.State[T], i int, step uint64, rate float64, leaves int, here func(int) bool, total *float64) func(float64) {
+func denseReference[T wire.Float](t *reference, state *optimizer.State[T], i int, step uint64, rate float64, leaves int, here func(int) bool, total *float64) func(float64) {
 	v := t.d.Variables[i]
 	g := sumDense[T](t.d, i, 0, t.d.VirtualWorkers, step, here)
 	if !t.d.Sum || v.IsStatistic() {
@@ -256,22 +256,22 @@ func sumLoss(metric, lo, hi int, step uint64, here func(int) bool) float64 {
 }
 
 // compare wants a worker to have the same bits.
-func (t *twin) compare(tb testing.TB, values [][]byte, who string) {
+func (t *reference) compare(tb testing.TB, values [][]byte, who string) {
 	tb.Helper()
 	for i, v := range t.d.Variables {
 		if v.Sparse == nil && string(t.values[i]) != string(values[i]) {
-			tb.Fatalf("%s: %s differs from the twin after %d steps", who, v.Name, t.steps)
+			tb.Fatalf("%s: %s differs from the reference after %d steps", who, v.Name, t.steps)
 		}
 	}
 }
 
 // reports tells whether a worker was told the twin's loss and metrics.
-func (t *twin) reports(o Outcome) bool {
+func (t *reference) reports(o Outcome) bool {
 	return o.Loss == t.loss[0] && slices.Equal(o.Metrics, t.loss[1:])
 }
 
 // table is the twin's whole sparse variable.
-func (t *twin) table(variable int) []byte {
+func (t *reference) table(variable int) []byte {
 	v := t.d.Variables[variable]
 	all := make([]float32, v.NumElements())
 	if err := t.tables[variable].Copy(0, all); err != nil {

@@ -16,22 +16,22 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// shelf takes what the tasks of a test save, and has what they restore.
-type shelf struct {
+// store takes what the tasks of a test save, and has what they restore.
+type store struct {
 	mu      sync.Mutex
 	took    []transition.Snapshot
 	has     []aggregate.Kept // parts of all variables
 	instead func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error
 }
 
-func (s *shelf) Save(x transition.Snapshot) {
+func (s *store) Save(x transition.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.took = append(s.took, x)
 }
 
 // at returns what was saved before a step.
-func (s *shelf) at(step uint64) (all []transition.Snapshot) {
+func (s *store) at(step uint64) (all []transition.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.took {
@@ -42,15 +42,15 @@ func (s *shelf) at(step uint64) (all []transition.Snapshot) {
 	return all
 }
 
-// fill puts snapshots on the shelf of another training.
-func (s *shelf) fill(snapshots []transition.Snapshot) {
+// fill puts snapshots on the store of another training.
+func (s *store) fill(snapshots []transition.Snapshot) {
 	for _, x := range snapshots {
 		s.has = append(s.has, x.Pieces...)
 	}
 }
 
 // restore puts parts of parts, in any order and by several goroutines.
-func (s *shelf) Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+func (s *store) Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
 	if s.instead != nil {
 		return s.instead(ctx, d, p, into)
 	}
@@ -108,8 +108,8 @@ func (j *testJob) saved(t *testing.T, pieces []layout.Piece, step uint64) []tran
 	for _, p := range pieces {
 		holders[p.Holder] = true
 	}
-	eventually(t, "everything was saved", func() bool { return len(j.shelf.at(step)) >= len(holders) })
-	all := j.shelf.at(step)
+	eventually(t, "everything was saved", func() bool { return len(j.store.at(step)) >= len(holders) })
+	all := j.store.at(step)
 	for _, x := range all {
 		index := j.d.HolderIndex(x.Holder)
 		if len(all) != len(holders) || !holders[index] || !slices.Equal(x.Declaration.Pieces, pieces) || len(x.Pieces) == 0 || x.Held <= 0 {
@@ -152,7 +152,7 @@ func whole(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot,
 }
 
 // kept is what the twin has of all variables.
-func (t *twin) kept() (all []aggregate.Kept) {
+func (t *reference) kept() (all []aggregate.Kept) {
 	for i, v := range t.d.Variables {
 		k := aggregate.Kept{Variable: i, Count: v.Units(), Updates: t.steps, Slots: [][]byte{}}
 		switch {
@@ -187,7 +187,7 @@ func checkSaved(t *testing.T, d *layout.Declaration, snapshots []transition.Snap
 			k.Values, k.Slots, got.Values, got.Slots = nil, nil, nil, nil
 		}
 		if !reflect.DeepEqual(got, k) {
-			t.Fatalf("%s before step %d: saved with %d updates, rows %v, and not what the twin has with %d updates, rows %v",
+			t.Fatalf("%s before step %d: saved with %d updates, rows %v, and not what the reference has with %d updates, rows %v",
 				d.Variables[i].Name, snapshots[0].Step, got.Updates, got.Rows, k.Updates, k.Rows)
 		}
 	}

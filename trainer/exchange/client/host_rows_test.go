@@ -32,7 +32,7 @@ func awaited(m *member, wanted []message.RowRequest) <-chan error {
 
 // Each row that workers of a host want comes to it once, and goes to whoever
 // wants it.
-func TestHostAsksForTheUnion(t *testing.T) {
+func TestHostRequestsEachRowOnce(t *testing.T) {
 	j, members := onHosts(t, 4, []layout.Range{{Lo: 0, Hi: 3}, {Lo: 3, Hi: 4}})
 	table := make([]byte, 700*12)
 	if err := members[3].Rows.Whole(context.Background(), 5, table); err != nil {
@@ -62,7 +62,7 @@ func TestHostAsksForTheUnion(t *testing.T) {
 
 // A worker that begins a step without having wanted anything holds nobody up;
 // so does one that has no data.
-func TestHostDoesNotWaitForWhoWantsNothing(t *testing.T) {
+func TestHostDoesNotWaitForWorkerWithoutRequest(t *testing.T) {
 	j, members := onHosts(t, 3, []layout.Range{{Lo: 0, Hi: 3}})
 	first, second := awaited(members[0], rowsFrom(0, 5)), awaited(members[1], rowsFrom(3, 9))
 	third := make(chan error, 1)
@@ -76,7 +76,7 @@ func TestHostDoesNotWaitForWhoWantsNothing(t *testing.T) {
 	leave(t, j, members)
 }
 
-func TestAwaitEndsWithTheContext(t *testing.T) {
+func TestCanceledContextEndsAwait(t *testing.T) {
 	_, members := onHosts(t, 2, []layout.Range{{Lo: 0, Hi: 2}})
 	ctx, cancel := context.WithCancelCause(context.Background())
 	why := errors.New("enough")
@@ -89,7 +89,7 @@ func TestAwaitEndsWithTheContext(t *testing.T) {
 }
 
 // Whoever waits for rows hears who is lost, be it of the host or a server.
-func TestLossWhileRowsAreAwaitedIsNamed(t *testing.T) {
+func TestLossDuringAwaitIsReported(t *testing.T) {
 	for _, dead := range []int{0, 1} { // who adds for the host, and another
 		_, members := onHosts(t, 4, []layout.Range{{Lo: 0, Hi: 3}, {Lo: 3, Hi: 4}})
 		done := awaited(members[2], rowsFrom(0, 9))
@@ -104,7 +104,7 @@ func TestLossWhileRowsAreAwaitedIsNamed(t *testing.T) {
 
 // Workers of a host that do not take as many steps are told, and the rows
 // that one of them waits for do not hold it up before that.
-func TestHostWhoseWorkersLeaveOneByOne(t *testing.T) {
+func TestWorkersOfHostLeaveOneByOne(t *testing.T) {
 	for _, gone := range []int{0, 1, 2} {
 		for _, late := range []bool{false, true} {
 			_, members := onHosts(t, 3, []layout.Range{{Lo: 0, Hi: 3}})
@@ -133,7 +133,7 @@ func TestHostWhoseWorkersLeaveOneByOne(t *testing.T) {
 }
 
 // The training may end with rows that nobody awaits.
-func TestGoodbyeWithWantedRows(t *testing.T) {
+func TestGoodbyeWithPendingPrefetch(t *testing.T) {
 	for _, hosts := range [][]layout.Range{nil, {{Lo: 0, Hi: 3}}, {{Lo: 0, Hi: 2}, {Lo: 2, Hi: 3}}} {
 		for range 5 {
 			j, members := onHosts(t, 3, hosts)
