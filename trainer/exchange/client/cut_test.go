@@ -17,8 +17,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// base makes a number of what every worker has had applied: one digit each, up
-// to 24 bits of a float32 for four of them.
+// base is the base of a number that has one digit per worker: its count of
+// applied steps. Four digits fit in the 24 bits of a float32.
 const base = 1 << 6
 
 // digits takes a number apart.
@@ -29,7 +29,8 @@ func digits(x float64, workers int) (steps []uint64) {
 	return steps
 }
 
-// every worker adds its own digit until it has made so many steps.
+// adds takes steps that increment this worker's digit, until it has taken to
+// steps.
 func (m *member) adds(t *testing.T, to uint64, before func()) {
 	for m.Step() < to {
 		if before != nil {
@@ -42,7 +43,7 @@ func (m *member) adds(t *testing.T, to uint64, before func()) {
 	}
 }
 
-// works adds until it has made so many steps, and leaves.
+// works calls adds and then closes the worker.
 func (m *member) works(t *testing.T, to uint64) {
 	m.adds(t, to, nil)
 	if err := m.Close(); err != nil {
@@ -50,7 +51,8 @@ func (m *member) works(t *testing.T, to uint64) {
 	}
 }
 
-// holdsCut wants all pieces to have exactly the steps of a cut, worker by worker.
+// holdsCut checks that all pieces contain exactly the steps of a cut, for each
+// worker.
 func holdsCut(t *testing.T, d *layout.Declaration, all []transition.Snapshot, cut []uint64) {
 	t.Helper()
 	if len(all) != len(d.Holders) {
@@ -65,7 +67,7 @@ func holdsCut(t *testing.T, d *layout.Declaration, all []transition.Snapshot, cu
 	}
 }
 
-// fromZeros starts a job whose variables begin as zeros.
+// fromZeros starts a job whose variables are initially zero.
 func fromZeros(t *testing.T, d layout.Declaration, servers int) (*testJob, []*member) {
 	t.Helper()
 	j := newJob(t, d, policy.Servers, servers)
@@ -73,7 +75,7 @@ func fromZeros(t *testing.T, d layout.Declaration, servers int) (*testJob, []*me
 	return j, j.connect(t)
 }
 
-// savedTimes waits until every shard holder has saved so many times.
+// savedTimes waits until every shard holder has saved n times.
 func (j *testJob) savedTimes(t *testing.T, n int) {
 	t.Helper()
 	eventually(t, "everything was saved", func() bool {
@@ -82,8 +84,9 @@ func (j *testJob) savedTimes(t *testing.T, n int) {
 	})
 }
 
-// With a cut every worker goes on where it was: at the end each has had each of
-// its steps applied once, whatever was lost in between.
+// After a restore from a cut, every worker resumes at its own step. At the end
+// each of its steps was applied exactly once, even if workers were lost in
+// between.
 func TestTrainingResumesFromCut(t *testing.T) {
 	const steps = 16
 	for _, mode := range []string{"async", "ssp:0", "ssp:2"} {
@@ -113,7 +116,8 @@ func TestTrainingResumesFromCut(t *testing.T) {
 	}
 }
 
-// finish goes on from a cut with other servers, to the end.
+// finish resumes from a cut with a different number of servers, and trains to
+// the end.
 func finish(t *testing.T, d layout.Declaration, from []transition.Snapshot, cut []uint64, steps uint64) {
 	t.Helper()
 	d.Checkpoint, d.First, d.Cut = "the cut", cut[0], cut
@@ -142,8 +146,8 @@ func finish(t *testing.T, d layout.Declaration, from []transition.Snapshot, cut 
 	leave(t, j, members)
 }
 
-// A worker that was ahead when the cut was made waits as it did then, and not
-// before its first step.
+// A worker that was ahead of others when the cut was saved must wait for them
+// in Resume, before its first step.
 func TestResumeWaitsForSlowerWorkers(t *testing.T) {
 	d := counting("ssp:2", 3)
 	d.Checkpoint, d.First, d.Cut = "the cut", 5, []uint64{5, 8, 7}
@@ -157,7 +161,7 @@ func TestResumeWaitsForSlowerWorkers(t *testing.T) {
 	go func() { resumed <- members[1].Resume(context.Background()) }()
 	answered := make(chan error, 1)
 	go func() {
-		_, err := members[2].count() // its eighth step: the answer has to wait too
+		_, err := members[2].count() // takes its eighth step, whose outcome is also delayed
 		answered <- err
 	}()
 	eventually(t, "both wait", func() bool { return kept(t, j, 1, 8) && kept(t, j, 2, 8) })
@@ -187,8 +191,8 @@ func TestResumeWaitsForSlowerWorkers(t *testing.T) {
 	leave(t, j, members)
 }
 
-// Who is ahead of workers that leave, or are lost, waits for them no longer,
-// whether it has asked before or not.
+// A worker in Resume does not wait for workers that have left or are lost,
+// whether these leave before or during Resume.
 func TestResumeDoesNotWaitForWorkersThatLeft(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		d := counting("ssp:1", 3)
@@ -220,7 +224,7 @@ func TestResumeDoesNotWaitForWorkersThatLeft(t *testing.T) {
 	}
 }
 
-// nothing is a checkpoint of zeros, with an optimiser that keeps nothing.
+// nothing returns a checkpoint of zeros for an optimiser without state.
 func nothing(d *layout.Declaration) (all []aggregate.Kept) {
 	for i, v := range d.Variables {
 		k := aggregate.Kept{Variable: i, Count: v.Units(), Rows: []int64{}}
@@ -232,7 +236,8 @@ func nothing(d *layout.Declaration) (all []aggregate.Kept) {
 	return all
 }
 
-// While the others are held nobody's step counts, and none is lost.
+// While a Holding cut delays the other workers, none of their steps is
+// applied, and none is lost.
 func TestHoldingCutDelaysOtherWorkers(t *testing.T) {
 	const steps = 12
 	for _, mode := range []string{"async", "ssp:20"} {
@@ -257,8 +262,8 @@ func TestHoldingCutDelaysOtherWorkers(t *testing.T) {
 	}
 }
 
-// heldBack reports whether on every server so many workers wait with a whole
-// step.
+// heldBack reports whether on every server the given number of workers have
+// sent a whole step that is not applied yet.
 func heldBack(t *testing.T, j *testJob, workers int) bool {
 	for i := range j.served {
 		s := serverOf(t, j, i)
@@ -269,7 +274,7 @@ func heldBack(t *testing.T, j *testJob, workers int) bool {
 	return true
 }
 
-// A cut at the end has everything.
+// A cut after the last step of all workers contains all steps.
 func TestCutAfterLastStepHasAllSteps(t *testing.T) {
 	const steps = 20
 	for _, mode := range []string{"async", "ssp:1"} {
@@ -289,7 +294,7 @@ func TestCutAfterLastStepHasAllSteps(t *testing.T) {
 	}
 }
 
-// Who is lost keeps no cut from being reached.
+// A lost worker does not prevent a cut from being completed.
 func TestCutSucceedsAfterWorkerIsLost(t *testing.T) {
 	const steps = 30
 	for _, mode := range []string{"async", "ssp:30"} {
@@ -315,7 +320,7 @@ func TestCutSucceedsAfterWorkerIsLost(t *testing.T) {
 	}
 }
 
-// What nobody may say about cuts ends the training, with words.
+// An invalid frame about a cut ends the training with an explanation.
 func TestInvalidCutFramesEndTraining(t *testing.T) {
 	ask := wire.Frame{Header: wire.Header{Kind: wire.Cut}}
 	save := func(steps ...uint64) wire.Frame {
@@ -351,7 +356,8 @@ func TestInvalidCutFramesEndTraining(t *testing.T) {
 	}
 }
 
-// What a shard holder may not say of a cut is its mistake.
+// If a shard holder sends an invalid reply to a Cut frame, the error blames
+// that holder.
 func TestInvalidRepliesToCutEndTraining(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode   string
@@ -421,8 +427,8 @@ func TestInvalidCutInDeclarationIsRefused(t *testing.T) {
 	}
 }
 
-// A step that a lost worker has brought to one server only is waited for by no
-// other, whether it is lost before the cut or in it.
+// If a lost worker's step has arrived at only one server, the other servers do
+// not wait for it, whether the worker is lost before or during the cut.
 func TestCutDoesNotWaitForStepOfLostWorker(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		j := newJob(t, in("async", example(4, 4)), policy.Servers, 3)

@@ -18,8 +18,8 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// A server that would own nothing is told so and ends well, while the others
-// train.
+// A server without pieces is dismissed by the chief and returns nil while the
+// other tasks train.
 func TestServersWithoutPiecesReturnNil(t *testing.T) {
 	for a, servers := range map[policy.Architecture]int{policy.AllReduce: 2, policy.Servers: 6} { // for 4 variables
 		j := newJob(t, example(2, 2), a, servers)
@@ -38,7 +38,8 @@ func TestServersWithoutPiecesReturnNil(t *testing.T) {
 	}
 }
 
-// A worker that holds variables stays until the others need it no more.
+// Close of a worker that holds variables returns only after the other workers
+// have left.
 func TestHolderServesUntilOtherWorkersLeave(t *testing.T) {
 	j := newJob(t, mixed(2, 2), policy.AllReduce, 0)
 	members := j.connect(t)
@@ -86,8 +87,8 @@ func TestCloseDoesNotWaitForever(t *testing.T) {
 	}
 }
 
-// A step or a pull that is under way when another goroutine closes the client
-// ends with it.
+// If another goroutine closes the client, a running step or pull returns an
+// error.
 func TestCloseDuringStepEndsStep(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		d := mixed(3, 3)
@@ -112,7 +113,8 @@ func TestCloseDuringStepEndsStep(t *testing.T) {
 	}
 }
 
-// Garbage on the data ports, before and during training, changes nothing.
+// Random bytes on the tasks' ports, before and during training, do not disturb
+// it.
 func TestInvalidDataDoesNotDisturbTraining(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, example(2, 2), a, 2)
@@ -147,7 +149,7 @@ func TestInvalidDataDoesNotDisturbTraining(t *testing.T) {
 	}
 }
 
-// throwGarbage connects and sends something that proves nothing.
+// throwGarbage connects and sends bytes that are no valid authentication.
 func throwGarbage(addr string, which int) {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -186,8 +188,8 @@ func TestAbortDoesNotWaitForever(t *testing.T) {
 	}
 }
 
-// A connection that ends before anything was said on it is no reason to end:
-// the worker comes again.
+// A connection that ends before the first frame does not end the training, and
+// the worker may connect again.
 func TestWorkerMayReconnectBeforeFirstFrame(t *testing.T) {
 	j := newJob(t, example(2, 2), policy.Servers, 1)
 	for range 3 {

@@ -15,7 +15,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// final makes the last cut while others may go on, and says what it has.
+// final makes the final cut after the chief's last step, while other workers
+// may continue. It returns the cut.
 func (m *member) final(t *testing.T) <-chan []uint64 {
 	made := make(chan []uint64, 1)
 	go func() {
@@ -27,8 +28,8 @@ func (m *member) final(t *testing.T) <-chan []uint64 {
 	return made
 }
 
-// A chief that is done keeps nobody back, however many steps the others have
-// still to make.
+// A chief that has taken its last step does not delay the other workers,
+// however many steps they still take.
 func TestFinalCutOfChiefThatFinishesFirst(t *testing.T) {
 	const steps = 20
 	for _, mode := range []string{"async", "ssp:0", "ssp:1", "group:3"} {
@@ -52,7 +53,8 @@ func TestFinalCutOfChiefThatFinishesFirst(t *testing.T) {
 	}
 }
 
-// While it waits the chief saves, and holds, as between two steps.
+// While Conclude waits for other workers, the chief can save with either kind
+// of cut.
 func TestConcludedChiefCanSave(t *testing.T) {
 	j, members := fromZeros(t, counting("ssp:0", 3), 2)
 	members[0].adds(t, 0, nil)
@@ -102,7 +104,7 @@ func TestMisuseOfConcludeIsRefused(t *testing.T) {
 	}
 }
 
-// Where too few are left beside a chief that is done, they hear of it.
+// If too few workers remain after the chief concludes, they receive Over.
 func TestTooFewWorkersRemainAfterChiefConcludes(t *testing.T) {
 	j := newJob(t, in("backup:0", example(2, 2)), policy.Servers, 2)
 	members := j.connect(t)
@@ -129,7 +131,8 @@ func TestTooFewWorkersRemainAfterChiefConcludes(t *testing.T) {
 	leave(t, j, members[:1])
 }
 
-// Where a group cannot go on without a chief that is done, both say so.
+// If a group needs the chief for another step after the chief has concluded,
+// both get an error.
 func TestGroupCannotContinueAfterChiefConcludes(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		j := newJob(t, in("group:2", example(4, 4)), policy.Servers, 1)
@@ -161,8 +164,8 @@ func TestGroupCannotContinueAfterChiefConcludes(t *testing.T) {
 	}
 }
 
-// A chief that was accepted for a step that is not made any more may still be
-// sending what it has of it.
+// The chief may conclude while gradients of an accepted step, which will not
+// be completed, are still arriving.
 func TestFinalCutWhileChiefStillSendsGradients(t *testing.T) {
 	j := newJob(t, in("backup:0", example(2, 2)), policy.Servers, 1)
 	members := j.connect(t)
@@ -185,7 +188,8 @@ func TestFinalCutWhileChiefStillSendsGradients(t *testing.T) {
 	leave(t, j, members[:1])
 }
 
-// Who leaves before all are there is refused, also where another waits for it.
+// A worker that says goodbye before all workers are ready is refused, even if
+// another worker already waits for it.
 func TestGoodbyeBeforeAllWorkersAreReadyIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
@@ -205,7 +209,7 @@ func TestGoodbyeBeforeAllWorkersAreReadyIsRefused(t *testing.T) {
 	blames(t, within(t, j.ended[0]), worker(0), "before all workers were ready")
 }
 
-// declares sends a declaration as a worker does.
+// declares sends a declaration as the first frame, like a worker.
 func declares(t *testing.T, conn *wire.Conn, d *layout.Declaration) {
 	t.Helper()
 	body, err := json.Marshal(d)

@@ -17,7 +17,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// stepFrame begins a step of worker 1 of two with one leaf.
+// stepFrame returns the frame with which worker 1 of two, which has one
+// virtual worker, begins a step.
 func stepFrame(step uint64, leaves int) wire.Frame {
 	return wire.Frame{Header: wire.Header{Kind: wire.Step, Step: step},
 		Payload: message.EncodeBeginning(nil, aggregate.Beginning{Rate: 0.1, Present: []int{leaves}})}
@@ -27,8 +28,8 @@ func frame(kind wire.Kind, variable uint32, part uint32, step uint64, size int) 
 	return wire.Frame{Header: wire.Header{Kind: kind, Variable: variable, Part: part, Step: step}, Payload: make([]byte, size)}
 }
 
-// A proven peer may send anything: it is refused in words, and nothing that
-// it sent is applied.
+// If an authenticated worker sends an invalid frame, the server refuses it
+// with an explanation and applies nothing.
 func TestInvalidFramesOfWorkerEndTraining(t *testing.T) {
 	begin := stepFrame(0, 1)
 	want := func(step uint64, body []byte) wire.Frame {
@@ -106,7 +107,8 @@ func serverValues(t *testing.T, j *testJob, i int) (all string) {
 	return all
 }
 
-// proven is a connection to a server of a job as a worker's.
+// proven returns an authenticated connection to a server, as if a worker had
+// opened it.
 func proven(t *testing.T, j *testJob, rank, server int) net.Conn {
 	t.Helper()
 	conn, err := peers.Dial(context.Background(), j.peers(worker(rank)), server0(server), j.cluster.PS[server], message.ToHolder)
@@ -117,26 +119,28 @@ func proven(t *testing.T, j *testJob, rank, server int) net.Conn {
 	return conn
 }
 
-// FuzzPeer lets a proven worker send any bytes as its declaration and after.
+// FuzzPeer sends arbitrary bytes as an authenticated worker's declaration and
+// as its next frames.
 func FuzzPeer(f *testing.F) {
 	f.Add([]byte(`{"workers":[{"hi":1}]}`), []byte{})
 	f.Add([]byte(`{"leaves":1,"workers":[{"hi":1}],"owners":["ps:0"],"start_ms":1,"silence_ms":1,"optimizer":{"rule":"sgd"},"sync":"sync"}`), make([]byte, wire.HeaderSize))
 	f.Add([]byte(`{"leaves":1,"workers":[{"hi":1}],"owners":["ps:0"],"start_ms":9,"silence_ms":9,"optimizer":{"rule":"sgd"},"sync":"ssp:1","variables":[{"name":"a","dtype":"float32","shape":[2],"sparse":{}}],"pieces":[{"count":2}]}`), []byte{1})
 	f.Fuzz(func(t *testing.T, declaration, rest []byte) {
 		if len(declaration) > 4096 || strings.Contains(string(declaration), "000") {
-			return // sizes that make the machine, not the program, give up
+			return // such sizes would exhaust the memory of the test machine
 		}
 		j := newJob(t, example(1, 1), policy.Servers, 1)
 		conn := proven(t, j, 0, 0)
 		w := wire.NewConn(conn, 0, patience.Limit)
-		w.Send(wire.Frame{Header: wire.Header{Kind: wire.Declare}, Payload: declaration}) // may be refused half way
+		w.Send(wire.Frame{Header: wire.Header{Kind: wire.Declare}, Payload: declaration}) // an error is allowed: the server may hang up before it has read everything
 		conn.Write(rest)
 		w.Close()
-		within(t, j.ended[0]) // whatever it was, the server ends
+		within(t, j.ended[0]) // for every input the server must end
 	})
 }
 
-// frames makes frames of any bytes, near enough to good ones to get far.
+// frames converts arbitrary bytes to frames that are nearly valid, so that
+// they pass the first checks.
 func frames(b []byte) (all []wire.Frame) {
 	for len(b) >= 8 && len(all) < 50 {
 		n := int(b[6]) * int(b[7]%9)
@@ -156,8 +160,8 @@ func frames(b []byte) (all []wire.Frame) {
 	return all
 }
 
-// FuzzServer lets a worker that is ready to step send frames of all kinds, in
-// every mode.
+// FuzzServer makes a connected worker send frames of all kinds, in every
+// synchronisation mode.
 func FuzzServer(f *testing.F) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 12 {
@@ -178,14 +182,15 @@ func FuzzServer(f *testing.F) {
 		members := j.connect(t)
 		go members[0].take(context.Background(), 0, 0.1, everyLeaf)
 		l := members[1].holders.links[0]
-		l.session.Send(frames(b)...) // may be refused half way
+		l.session.Send(frames(b)...) // an error is allowed: the server may hang up before it has read everything
 		members[1].Abort(context.Canceled)
-		members[0].Abort(context.Canceled) // the other one may have said goodbye
+		members[0].Abort(context.Canceled) // an error is allowed: the other worker may have said goodbye
 		within(t, j.ended[0])
 	})
 }
 
-// A shard holder that sends what it must not is named.
+// If a shard holder sends an invalid frame, the worker's error blames that
+// holder.
 func TestInvalidFramesOfHolderEndTraining(t *testing.T) {
 	for name, c := range map[string]struct {
 		frame wire.Frame
@@ -217,7 +222,7 @@ func TestInvalidFramesOfHolderEndTraining(t *testing.T) {
 	}
 }
 
-// FuzzClient lets a shard holder send frames of all kinds to a worker.
+// FuzzClient makes a shard holder send frames of all kinds to a worker.
 func FuzzClient(f *testing.F) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 12 {

@@ -9,8 +9,9 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// Leaves whose data ends are absent, not zero: the bits are those of the twin
-// without them, for any number of workers, and all workers leave together.
+// Virtual workers whose data has ended are absent and do not count as zero.
+// For any number of workers, the result equals that of the reference without
+// them, and all workers leave after the same step.
 func TestAbsentVirtualWorkersAreSkipped(t *testing.T) {
 	ends := func(leaf int) uint64 { return uint64(2 + leaf*5%4) } // steps with data
 	for _, workers := range []int{1, 2, 3, 4, 6} {
@@ -66,7 +67,8 @@ func TestJoinReturnsAfterAllWorkersHaveJoined(t *testing.T) {
 	}
 }
 
-// joinAll makes every worker take its own number of steps with data.
+// joinAll makes each worker take its own number of steps with data, and then
+// call Join.
 func joinAll(t *testing.T, members []*member, steps []uint64) {
 	var running sync.WaitGroup
 	for rank, m := range members {

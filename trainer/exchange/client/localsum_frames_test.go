@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// pair is a host of two workers and one server. A worker holds what is dense
-// in hybrid: variables 0 to 4, the tables are 5 and 6, the tally 7.
+// pair returns a job of one host with two workers, and one server. Workers
+// hold the dense variables 0 to 4, and the server holds the tables 5 and 6.
 func pair(t *testing.T) (*testJob, []*member) {
 	d := mixed(2, 2)
 	d.Metrics, d.Hosts = 0, []layout.Range{{Lo: 0, Hi: 2}}
@@ -22,8 +22,8 @@ func pair(t *testing.T) (*testJob, []*member) {
 	return j, j.connect(t)
 }
 
-// What a worker sends to the first of its host is checked as by a shard holder, and
-// all hear of it.
+// The first worker of a host checks the frames of the other workers as a shard
+// holder does. All tasks report an invalid frame.
 func TestInvalidFramesOfWorkerOnSameHostEndTraining(t *testing.T) {
 	begin := stepFrame(0, 1)
 	for name, c := range map[string]struct {
@@ -56,7 +56,8 @@ func TestInvalidFramesOfWorkerOnSameHostEndTraining(t *testing.T) {
 	}
 }
 
-// What comes down is checked as well, on either of its two ways.
+// A worker of a host checks the frames from the server and those from the
+// first worker of the host.
 func TestInvalidFramesToHostEndTraining(t *testing.T) {
 	for name, c := range map[string]struct {
 		to    int
@@ -84,8 +85,8 @@ func TestInvalidFramesToHostEndTraining(t *testing.T) {
 	}
 }
 
-// FuzzHost lets a worker, the first of its host or the server send the others
-// of a host frames of all kinds.
+// FuzzHost sends frames of all kinds between the workers of a host, and from
+// the server to them.
 func FuzzHost(f *testing.F) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for i := range 12 {
@@ -102,7 +103,7 @@ func FuzzHost(f *testing.F) {
 		members := j.connect(t)
 		switch way % 3 {
 		case 0:
-			members[1].holders.up.session.Send(frames(b)...) // may be refused half way
+			members[1].holders.up.session.Send(frames(b)...) // an error is allowed: the peer may hang up before it has read everything
 		case 1:
 			j.sends(t, members[0].holders.locals[0].server, 1, frames(b)...)
 		case 2:
