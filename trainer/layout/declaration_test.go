@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// placed is mixed on two servers.
+// placed returns the declaration mixed, placed on two servers.
 func placed(t testing.TB) Declaration {
 	d := mixed(6, 3)
 	if err := d.Place(policy.Servers, 2, 0); err != nil {

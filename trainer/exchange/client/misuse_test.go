@@ -65,7 +65,8 @@ func TestCanceledContextEndsStep(t *testing.T) {
 	}
 }
 
-// A mistake of the caller is an error of the step, in words.
+// If the caller misuses the API during a step, Finish returns an error that
+// explains the mistake.
 func TestFinishReportsMisuse(t *testing.T) {
 	sums := [][]float64{{1, 0, 0}, {1, 0, 0}}
 	all := func(m *member, leaves ...int) {

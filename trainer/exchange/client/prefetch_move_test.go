@@ -13,8 +13,9 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// Workers run freely and want rows ahead or not, while tables move before
-// some steps: every row is the twin's at every step.
+// Workers run without synchronisation between steps and prefetch only some of
+// their rows, while tables move before some steps. All rows must equal those
+// of the reference.
 func TestPrefetchedRowsMatchReferenceAcrossMoves(t *testing.T) {
 	for _, c := range []struct {
 		workers int

@@ -12,13 +12,13 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Rows come from whoever holds them, in the order that was asked for, for many
-// callers side by side, and are those of the twin after every step.
+// Pull gets rows from all holders in the requested order, for several callers
+// at the same time. The rows equal those of the reference after every step.
 func TestPulledRowsMatchReference(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce, policy.Hybrid} {
 		t.Run(a.String(), func(t *testing.T) {
 			d := mixed(4, 2)
-			d.Variables[5].Shape = []int{2000, 3} // many rows, of which a step touches some
+			d.Variables[5].Shape = []int{2000, 3} // so many rows that a step touches only some of them
 			j := newJob(t, d, a, 2)
 			members := j.connect(t)
 			n := newReference(&j.d)
@@ -63,7 +63,7 @@ func checkRows(t *testing.T, m *member, want []float32, caller int) {
 
 func TestWholeRequestsLargeTableInRanges(t *testing.T) {
 	d := mixed(2, 2)
-	d.Variables[5].Shape = []int{600_000, 3} // more than one frame may carry
+	d.Variables[5].Shape = []int{600_000, 3} // more rows than fit in one frame
 	j := newJob(t, d, policy.Hybrid, 2)
 	members := j.connect(t)
 	n := newReference(&j.d)
@@ -95,7 +95,7 @@ func TestInvalidRequestsAreNotSent(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	_, errs := step([]*member{m}, 0, 0.1) // it is still of use
+	_, errs := step([]*member{m}, 0, 0.1) // the client can still be used
 	must(t, errs)
 	leave(t, j, []*member{m})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// gradients writes the gradient of a leaf at a step, which depends on nothing
-// else.
+// gradient computes a virtual worker's gradient, which depends only on the
+// variable, the virtual worker (leaf) and the step.
 func gradient(d *layout.Declaration, into []byte, variable, leaf int, step uint64) {
 	from := rand.NewPCG(uint64(leaf)+1000, step*1000+uint64(variable)).Uint64()
 	if d.Variable(variable).Dtype == layout.Float32 {
@@ -23,8 +23,8 @@ func gradient(d *layout.Declaration, into []byte, variable, leaf int, step uint6
 	}
 }
 
-// scatter copies noise from some place of it on: to draw every number anew would take
-// most of the time of these tests.
+// scatter fills into with noise from some position on. Computing new random
+// numbers would take most of the time of these tests.
 func scatter[F wire.Float](noise []F, from uint64, into []F) {
 	for at := int(from % uint64(len(noise))); len(into) > 0; at = 0 {
 		into = into[copy(into, noise[at:]):]
@@ -36,7 +36,8 @@ var (
 	noise64 = noises[float64]()
 )
 
-// noises draws values of many magnitudes, so that the order of additions shows.
+// noises returns random values of many magnitudes, so that additions in
+// another order give other bits.
 func noises[F wire.Float]() []F {
 	random, all := rand.New(rand.NewPCG(5, 8)), make([]F, 1<<15)
 	for i := range all {
@@ -45,7 +46,8 @@ func noises[F wire.Float]() []F {
 	return all
 }
 
-// firstValues is what the chief begins with.
+// firstValues returns the first values of dense variables, which the chief
+// sends.
 func firstValues(d *layout.Declaration, seed int) (values [][]byte) {
 	for i, v := range d.Variables {
 		if v.Sparse != nil {
@@ -59,7 +61,8 @@ func firstValues(d *layout.Declaration, seed int) (values [][]byte) {
 	return values
 }
 
-// touched is which rows a leaf touches at a step; none now and then.
+// touched returns the rows that a virtual worker (leaf) touches in a step; in
+// some steps there are none.
 func touched(v layout.Variable, leaf int, step uint64) []int64 {
 	random := rand.New(rand.NewPCG(uint64(leaf)+7, step))
 	if (leaf+int(step))%5 == 4 {
@@ -72,7 +75,7 @@ func touched(v layout.Variable, leaf int, step uint64) []int64 {
 	return index
 }
 
-// rowsOf is a leaf's gradient of a sparse variable.
+// rowsOf returns a virtual worker's gradient of a sparse variable.
 func rowsOf(d *layout.Declaration, variable, leaf int, step uint64) (index []int64, values []byte) {
 	v := d.Variables[variable]
 	index = touched(v, leaf, step)
@@ -82,8 +85,9 @@ func rowsOf(d *layout.Declaration, variable, leaf int, step uint64) (index []int
 	return index, values
 }
 
-// twin trains as one goroutine without any of the machinery: a recursive sum,
-// a division, a norm and the optimiser, variable by variable.
+// reference is a simple implementation of training, to compare results with.
+// On one goroutine it computes, for each variable, a recursive sum, a
+// division, a norm and the update.
 type reference struct {
 	d      *layout.Declaration
 	values [][]byte
@@ -110,7 +114,8 @@ func newReference(d *layout.Declaration) *reference {
 	return t
 }
 
-// step trains on the leaves of [lo, hi) that present does not refuse.
+// step takes a step with those virtual workers of [lo, hi) for which present
+// returns true.
 func (t *reference) step(lo, hi int, step uint64, rate float64, present func(leaf int) bool) {
 	var leaves int
 	for leaf := range t.d.VirtualWorkers {
@@ -173,7 +178,8 @@ func denseReference[T wire.Float](t *reference, state *optimizer.State[T], i int
 	}
 }
 
-// sumDense is nil where no leaf is here.
+// sumDense returns the sum of the gradients of present virtual workers in [lo,
+// hi), or nil if none is present.
 func sumDense[T wire.Float](d *layout.Declaration, variable, lo, hi int, step uint64, here func(int) bool) []T {
 	if hi-lo == 1 {
 		if !here(lo) {
@@ -194,7 +200,7 @@ func sumDense[T wire.Float](d *layout.Declaration, variable, lo, hi int, step ui
 	return a
 }
 
-// sumRows adds row by row through a map.
+// sumRows returns the sum of sparse gradients, which it adds row by row.
 func sumRows(d *layout.Declaration, variable, lo, hi int, step uint64, here func(int) bool) (sum sparse.Rows[float32], any bool) {
 	sum.Width = d.Variables[variable].Width()
 	if hi-lo == 1 {
@@ -232,7 +238,8 @@ func rowIn(r sparse.Rows[float32], row int64) []float32 {
 	return nil
 }
 
-// lossOf is what a leaf reports: its loss, 0, and metrics.
+// lossOf returns what a virtual worker reports: its loss for metric 0, and
+// otherwise a metric.
 func lossOf(metric, leaf int, step uint64) float64 {
 	return 1/float64(leaf+3+5*metric) + float64(step)/7
 }
@@ -255,7 +262,7 @@ func sumLoss(metric, lo, hi int, step uint64, here func(int) bool) float64 {
 	return a + b
 }
 
-// compare wants a worker to have the same bits.
+// compare fails the test unless values has the same bits as the reference.
 func (t *reference) compare(tb testing.TB, values [][]byte, who string) {
 	tb.Helper()
 	for i, v := range t.d.Variables {
@@ -265,12 +272,13 @@ func (t *reference) compare(tb testing.TB, values [][]byte, who string) {
 	}
 }
 
-// reports tells whether a worker was told the twin's loss and metrics.
+// reports tells whether an outcome has the loss and the metrics of the
+// reference.
 func (t *reference) reports(o Outcome) bool {
 	return o.Loss == t.loss[0] && slices.Equal(o.Metrics, t.loss[1:])
 }
 
-// table is the twin's whole sparse variable.
+// table returns all rows of a sparse variable of the reference.
 func (t *reference) table(variable int) []byte {
 	v := t.d.Variables[variable]
 	all := make([]float32, v.NumElements())

@@ -12,7 +12,8 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// What cannot be is refused before anybody hears of it, and training goes on.
+// Repartition refuses invalid pieces before it sends anything, and training
+// can continue.
 func TestRepartitionRefusesInvalidPieces(t *testing.T) {
 	for want, change := range map[string]func(d *layout.Declaration, pieces []layout.Piece) []layout.Piece{
 		"only sparse variables": func(d *layout.Declaration, pieces []layout.Piece) []layout.Piece {
@@ -59,8 +60,9 @@ func TestRepartitionNeedsMovable(t *testing.T) {
 	}
 }
 
-// With local aggregation the workers of a host add what servers own, so a
-// table stays with servers or with workers.
+// With local aggregation, the workers of a host add the gradients of variables
+// on servers. So a table can move only between servers or only between
+// workers.
 func TestRepartitionBetweenServersAndWorkersIsRefusedWithLocalAggregation(t *testing.T) {
 	d := movableTables(2, 2, optimizer.SGD)
 	d.Hosts = []layout.Range{{Lo: 0, Hi: 2}}
@@ -74,7 +76,7 @@ func TestRepartitionBetweenServersAndWorkersIsRefusedWithLocalAggregation(t *tes
 	leave(t, j, members)
 }
 
-// blameAll wants everybody to name one of the workers, and what it did.
+// blameAll checks that all errors blame a worker and contain what.
 func blameAll(t *testing.T, errs []error, what string) {
 	t.Helper()
 	for rank, err := range errs {
@@ -98,8 +100,8 @@ func TestWorkersMustRequestTheSameMove(t *testing.T) {
 	}
 }
 
-// A worker that goes on while others wait for it ends the training, whoever
-// comes first, also where it is behind the first worker of its host.
+// If a worker takes a step instead of requesting the move like the others,
+// training ends. That also holds for a worker whose host aggregates.
 func TestWorkerThatSkipsMoveIsReported(t *testing.T) {
 	for name, hosts := range map[string][]layout.Range{"alone": nil, "hosts": {{Lo: 0, Hi: 3}}} {
 		for astray := range 3 {
@@ -130,7 +132,7 @@ func TestWorkerThatSkipsMoveIsReported(t *testing.T) {
 	}
 }
 
-// A worker that leaves while others wait for it does too.
+// If a worker leaves instead of requesting the move, training ends.
 func TestWorkerThatLeavesInsteadOfMovingIsReported(t *testing.T) {
 	j := newJob(t, movableTables(2, 2, optimizer.SGD), policy.Servers, 2)
 	members := j.connect(t)

@@ -10,7 +10,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// asker has asked a holder for some rows of variables 5 and 6.
+// asker returns requests that wait for a reply with some rows of variables 5
+// and 6.
 func asker() (*requests, *demand, []byte) {
 	d := mixed(2, 2)
 	has := &holding{where: map[layout.Place]int{}, pieces: []layout.Piece{{Variable: 5, Count: 20}, {Variable: 5, Offset: 20, Count: 21}, {Variable: 6, Count: 9}}}
@@ -26,7 +27,8 @@ func asker() (*requests, *demand, []byte) {
 	return r, &demand{asking: &asking{}, portions: portions(&d, has.pieces, wanted)}, into
 }
 
-// good is an answer to asker with rows that begin with their numbers.
+// good returns a valid reply to the request of asker. Each row begins with its
+// number.
 func good() []byte {
 	var reply message.Reply
 	rows := func(variable, offset int, index ...int64) message.Share {
@@ -36,7 +38,7 @@ func good() []byte {
 	return reply.Frame(wire.FinalReply, 0, []message.Share{rows(5, 0, 1, 3), rows(5, 20, 20, 40), rows(6, 0, 0, 8)}).Payload
 }
 
-// numbered is a table whose rows are their numbers and zeros.
+// numbered is a table in which each row has its number, followed by zeros.
 type numbered int
 
 func (n numbered) RowBytes() int { return int(n) }
@@ -49,7 +51,8 @@ func (n numbered) Read(index []int64, into []byte) error {
 	return nil
 }
 
-// An answer is what was asked for, in its place, or it is refused.
+// A reply must contain exactly the requested rows, in order; any other reply
+// is refused.
 func TestInvalidReplyIsRefused(t *testing.T) {
 	l, s, into := asker()
 	if err := l.take(s, good()); err != nil {
@@ -86,7 +89,7 @@ func TestInvalidReplyIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzReply takes any bytes for an answer.
+// FuzzReply decodes arbitrary bytes as a reply.
 func FuzzReply(f *testing.F) {
 	f.Add(good())
 	f.Add([]byte{1, 5, 0, 1, 3, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})

@@ -17,7 +17,8 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// restored is a job that goes on from what its twin has before a step.
+// restored returns a job that resumes from a checkpoint with the state of the
+// reference before a step.
 func restored(t testing.TB, d layout.Declaration, step uint64, a policy.Architecture, servers int) *testJob {
 	t.Helper()
 	d.Checkpoint, d.First = "some name", step
@@ -26,7 +27,7 @@ func restored(t testing.TB, d layout.Declaration, step uint64, a policy.Architec
 	return j
 }
 
-// trained is the twin after so many steps.
+// trained returns the reference after the given number of steps.
 func trained(d *layout.Declaration, steps uint64) *reference {
 	n := newReference(d)
 	for s := range steps {
@@ -35,7 +36,8 @@ func trained(d *layout.Declaration, steps uint64) *reference {
 	return n
 }
 
-// connecting connects all workers and returns where their errors come.
+// connecting begins to connect all workers, and returns a channel per worker
+// with its error.
 func (j *testJob) connecting() []chan error {
 	errs := make([]chan error, len(j.d.Workers))
 	for rank := range errs {
@@ -51,7 +53,8 @@ func (j *testJob) connecting() []chan error {
 	return errs
 }
 
-// holds is a task of an architecture that holds something and is not the chief.
+// holds returns a task other than the chief that holds pieces in an
+// architecture.
 func holds(a policy.Architecture) cluster.Task {
 	if a == policy.Servers {
 		return server0(0)
@@ -59,7 +62,8 @@ func holds(a policy.Architecture) cluster.Task {
 	return worker(1)
 }
 
-// What a task cannot restore ends the training, and all hear which it was.
+// If a task cannot restore a piece, training ends, and all tasks report which
+// task it was.
 func TestFailedRestoreEndsTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
@@ -103,7 +107,8 @@ func TestFailedRestoreEndsTraining(t *testing.T) {
 	}
 }
 
-// A part that is missing is named, of dense variables and of tables.
+// If a part of a variable is missing in the checkpoint, the error names it,
+// for dense variables and for tables.
 func TestIncompleteRestoreEndsTraining(t *testing.T) {
 	for variable, what := range map[int]string{2: `"big" [0, 5120) from checkpoint "some name": [100, 200)`, 5: `"table" [0, 41) from checkpoint "some name": [40, 41)`} {
 		t.Run(what, func(t *testing.T) {
@@ -127,8 +132,8 @@ func TestIncompleteRestoreEndsTraining(t *testing.T) {
 	}
 }
 
-// A restore that takes too long ends the start, whether it listens or not;
-// what it puts then is refused.
+// If a restore takes longer than the start time, training ends, whether
+// Restore respects its context or not. Data that arrives later is refused.
 func TestSlowRestoreEndsTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
@@ -169,7 +174,7 @@ func TestSlowRestoreEndsTraining(t *testing.T) {
 	}
 }
 
-// A task that has nothing to restore from says so.
+// A task without Checkpoints returns an error if it must restore.
 func TestHolderWithoutCheckpointsCannotRestore(t *testing.T) {
 	j := restored(t, example(2, 2), 2, policy.Servers, 1)
 	j.again(t, 0, func(c *server.Config) { c.Checkpoints = nil })
@@ -183,7 +188,8 @@ func TestHolderWithoutCheckpointsCannotRestore(t *testing.T) {
 	blames(t, err, worker(0), "was not configured to")
 }
 
-// Whoever dies or gives up while others restore is named, and they stop.
+// If a worker dies or gives up while other tasks restore, they stop and blame
+// it.
 func TestLostWorkerDuringRestoreIsReported(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		t.Run(a.String(), func(t *testing.T) {
@@ -232,7 +238,7 @@ func TestLostWorkerDuringRestoreIsReported(t *testing.T) {
 	}
 }
 
-// A server that dies while another restores is named.
+// If a server dies while another one restores, all tasks blame it.
 func TestLostServerDuringRestoreIsReported(t *testing.T) {
 	j := restored(t, example(2, 2), 2, policy.Servers, 2)
 	begun := make(chan struct{}, 100)
@@ -255,7 +261,7 @@ func TestLostServerDuringRestoreIsReported(t *testing.T) {
 	}
 }
 
-// Workers that go on from something else are refused.
+// Workers whose declarations name different checkpoints are refused.
 func TestDifferentCheckpointsEndTraining(t *testing.T) {
 	for want, change := range map[string]func(d *layout.Declaration){
 		`begins from checkpoint "other", not from checkpoint "some name"`: func(d *layout.Declaration) { d.Checkpoint = "other" },
@@ -277,7 +283,8 @@ func TestDifferentCheckpointsEndTraining(t *testing.T) {
 	}
 }
 
-// Steps are counted from the first training on, also where somebody leaves.
+// After a restore, errors count steps from the beginning of the first
+// training.
 func TestWorkerThatLeavesEarlyAfterRestoreIsAnError(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := restored(t, example(2, 2), 5, a, 1)

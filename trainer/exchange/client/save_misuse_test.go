@@ -14,7 +14,7 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// A save that cannot be is an error, and nothing has happened.
+// An invalid call of Save returns an error and changes nothing.
 func TestMisuseOfSaveIsRefused(t *testing.T) {
 	for want, do := range map[string]func(members []*member) error{
 		"worker:1 saves, which is for worker:0 to do": func(members []*member) error { return members[1].Saves.Save() },
@@ -66,7 +66,7 @@ func TestSaveDuringStepIsRefused(t *testing.T) {
 	}
 }
 
-// A shard holder that has nowhere to save to says so to all.
+// If a shard holder without Checkpoints must save, all tasks report that.
 func TestHolderWithoutCheckpointsCannotSave(t *testing.T) {
 	for a, task := range map[policy.Architecture]cluster.Task{policy.Servers: server0(0), policy.AllReduce: worker(1)} {
 		j := newJob(t, example(2, 2), a, 1)
@@ -75,7 +75,7 @@ func TestHolderWithoutCheckpointsCannotSave(t *testing.T) {
 		}
 		j.bare = []cluster.Task{task}
 		members := j.connect(t)
-		members[0].Saves.Save() // may hear of it already
+		members[0].Saves.Save() // an error is allowed: the holder's report may already have arrived
 		_, errs := step(members, 0, 0.1)
 		for _, err := range errs {
 			blames(t, err, task, "is to save its variables and was not configured to")
@@ -83,7 +83,8 @@ func TestHolderWithoutCheckpointsCannotSave(t *testing.T) {
 	}
 }
 
-// A shard holder that is lost is named by the save or by what comes next.
+// If a shard holder is lost, Save or the next step returns an error that
+// blames it.
 func TestSaveReportsLostHolder(t *testing.T) {
 	for a, task := range map[policy.Architecture]cluster.Task{policy.Servers: server0(1), policy.AllReduce: worker(1)} {
 		j := newJob(t, mixed(3, 3), a, 2)
@@ -109,7 +110,8 @@ func TestSaveReportsLostHolder(t *testing.T) {
 	}
 }
 
-// What the chief says at the wrong time, or anybody else, is refused in words.
+// A Save frame at the wrong time, or from another worker than the chief, ends
+// the training with an explanation.
 func TestInvalidSaveFramesEndTraining(t *testing.T) {
 	save := func(step uint64, size int) wire.Frame { return frame(wire.Save, 0, 0, step, size) }
 	begin := wire.Frame{Header: wire.Header{Kind: wire.Step, Step: 5}, Payload: message.EncodeBeginning(nil, aggregate.Beginning{Rate: 0.1, Present: []int{1}})}
@@ -143,7 +145,7 @@ func TestInvalidSaveFramesEndTraining(t *testing.T) {
 	}
 }
 
-// The first worker of a host keeps nothing.
+// The first worker of a host holds no shards and refuses Save frames.
 func TestAggregatorRefusesToSave(t *testing.T) {
 	j, members := pair(t)
 	if err := members[1].holders.up.session.Send(frame(wire.Save, 0, 0, 0, 0)); err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// store takes what the tasks of a test save, and has what they restore.
+// store is a checkpoint store in memory: it collects the snapshots that tasks
+// save, and has the parts that they restore.
 type store struct {
 	mu      sync.Mutex
 	took    []transition.Snapshot
@@ -30,7 +31,7 @@ func (s *store) Save(x transition.Snapshot) {
 	s.took = append(s.took, x)
 }
 
-// at returns what was saved before a step.
+// at returns the snapshots that were saved before a step.
 func (s *store) at(step uint64) (all []transition.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,14 +43,15 @@ func (s *store) at(step uint64) (all []transition.Snapshot) {
 	return all
 }
 
-// fill puts snapshots on the store of another training.
+// fill replaces the checkpoint to restore by snapshots of another training.
 func (s *store) fill(snapshots []transition.Snapshot) {
 	for _, x := range snapshots {
 		s.has = append(s.has, x.Pieces...)
 	}
 }
 
-// restore puts parts of parts, in any order and by several goroutines.
+// Restore puts random fragments of the data, in any order and from several
+// goroutines.
 func (s *store) Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
 	if s.instead != nil {
 		return s.instead(ctx, d, p, into)
@@ -76,7 +78,8 @@ func (s *store) Restore(ctx context.Context, d *layout.Declaration, p layout.Pie
 	return cmp.Or(errs...)
 }
 
-// shred cuts a part anywhere, also inside of blocks and where no row is.
+// shred divides a part at random positions, even inside blocks and at
+// rows that were never updated.
 func shred(d *layout.Declaration, k aggregate.Kept, random *rand.Rand) (all []aggregate.Kept) {
 	for _, r := range randomRanges(random, k.Count) {
 		all = append(all, slice(d, k, k.Offset+r.Lo, k.Offset+r.Hi))
@@ -84,7 +87,7 @@ func shred(d *layout.Declaration, k aggregate.Kept, random *rand.Rand) (all []ag
 	return all
 }
 
-// slice copies units [lo, hi) of a part.
+// slice returns a copy of the elements or rows [lo, hi) of a part.
 func slice(d *layout.Declaration, k aggregate.Kept, lo, hi int) aggregate.Kept {
 	size, from, to := d.Variables[k.Variable].UnitBytes(), lo-k.Offset, hi-k.Offset
 	if k.Rows != nil {
@@ -101,7 +104,8 @@ func slice(d *layout.Declaration, k aggregate.Kept, lo, hi int) aggregate.Kept {
 	return cut
 }
 
-// saved waits until all shard holders have handed over what they had before a step.
+// saved waits until all shard holders have saved before a step, and returns
+// their snapshots.
 func (j *testJob) saved(t *testing.T, pieces []layout.Piece, step uint64) []transition.Snapshot {
 	t.Helper()
 	holders := map[int]bool{}
@@ -124,7 +128,7 @@ func (j *testJob) saved(t *testing.T, pieces []layout.Piece, step uint64) []tran
 	return all
 }
 
-// whole puts the parts of a variable together.
+// whole joins the saved parts of a variable.
 func whole(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot, variable int) aggregate.Kept {
 	t.Helper()
 	var parts []aggregate.Kept
@@ -151,7 +155,8 @@ func whole(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot,
 	return all
 }
 
-// kept is what the twin has of all variables.
+// kept returns the state of all variables of the reference, as a checkpoint
+// contains it.
 func (t *reference) kept() (all []aggregate.Kept) {
 	for i, v := range t.d.Variables {
 		k := aggregate.Kept{Variable: i, Count: v.Units(), Updates: t.steps, Slots: [][]byte{}}
@@ -175,7 +180,8 @@ func (t *reference) kept() (all []aggregate.Kept) {
 	return all
 }
 
-// checkSaved wants snapshots to be the twin's state, bit by bit.
+// checkSaved checks that snapshots have the same bits as the state of the
+// reference.
 func checkSaved(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot, want []aggregate.Kept) {
 	t.Helper()
 	for i, k := range want {
