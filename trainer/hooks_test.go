@@ -342,7 +342,7 @@ func TestHooksRefused(t *testing.T) {
 	}))
 	text := fmt.Sprint(errors.Join(errs...))
 	if !strings.Contains(text, "declares something else") || !strings.Contains(text, `"x" (end, every step)`) ||
-		!strings.Contains(text, "every worker gives the same hooks, also those with ChiefOnly") {
+		!strings.Contains(text, "every worker must pass the same hooks, including those with ChiefOnly") {
 		t.Errorf("workers with other hooks: %v", text)
 	}
 }

@@ -153,8 +153,8 @@ func (c checker) mode() error {
 			"choose the architecture ps or synchronisation sync", d.Sync)
 	}
 	if d.Sync.Competes() && d.Norms() {
-		return fmt.Errorf("synchronisation %s and the norm of the gradients do not work together: which workers count is known "+
-			"to the servers step by step, nobody is there to add the norm; leave out clipping or choose another mode", d.Sync)
+		return fmt.Errorf("synchronisation %s and the norm of the gradients do not work together: no server knows in time "+
+			"whose gradients a step uses, so none can compute the norm; turn off clipping or choose another mode", d.Sync)
 	}
 	return c.hosts()
 }
@@ -186,13 +186,13 @@ func (c checker) hosts() error {
 		return fmt.Errorf("workers of the hosts: %w", err)
 	}
 	if !d.Sync.InStep() || !slices.ContainsFunc(d.Holders, d.Aggregates) {
-		return errors.New("local aggregation works with synchronisation sync and with servers among the shard holders only: leave it out")
+		return errors.New("local aggregation works with synchronisation sync and with servers among the shard holders only: turn it off")
 	}
 	aggregated := d.Aggregated()
 	for _, p := range d.Pieces {
 		if d.Aggregates(d.Holders[p.Holder]) != aggregated[p.Variable] {
 			return fmt.Errorf("variable %q is held by servers and by workers, so the workers of a host cannot add its gradients: "+
-				"give it to one kind or leave local aggregation out", d.Variables[p.Variable].Name)
+				"place it on servers only or on workers only, or turn off local aggregation", d.Variables[p.Variable].Name)
 		}
 	}
 	return nil
@@ -251,7 +251,7 @@ func (d *Declaration) Difference(other *Declaration) string {
 		return fmt.Sprintf("arithmetic %q, not %q: the same bits were promised, which takes hosts that compute alike; --env OPENBLAS_CORETYPE=Haswell gives all that have AVX2 the same kernels of OpenBLAS",
 			other.Fingerprint, d.Fingerprint)
 	case !slices.Equal(d.Hooks, other.Hooks):
-		return fmt.Sprintf("hooks %v, not %v: every worker gives the same hooks, also those with ChiefOnly", other.Hooks, d.Hooks)
+		return fmt.Sprintf("hooks %v, not %v: every worker must pass the same hooks, including those with ChiefOnly", other.Hooks, d.Hooks)
 	case d.Model != other.Model:
 		return "a graph of other operations or shapes"
 	case d.StartMillis != other.StartMillis || d.SilenceMillis != other.SilenceMillis:
@@ -289,7 +289,7 @@ func (v Variable) density() string {
 
 func origin(checkpoint string) string {
 	if checkpoint == "" {
-		return "anew"
+		return "from scratch"
 	}
 	return fmt.Sprintf("from checkpoint %q", checkpoint)
 }

@@ -27,7 +27,7 @@ func (p placer) place(limit int) error {
 	var pieces []Piece
 	if p.a != policy.Servers {
 		for _, piece := range placeWorkers(p.d.Variables, len(p.d.Workers), p.d.BucketBytes, p.a.OnWorkers(true)) {
-			pieces = append(pieces, piece.on(p.servers+piece.Holder)) // servers come first
+			pieces = append(pieces, piece.on(p.servers+piece.Holder)) // in Holders, servers come before workers
 		}
 	}
 	if p.a != policy.AllReduce {
@@ -260,7 +260,7 @@ func inOrder(pieces []Piece) []Piece {
 // variables cannot move to that placement.
 func (d *Declaration) Placed(pieces []Piece) (*Declaration, error) {
 	if !d.Movable {
-		return nil, errors.New("new shard holders for variables that were not declared movable")
+		return nil, errors.New("variables cannot move: they were not declared movable")
 	}
 	next := *d
 	next.Pieces = slices.Clone(pieces)
@@ -274,7 +274,7 @@ func (d *Declaration) Placed(pieces []Piece) (*Declaration, error) {
 		}
 		from, to := d.Holders[t.Old.Holder], d.Holders[t.New.Holder]
 		if d.Aggregates(from) != d.Aggregates(to) {
-			return nil, fmt.Errorf("variable %q: from %s to %s: with local aggregation it stays with one kind of shard holder", v.Name, from, to)
+			return nil, fmt.Errorf("variable %q: from %s to %s: with local aggregation it can move only between servers or only between workers", v.Name, from, to)
 		}
 	}
 	return &next, nil

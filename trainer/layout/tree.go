@@ -19,7 +19,7 @@ import (
 // its sum is the other operand. Adding zero instead would turn -0 into 0.
 type Tree struct {
 	leaves   int      // number of leaves
-	vertices []vertex // by number
+	vertices []vertex // indexed by the number of the vertex
 }
 
 type vertex struct {
@@ -166,7 +166,7 @@ func (p *Reduction[O]) Arrive(input int, x O) (output int, sum O, done bool) {
 		p.waiting[addition].Store(false) // reset for the next step
 		place = len(p.plan.Inputs) + addition
 		switch left, right := p.take(p.plan.left[addition]), p.take(p.plan.right[addition]); {
-		case left == sum: // absent
+		case left == sum: // the left operand is absent
 			p.held[place] = right
 		case right == sum:
 			p.held[place] = left
@@ -186,7 +186,7 @@ func (p *Reduction[O]) take(place int) (sum O) {
 // the holder adds these sums.
 type Roster struct {
 	Tree         *Tree
-	Contributors []Contributor // ascending by virtual workers
+	Contributors []Contributor // in ascending order of their virtual workers
 	Of           []int         // by rank: index in Contributors; -1 if another worker of the host sends this worker's gradients
 	Groups       []Range       // ranges of indexes in Contributors; a group's gradients are added together
 	Plans        []*Plan       // by group: how the sums of its contributors are added

@@ -173,7 +173,7 @@ func (c *Client) Step() uint64 { return c.progress.step }
 // worker as lost, and report why to the other workers.
 func (c *Client) Abort(why error) {
 	c.holders.fail(why)
-	c.holders.hangUp() // returns why
+	c.holders.hangUp() // the returned reason is why itself
 	c.Close()          // returns no error, because Abort sends no goodbye
 }
 

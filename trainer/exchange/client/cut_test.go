@@ -249,7 +249,7 @@ func TestHoldingCutDelaysOtherWorkers(t *testing.T) {
 			running.Go(func() { m.adds(t, steps, nil) })
 		}
 		eventually(t, "all wait", func() bool { return heldBack(t, j, 3) })
-		if err := members[0].Saves.Save(); err == nil || !strings.Contains(err.Error(), "asked for no cut") {
+		if err := members[0].Saves.Save(); err == nil || !strings.Contains(err.Error(), "without requesting a cut") {
 			t.Errorf("saved again: %v", err)
 		}
 		running.Go(func() { members[0].adds(t, steps, nil) })
@@ -335,7 +335,7 @@ func TestInvalidCutFramesEndTraining(t *testing.T) {
 		"of no kind":       {0, []wire.Frame{{Header: wire.Header{Kind: wire.Cut, Part: uint32(message.CutKinds)}}}, "unexpected cut frame"},
 		"with a payload":   {0, []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
 		"concluded by it":  {1, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}}, "unexpected alone frame"},
-		"goes on anyway":   {0, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}, stepFrame(0, 1)}, "is done after 0 steps"},
+		"goes on anyway":   {0, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}, stepFrame(0, 1)}, "stopped after 0 steps"},
 		"twice":            {0, []wire.Frame{ask, ask}, "before that of the last one is saved"},
 		"saved unasked":    {0, []wire.Frame{save(0, 0)}, "were asked for"},
 		"asked in between": {0, []wire.Frame{ask, ask, save(0, 0)}, "before that of the last one is saved"},
@@ -367,8 +367,8 @@ func TestInvalidRepliesToCutEndTraining(t *testing.T) {
 		"in step":       {"sync", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
 		"of no groups":  {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "cut frame of 8 bytes, want 16"},
 		"alone in step": {"sync", []wire.Frame{frame(wire.Alone, 0, 0, 0, 0)}, "unexpected alone frame"},
-		"alone twice":   {"async", []wire.Frame{frame(wire.Alone, 0, 0, 0, 0), frame(wire.Alone, 0, 0, 0, 0)}, "said twice"},
-		"unasked":       {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 16), frame(wire.Cut, 0, 0, 0, 16)}, "said twice"},
+		"alone twice":   {"async", []wire.Frame{frame(wire.Alone, 0, 0, 0, 0), frame(wire.Alone, 0, 0, 0, 0)}, "reported twice"},
+		"unasked":       {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 16), frame(wire.Cut, 0, 0, 0, 16)}, "sent two replies"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t, in(c.mode, example(2, 2)), policy.Servers, 1)
@@ -386,7 +386,7 @@ func TestMisuseOfCutIsRefused(t *testing.T) {
 	if _, err := members[1].Saves.Cut(context.Background(), Passing); err == nil || !strings.Contains(err.Error(), "which is for worker:0 to do") {
 		t.Errorf("another worker: %v", err)
 	}
-	if err := members[0].Saves.Save(); err == nil || !strings.Contains(err.Error(), "asked for no cut") {
+	if err := members[0].Saves.Save(); err == nil || !strings.Contains(err.Error(), "without requesting a cut") {
 		t.Errorf("without a cut: %v", err)
 	}
 	if _, err := members[0].Saves.Cut(context.Background(), Passing); err != nil {

@@ -109,7 +109,7 @@ func (h *holders) decided(f wire.Header, holder int) error {
 	case h.verdicts <- ruling{policy.Verdict(f.Part), f.Step}:
 		return nil
 	default:
-		return errors.New("more verdicts than questions")
+		return errors.New("sent a decision that this worker did not request")
 	}
 }
 

@@ -157,7 +157,7 @@ func TestGroupCannotContinueAfterChiefConcludes(t *testing.T) {
 			go1()
 		}
 		for _, err := range []error{within(t, begun), within(t, failed)} {
-			if err == nil || !strings.Contains(err.Error(), "every worker must take as many") {
+			if err == nil || !strings.Contains(err.Error(), "all workers must take the same number of steps") {
 				t.Errorf("%v", err)
 			}
 		}

@@ -117,7 +117,7 @@ func (r *replies) take(f wire.Header) error {
 	case f.Kind == wire.Room:
 		var b [message.PairSize]byte
 		if f.Length != uint64(len(b)) || !r.asked.Swap(false) {
-			return fmt.Errorf("%s frame of %d bytes, which nobody asked for", f.Kind, f.Length)
+			return fmt.Errorf("%s frame of %d bytes, which this worker did not request", f.Kind, f.Length)
 		}
 		if err := r.session.Payload(b[:]); err != nil {
 			return err
@@ -134,12 +134,12 @@ func (r *replies) take(f wire.Header) error {
 		case r.cuts <- has:
 			return nil
 		default:
-			return errors.New("said twice what is in a cut")
+			return errors.New("sent two replies to a request for a cut")
 		}
 	case f.Kind == wire.Alone && cuts && f.Length == 0:
 		select {
 		case <-r.alone:
-			return errors.New("said twice that all others have left")
+			return errors.New("reported twice that all other workers have left")
 		default:
 			close(r.alone)
 			return nil

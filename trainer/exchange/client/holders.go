@@ -30,7 +30,7 @@ type holders struct {
 
 	links      []*link              // by index of the holder; nil if this worker itself is the holder
 	up         *link                // connection to the first worker of the host, which adds gradients; nil if this worker sends directly to the servers
-	locals     []*local             // servers in this process
+	locals     []*local             // all servers in this process
 	serving    []*local             // the servers in this process that take part in steps
 	local      *local               // the server of this worker's shards; nil if this worker holds no shards
 	aggregator *localsum.Aggregator // adds gradients for the workers of the host; nil if this worker does not do that
@@ -76,7 +76,7 @@ func (h *holders) serve(r *localsum.Aggregator) error {
 		h.aggregator, h.locals, h.serving = r, append(h.locals, l), append(h.serving, l)
 	}
 	if h.config.Home != nil && (!holds || r != nil || len(h.d.Workers) > 1) {
-		return fmt.Errorf("%s does not hold its values alone, so they cannot be kept elsewhere", self)
+		return fmt.Errorf("%s does not train alone, so its values cannot be kept in Config.Home", self)
 	}
 	if h.config.Listener == nil && !holds {
 		return nil
@@ -154,7 +154,7 @@ func (h *holders) close() error {
 		errs = append(errs, err)
 	}
 	h.each(func(l *link) { note(l.close(failure == nil)) })
-	h.stop(transition.ErrEnded) // ends every wait
+	h.stop(transition.ErrEnded) // wakes all goroutines that wait for a holder
 	var closing sync.WaitGroup
 	for _, l := range h.locals {
 		closing.Go(func() { note(l.close(failure)) })

@@ -125,7 +125,7 @@ func TestWorkersOfHostLeaveOneByOne(t *testing.T) {
 			other := awaited(members[third], rowsFrom(3, 12))
 			must(t, []error{within(t, done), within(t, other)})
 			_, err := members[stays].take(context.Background(), 1, 0.1, everyLeaf)
-			if err == nil || !strings.Contains(err.Error(), "is done after 1 steps") {
+			if err == nil || !strings.Contains(err.Error(), "stopped after 1 steps") {
 				t.Errorf("worker:%d left first: got %v", gone, err)
 			}
 			members[third].Abort(errors.New("the test is over"))

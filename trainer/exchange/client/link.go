@@ -106,7 +106,7 @@ func (l *link) close(goodbye bool) (err error) {
 	if goodbye {
 		err = l.session.Goodbye(goodbyeTime)
 	}
-	l.session.Close() // its error no longer matters
+	l.session.Close() // ignore the error: nothing more is sent or received
 	l.running.Wait()
 	if err == nil {
 		return nil
@@ -128,7 +128,7 @@ func (l *link) receive() {
 			case l.answered <- end:
 				continue
 			default:
-				err = errors.New("answered a step that was not finished")
+				err = errors.New("sent the outcome of a step that this worker has not finished")
 			}
 		}
 		l.fail(err)
@@ -196,7 +196,7 @@ func (l *link) value(f wire.Header, counts bool) error {
 	now, h := l.holds.Load(), l.holders
 	i, ok := now.where[layout.Place{Variable: int(f.Variable), Offset: int(f.Offset)}]
 	if !ok {
-		return fmt.Errorf("value of variable %d from element %d, which is not kept there", f.Variable, f.Offset)
+		return fmt.Errorf("value of variable %d from element %d, which that task does not hold", f.Variable, f.Offset)
 	}
 	variable, into := int(f.Variable), h.memory.of(now.pieces[i])
 	if into == nil || f.Step != l.steps || f.Length != uint64(len(into)) || l.came[i] != l.steps {
@@ -278,7 +278,7 @@ func (l *link) end(f wire.Header, first bool, left int) (aggregate.Outcome, erro
 func (l *link) change(f wire.Header, left int) (int, error) {
 	now, next := l.holds.Load(), l.coming.Swap(nil)
 	if next == nil || f.Length != 0 || f.Epoch != next.epoch || f.Step != next.step || left != now.valued {
-		return 0, fmt.Errorf("says that variables have moved, at step %d in epoch %d, which nobody asked for", f.Step, f.Epoch)
+		return 0, fmt.Errorf("reports that variables have moved, at step %d in epoch %d, which this worker did not request", f.Step, f.Epoch)
 	}
 	l.steps = next.step + 1
 	l.came = slices.Repeat([]uint64{l.steps}, len(next.pieces))

@@ -36,7 +36,7 @@ type local struct {
 // served lists the shards that a server holds under one placement.
 type served struct {
 	shards *aggregate.Shards
-	pieces []layout.Piece // by shard
+	pieces []layout.Piece // by shard: its piece
 }
 
 // newLocal creates the server for this worker's shards. If r is not nil, it

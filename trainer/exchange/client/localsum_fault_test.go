@@ -111,8 +111,8 @@ func TestWorkerOfHostThatLeavesEarlyIsReported(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		for _, who := range []int{0, 1, 3, 4} {
 			for what, out := range map[string]func(m *member){
-				"every worker must take as many": func(m *member) { m.Close() },
-				"the disk is full":               func(m *member) { m.Abort(errors.New("the disk is full")) },
+				"all workers must take the same number of steps": func(m *member) { m.Close() },
+				"the disk is full": func(m *member) { m.Abort(errors.New("the disk is full")) },
 			} {
 				j := hosted(t, a, func(d *layout.Declaration) { d.StartMillis = patience.Limit.Milliseconds() })
 				members := j.connect(t)

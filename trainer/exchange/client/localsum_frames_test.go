@@ -33,7 +33,7 @@ func TestInvalidFramesOfWorkerOnSameHostEndTraining(t *testing.T) {
 		"unasked rows":        {[]wire.Frame{frame(wire.Push, 5, 1, 0, 0)}, "0 steps were begun"},
 		"rows twice":          {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 0), frame(wire.Push, 5, 1, 0, 0)}, "came twice"},
 		"what workers own":    {[]wire.Frame{begin, frame(wire.Push, 0, 1, 0, 60)}, "not kept here"},
-		"other's part":        {[]wire.Frame{begin, frame(wire.Push, 5, 0, 0, 0)}, "part 0 of the tree, which it does not bring"},
+		"other's part":        {[]wire.Frame{begin, frame(wire.Push, 5, 0, 0, 0)}, "part 0 of the tree, which it must not send"},
 		"rows of nonsense":    {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 7)}, "rows of variable 5"},
 		"rows too long":       {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 5000)}, "want at most"},
 		"short loss":          {[]wire.Frame{begin, frame(wire.Push, 7, 1, 0, 4)}, "of 4 bytes, want 8"},
@@ -67,10 +67,10 @@ func TestInvalidFramesToHostEndTraining(t *testing.T) {
 		"value before the step": {0, frame(wire.Value, 7, 0, 1, 8), "before it was begun"},
 		"value too far ahead":   {0, frame(wire.Value, 7, 0, 2, 8), "want 8 bytes after 1, once"},
 		"rows for value":        {0, frame(wire.Value, 5, 0, 1, 492), "want 0 bytes"},
-		"what workers own":      {1, frame(wire.Value, 0, 0, 1, 60), "which is not kept there"},
+		"what workers own":      {1, frame(wire.Value, 0, 0, 1, 60), "which that task does not hold"},
 		"norm":                  {1, frame(wire.Norm, 0, 0, 0, 8), "norm frame of 8 bytes"},
 		"end too early":         {1, frame(wire.Done, 0, 0, 1, message.OutcomeSize), "unexpected done frame"},
-		"unknown value":         {1, frame(wire.Value, 77, 0, 1, 8), "which is not kept there"},
+		"unknown value":         {1, frame(wire.Value, 77, 0, 1, 8), "which that task does not hold"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, members := pair(t)

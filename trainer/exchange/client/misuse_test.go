@@ -37,7 +37,7 @@ func TestWorkerThatLeavesEarlyIsAnError(t *testing.T) {
 		left := make(chan error, 1)
 		go func() { left <- members[1].Close() }()
 		_, errs = step(members[:1], 1, 0.1)
-		if errs[0] == nil || !strings.Contains(errs[0].Error(), "every worker must take as many") {
+		if errs[0] == nil || !strings.Contains(errs[0].Error(), "all workers must take the same number of steps") {
 			t.Errorf("%s: got %v", a, errs[0])
 		}
 		within(t, left)

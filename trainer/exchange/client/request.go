@@ -45,8 +45,8 @@ func (a *asking) answered() {
 // portion is the part of a request that concerns one piece.
 type portion struct {
 	layout.Piece
-	size  int     // bytes of a row
-	index []int64 // rows, ascending
+	size  int     // size of a row in bytes
+	index []int64 // requested rows, in ascending order
 	into  []byte  // receives the values of the rows, one row after the other
 	came  []bool  // by row of index: true after its values have arrived
 	left  int     // number of rows whose values have not arrived
@@ -82,7 +82,7 @@ func (p *portion) take(index []int64, values []byte) error {
 	for _, row := range index {
 		n, found := slices.BinarySearch(p.index[at:], row)
 		if !found {
-			return fmt.Errorf("row %d of variable %d, which is not asked for", row, p.Variable)
+			return fmt.Errorf("row %d of variable %d, which was not requested", row, p.Variable)
 		}
 		at += n
 		copy(p.into[at*p.size:(at+1)*p.size], values)
@@ -147,7 +147,7 @@ func (r *requests) overhead(s *demand, rest int, count func(v *volume, n uint64)
 func (r *requests) given(f wire.Header) error {
 	s := r.demand.Load()
 	if s == nil || f.Step != s.asking.step || f.Length > uint64(s.longest) {
-		return fmt.Errorf("%s rows of step %d, %d bytes, which nobody asked for", f.Kind, f.Step, f.Length)
+		return fmt.Errorf("%s rows of step %d, %d bytes, which this worker did not request", f.Kind, f.Step, f.Length)
 	}
 	r.body = slices.Grow(r.body[:0], int(f.Length))[:f.Length]
 	began := time.Now()
@@ -192,7 +192,7 @@ func (r *requests) take(s *demand, body []byte) error {
 			at++
 		}
 		if at == len(s.portions) {
-			return fmt.Errorf("variable %d from row %d, which is not asked for", rows.Variable, rows.Offset)
+			return fmt.Errorf("variable %d from row %d, which was not requested", rows.Variable, rows.Offset)
 		}
 		p := &s.portions[at]
 		size := len(rows.Index) * p.size
@@ -226,7 +226,7 @@ type pulls struct {
 // pull is a request for the current values of rows of one piece.
 type pull struct {
 	variable int
-	into     []byte        // memory for the rows
+	into     []byte        // receives the values of the rows
 	done     chan struct{} // closed after the rows have arrived
 }
 
@@ -267,7 +267,7 @@ func (r *requests) pull(p layout.Piece, first int, index []int64, into []byte) (
 func (r *requests) pulled(f wire.Header) error {
 	w := r.pulls.take(f.Part)
 	if w == nil || int(f.Variable) != w.variable || f.Length != uint64(len(w.into)) {
-		return fmt.Errorf("rows of variable %d, %d bytes, which nobody asked for", f.Variable, f.Length)
+		return fmt.Errorf("rows of variable %d, %d bytes, which this worker did not request", f.Variable, f.Length)
 	}
 	if err := r.session.Payload(w.into); err != nil {
 		return err

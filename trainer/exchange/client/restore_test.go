@@ -179,13 +179,13 @@ func TestHolderWithoutCheckpointsCannotRestore(t *testing.T) {
 	j := restored(t, example(2, 2), 2, policy.Servers, 1)
 	j.again(t, 0, func(c *server.Config) { c.Checkpoints = nil })
 	for _, errs := range j.connecting() {
-		blames(t, within(t, errs), server0(0), `is to restore its variables from checkpoint "some name" and was not configured to`)
+		blames(t, within(t, errs), server0(0), `cannot restore its variables from checkpoint "some name": no checkpoint store is configured`)
 	}
 	j = restored(t, example(1, 1), 2, policy.AllReduce, 0)
 	c := j.config(0, firstValues(&j.d, 1))
 	c.Checkpoints = nil
 	_, err := Connect(context.Background(), c)
-	blames(t, err, worker(0), "was not configured to")
+	blames(t, err, worker(0), "no checkpoint store is configured")
 }
 
 // If a worker dies or gives up while other tasks restore, they stop and blame
@@ -265,7 +265,7 @@ func TestLostServerDuringRestoreIsReported(t *testing.T) {
 func TestDifferentCheckpointsEndTraining(t *testing.T) {
 	for want, change := range map[string]func(d *layout.Declaration){
 		`begins from checkpoint "other", not from checkpoint "some name"`: func(d *layout.Declaration) { d.Checkpoint = "other" },
-		`begins anew, not from checkpoint "some name"`:                    func(d *layout.Declaration) { d.Checkpoint, d.First = "", 0 },
+		`begins from scratch, not from checkpoint "some name"`:            func(d *layout.Declaration) { d.Checkpoint, d.First = "", 0 },
 		"begins with step 6, not 5":                                       func(d *layout.Declaration) { d.First = 6 },
 	} {
 		t.Run(want, func(t *testing.T) {

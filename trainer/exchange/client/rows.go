@@ -185,7 +185,7 @@ func (r *Rows) Await(ctx context.Context) error {
 	case h.reason() != nil:
 		return h.reason()
 	case a == nil:
-		return errors.New("rows are awaited that nobody requested")
+		return errors.New("rows are awaited without a prefetch request")
 	case r.progress.within || step != a.step:
 		return fmt.Errorf("rows of step %d are awaited at step %d", a.step, step)
 	}

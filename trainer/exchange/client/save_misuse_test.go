@@ -17,14 +17,14 @@ import (
 // An invalid call of Save returns an error and changes nothing.
 func TestMisuseOfSaveIsRefused(t *testing.T) {
 	for want, do := range map[string]func(members []*member) error{
-		"worker:1 saves, which is for worker:0 to do": func(members []*member) error { return members[1].Saves.Save() },
+		"worker:1 cannot save: only worker:0 can": func(members []*member) error { return members[1].Saves.Save() },
 		"saved twice before step 1": func(members []*member) error {
 			if err := members[0].Saves.Save(); err != nil {
 				return err
 			}
 			return members[0].Saves.Save()
 		},
-		"was not configured to": func(members []*member) error {
+		"no checkpoint store is configured": func(members []*member) error {
 			members[0].holders.config.Checkpoints = nil
 			return members[0].Saves.Save()
 		},
@@ -78,7 +78,7 @@ func TestHolderWithoutCheckpointsCannotSave(t *testing.T) {
 		members[0].Saves.Save() // an error is allowed: the holder's report may already have arrived
 		_, errs := step(members, 0, 0.1)
 		for _, err := range errs {
-			blames(t, err, task, "is to save its variables and was not configured to")
+			blames(t, err, task, "cannot save its variables: no checkpoint store is configured")
 		}
 	}
 }

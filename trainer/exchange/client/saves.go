@@ -43,7 +43,7 @@ func (s *Saves) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
 		return nil, err
 	}
 	if s.cut != nil {
-		return nil, fmt.Errorf("asked for two cuts before step %d", s.progress.step)
+		return nil, fmt.Errorf("requested two cuts before step %d", s.progress.step)
 	}
 	if err := h.tell(wire.Frame{Header: wire.Header{Kind: wire.Cut, Step: s.progress.step, Part: uint32(kind)}}); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (s *Saves) Save() error {
 	case inStep && s.last == step+1:
 		return fmt.Errorf("saved twice before step %d", step)
 	case !inStep && s.cut == nil:
-		return fmt.Errorf("saved before step %d and asked for no cut", step)
+		return fmt.Errorf("saved before step %d without requesting a cut first", step)
 	}
 	frame := wire.Frame{Header: wire.Header{Kind: wire.Save, Step: step, Offset: s.number}, Payload: message.EncodeCut(s.cut)}
 	if s.holds {
@@ -143,9 +143,9 @@ func (s *Saves) savable() error {
 	}
 	switch self := s.holders.config.Peers.Self; {
 	case !self.IsChief():
-		return fmt.Errorf("%s saves, which is for %s to do", self, cluster.Chief)
+		return fmt.Errorf("%s cannot save: only %s can", self, cluster.Chief)
 	case s.holders.config.Checkpoints == nil:
-		return fmt.Errorf("%s saves and was not configured to: nobody would take the copies", self)
+		return fmt.Errorf("%s cannot save: no checkpoint store is configured", self)
 	case s.progress.within:
 		return fmt.Errorf("saved between two steps, not in step %d", s.progress.step)
 	}

@@ -37,8 +37,8 @@ func newRequests(d *layout.Declaration, first, workers int, holders Holders, hos
 
 // Request is one worker's request for rows for a step.
 type Request struct {
-	Rank int            // of the worker
-	Rows []message.Rows // of whole variables
+	Rank int            // rank of the worker that requests rows
+	Rows []message.Rows // requested rows, by whole variable instead of by piece
 	// Only requests of the host's first worker set Into and Done. The values
 	// of Rows are copied to Into. Then Done is called. If direct is true, the
 	// rows have not arrived, and the worker must request them from the shard
@@ -208,7 +208,7 @@ func (r *Requests) answer(u *combined, came []message.RowRequest) {
 		for i, rows := range q.Rows {
 			from := variable{came, rows.Variable, r.d.Variables[rows.Variable].UnitBytes()}
 			if q.Done != nil {
-				from.Read(rows.Index, q.Into[i]) // returns no error
+				from.Read(rows.Index, q.Into[i]) // Read cannot fail here
 			} else if len(rows.Index) > 0 {
 				shares = append(shares, message.Share{Rows: rows, From: from})
 			}

@@ -61,7 +61,7 @@ func EncodeOutcome(into []byte, o aggregate.Outcome) []byte {
 // OutcomeSize bytes.
 func DecodeOutcome(from []byte) (aggregate.Outcome, error) {
 	if from[24] > 1 {
-		return aggregate.Outcome{}, fmt.Errorf("the end of a step says %d where 0 or 1 is due", from[24])
+		return aggregate.Outcome{}, fmt.Errorf("done frame with %d as the save flag, want 0 or 1", from[24])
 	}
 	return aggregate.Outcome{
 		VirtualWorkers: int(binary.LittleEndian.Uint64(from)),

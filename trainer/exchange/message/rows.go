@@ -21,7 +21,7 @@ import (
 // values are aligned.
 type Rows struct {
 	layout.Place
-	Index []int64 // ascending rows
+	Index []int64 // rows of the piece, in ascending order
 	Size  int     // number of bytes of the encoded list; set by DecodeRows
 }
 
@@ -79,7 +79,7 @@ func DecodeRows(b []byte, most int, bounds func(layout.Place) (lo, hi int64, ok 
 		}
 		lo, hi, ok := bounds(r.Place)
 		if !ok || seen[r.Place] {
-			return nil, nil, fmt.Errorf("rows of variable %d from row %d, which are not kept here, or twice", r.Variable, r.Offset)
+			return nil, nil, fmt.Errorf("rows of variable %d from row %d, which this task does not hold, or twice", r.Variable, r.Offset)
 		}
 		seen[r.Place] = true
 		if r.Index, b, err = sparse.DecodeIndex(b, lo, hi, nil); err != nil {
@@ -148,7 +148,7 @@ func (r *Reply) Frame(kind wire.Kind, step uint64, shares []Share) wire.Frame {
 	for _, s := range shares {
 		n := len(s.Index) * s.From.RowBytes()
 		if err := s.From.Read(s.Index, payload[at:at+n]); err != nil {
-			panic(err) // the list was checked
+			panic(err) // cannot happen: DecodeRows has checked the rows
 		}
 		clear(payload[at+n : at+Padded(n)])
 		at += Padded(n)

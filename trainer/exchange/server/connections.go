@@ -30,7 +30,7 @@ type connections struct {
 // refuses the worker, meet sends the reason.
 func (c *connections) meet(from peers.Peer) {
 	p := newPeer(from, c.server)
-	defer p.session.Close() // its error no longer matters
+	defer p.session.Close() // ignore the error: nothing more is sent or received
 	defer close(p.over)
 	defer p.session.Drain()
 	if err := c.register(p); err != nil {
@@ -39,7 +39,7 @@ func (c *connections) meet(from peers.Peer) {
 		p.session.Refuse(err, message.Farewell)
 		select {
 		case c.turned <- struct{}{}:
-		default: // linger has ended
+		default: // linger has returned, so no goroutine receives the token
 		}
 		return
 	}
@@ -196,7 +196,7 @@ func (c *connections) announce(lost int, counts uint64) {
 type members struct {
 	values func(layout.Piece) []byte // returns the memory for the values of a dense piece; nil means that the shards allocate it
 	tell   []func(aggregate.Event)   // by rank: delivers an event to the worker, without blocking; set before the first step
-	fail   func(error)               // ends the training
+	fail   func(error)               // ends the training with an error
 }
 
 func newMembers(n int, fail func(error), values func(layout.Piece) []byte) *members {
@@ -215,8 +215,8 @@ func (m *members) Tell(rank int, e aggregate.Event) { m.tell[rank](e) }
 func (m *members) Fail(err error) { m.fail(err) }
 
 var (
-	errUnsaid  = errors.New("hung up before it said anything")
-	errUseless = errors.New("the chief has no use for this task")
+	errUnsaid  = errors.New("hung up before it sent a frame")
+	errUseless = errors.New("the chief assigns no variables to this task")
 )
 
 // start reads the worker's declaration. From the chief it also reads the first
@@ -275,7 +275,7 @@ func (p *peer) difference(why error) error {
 	if err != nil || holds.Difference(d) == "" {
 		return why
 	}
-	return p.session.Blame(fmt.Errorf("declares something else than %s: %s", of, holds.Difference(d)))
+	return p.session.Blame(fmt.Errorf("declares a different training than %s: %s", of, holds.Difference(d)))
 }
 
 // dismissed ends a server to which the chief assigns no pieces of variables. A

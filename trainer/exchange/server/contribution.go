@@ -14,7 +14,7 @@ import (
 // Only the goroutine that reads the worker's connection uses it.
 type contribution struct {
 	rank    int
-	begun   uint64 // number of steps begun
+	begun   uint64 // number of steps that the worker has begun
 	ahead   bool   // the worker is too far ahead of others to take a step, and must first request values with a Fetch frame
 	payload []byte // payload of the Step frame, with which the worker began the step
 	present []int  // by part (subtree of the sum) that the worker sends: its virtual workers with data in this step
@@ -74,7 +74,7 @@ func (c *contribution) push(h wire.Header, e *aggregate.Shards, read func([]byte
 	of := e.Contributor(c.rank)
 	input, ok := of.Input(h.Part)
 	if !ok || c.present[input-of.First] == 0 {
-		return fmt.Errorf("gradient of variable %d for part %d of the tree, which it does not bring", h.Variable, h.Part)
+		return fmt.Errorf("gradient of variable %d for part %d of the tree, which it must not send", h.Variable, h.Part)
 	}
 	got := &c.got[i*len(of.Parts)+input-of.First]
 	if *got {
@@ -111,7 +111,7 @@ func (c *contribution) lose(e *aggregate.Shards, counts uint64) (what string, er
 		if err := e.Begin(c.rank, counts-1, aggregate.Beginning{Present: make([]int, len(of.Parts))}); err != nil {
 			return "", fmt.Errorf("step %d without the lost worker %d: %w", counts-1, c.rank, err)
 		}
-		return fmt.Sprintf("step %d is made without %s here: nothing of its gradients had come", counts-1, worker(c.rank)), nil
+		return fmt.Sprintf("step %d is completed without %s: none of its gradients had arrived", counts-1, worker(c.rank)), nil
 	}
 	if c.need == 0 {
 		return "", nil
@@ -123,7 +123,7 @@ func (c *contribution) lose(e *aggregate.Shards, counts uint64) (what string, er
 			}
 		}
 	}
-	return fmt.Sprintf("step %d is made with a part of what %s had: %d of its gradients had not come", c.begun-1, worker(c.rank), c.need), nil
+	return fmt.Sprintf("step %d is completed with only some gradients of %s: %d had not arrived", c.begun-1, worker(c.rank), c.need), nil
 }
 
 // find checks that a frame has kind want, and returns the index of the shard
@@ -134,7 +134,7 @@ func find(e *aggregate.Shards, h wire.Header, want wire.Kind) (int, error) {
 	}
 	i, ok := e.Find(layout.Place{Variable: int(h.Variable), Offset: int(h.Offset)})
 	if !ok {
-		return 0, fmt.Errorf("%s frame for variable %d from element %d, which is not kept here", h.Kind, h.Variable, h.Offset)
+		return 0, fmt.Errorf("%s frame for variable %d from element %d, which this task does not hold", h.Kind, h.Variable, h.Offset)
 	}
 	return i, nil
 }

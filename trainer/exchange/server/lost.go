@@ -123,7 +123,7 @@ func (p *peer) without(h wire.Header) error {
 	case lost:
 		other.settle(h.Step)
 	default:
-		other.fall(fmt.Errorf("connection lost, says %s", e.Declaration().Holders[0]))
+		other.fall(fmt.Errorf("connection lost, reported by %s", e.Declaration().Holders[0]))
 		other.session.Close() // the goroutine that reads this connection then fails and calls lose
 	}
 	return nil

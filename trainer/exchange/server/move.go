@@ -17,7 +17,7 @@ import (
 // server's mu guards its fields.
 type migration struct {
 	server  *Server
-	epoch   uint32                  // of the current map
+	epoch   uint32                  // version number of the current placement
 	asked   map[int]bool            // by rank: true if this worker has requested the next placement
 	first   int                     // rank of the worker that requested the next placement first
 	d       *layout.Declaration     // declaration with the next placement; nil if no worker has requested one
@@ -143,7 +143,7 @@ func (m *migration) receive(from peers.Peer) {
 	s.mu.Lock()
 	if s.shards == nil || !s.opened || s.connected.closing {
 		s.mu.Unlock()
-		err := errors.New("nothing is to move here")
+		err := errors.New("no variables are moving here")
 		s.logf("refused rows from %s: %v", from.Task, err)
 		transition.Refuse(from, s.holder, err)
 		return

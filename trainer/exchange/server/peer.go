@@ -225,7 +225,7 @@ func (p *peer) scale(h wire.Header, e *aggregate.Shards) error {
 func (p *peer) commit(h wire.Header, e *aggregate.Shards) error {
 	selection := e.Selection()
 	if selection == nil {
-		return errors.New("asks whether its gradients count, which is not decided here")
+		return errors.New("asks whether its gradients are used, which another task decides")
 	}
 	v, current, err := selection.Commit(p.rank, h.Step)
 	if err != nil {
@@ -260,7 +260,7 @@ func (p *peer) room(h wire.Header, e *aggregate.Shards) error {
 	}
 	d, err := e.Declaration().Placed(pieces)
 	if err != nil {
-		return fmt.Errorf("asks for room: %w", err)
+		return fmt.Errorf("asks whether memory suffices: %w", err)
 	}
 	r := p.server.holder.Room(e.Declaration(), d)
 	return p.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Room}, Payload: message.EncodeRoom(r.Need, r.Free)})

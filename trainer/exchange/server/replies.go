@@ -37,7 +37,7 @@ type replies struct {
 type dueRows struct {
 	at    layout.Place
 	shard *aggregate.Shard
-	rest  []int64 // not sent yet
+	rest  []int64 // requested rows that were not sent in the early reply
 	early []int64 // already sent in the early reply; the final reply repeats those that the step has changed
 }
 

@@ -28,7 +28,7 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-const firstSilence = time.Minute // how long a worker may send nothing before its declaration arrives, which sets its own limit
+const firstSilence = time.Minute // longest time that a worker may send nothing before its declaration sets another limit
 
 // Config configures a Server: its task, its listener, and the addresses of the
 // other shard holders.
@@ -296,7 +296,7 @@ func (s *Server) tooLate(limit time.Duration) {
 		s.End(s.blameSelf(fmt.Errorf("not ready within %v: %s was not restored from checkpoint %q",
 			limit, s.restoring[left], s.shards.Declaration().Checkpoint)))
 	case len(missing) == 0:
-		s.End(fmt.Errorf("not ready within %v: the chief's first values did not come", limit))
+		s.End(fmt.Errorf("not ready within %v: the chief's first values did not arrive", limit))
 	default:
 		s.End(&peers.PeerError{Task: missing[0], Addr: "never seen",
 			Err: fmt.Errorf("not ready within %v: no sign of %v", limit, missing)})
@@ -350,7 +350,7 @@ func (s *Server) restore() error {
 	d := s.shards.Declaration()
 	s.restoring = s.shards.Restore()
 	if len(s.restoring) > 0 && s.config.Checkpoints == nil {
-		return s.blameSelf(fmt.Errorf("is to restore its variables from checkpoint %q and was not configured to", d.Checkpoint))
+		return s.blameSelf(fmt.Errorf("cannot restore its variables from checkpoint %q: no checkpoint store is configured", d.Checkpoint))
 	}
 	if s.connected.closing {
 		return nil

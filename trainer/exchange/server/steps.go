@@ -137,7 +137,7 @@ type WorkerState struct {
 	Ready          bool   // the worker may begin a step now
 	Gone           bool   // the worker has said goodbye or is lost
 	Lost           bool   // the worker is lost and training continues without it
-	Steps          uint64 // steps begun
+	Steps          uint64 // number of steps that the worker has begun
 	Sent, Received uint64 // bytes on the worker's connection, including headers and heartbeats
 }
 

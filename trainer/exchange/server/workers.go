@@ -15,16 +15,16 @@ import (
 // workers have left. All slices are indexed by rank. The server's mu guards
 // its fields.
 type workers struct {
-	self     cluster.Task          // this task
+	self     cluster.Task          // task in which this server runs
 	ranks    layout.Range          // ranks of the workers that this server serves, including the one in the same process
 	model    int                   // rank whose declaration all others must match if the chief sends none to this server; -1 means the chief's only
 	addr     []string              // remote address of the worker's connection; empty if the worker is not connected
-	declared []*layout.Declaration // nil: not declared yet
-	steps    []uint64              // number of steps begun
+	declared []*layout.Declaration // declaration of the worker; nil if it has not arrived
+	steps    []uint64              // number of steps that the worker has begun
 	stopped  []bool                // the worker takes no further step
 	gone     []bool                // the worker has said goodbye or is lost
 	away     int                   // number of workers that are lost or have received the reply to their goodbye
-	losses   int                   // workers that are lost
+	losses   int                   // number of workers that are lost
 }
 
 func newWorkers(self cluster.Task, n int) workers {
@@ -56,7 +56,7 @@ func (r *workers) serves(t cluster.Task) bool {
 // error if the server must refuse the worker.
 func (r *workers) enter(t cluster.Task, addr string) error {
 	if !r.serves(t) {
-		return errors.New("it is no worker that has a say here")
+		return errors.New("it is not a worker that this task serves")
 	}
 	if r.addr[t.Index] != "" {
 		return fmt.Errorf("%s is already connected from %s", t, r.addr[t.Index])
@@ -85,7 +85,7 @@ func (r *workers) differ() error {
 			continue
 		}
 		if what := holds.Difference(d); what != "" {
-			return r.blame(rank, fmt.Errorf("declares something else than %s: %s", of, what))
+			return r.blame(rank, fmt.Errorf("declares a different training than %s: %s", of, what))
 		}
 	}
 	return nil
@@ -134,7 +134,7 @@ func together(e *aggregate.Shards, a, b int) bool {
 }
 
 func notAsMany(steps uint64, other int) error {
-	return fmt.Errorf("is done after %d steps, but %s goes on: every worker must take as many; Job.Any tells all to stop in one step, Config.AtEndOfData lets data end unevenly", steps, worker(other))
+	return fmt.Errorf("stopped after %d steps, but %s continues: all workers must take the same number of steps; Job.Any tells all to stop in one step, Config.AtEndOfData lets data end unevenly", steps, worker(other))
 }
 
 // advance counts a step that a worker begins. It fails if another worker of

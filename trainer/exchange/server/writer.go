@@ -14,7 +14,7 @@ import (
 type succeeds struct {
 	next   *aggregate.Shards
 	events <-chan aggregate.Event // delivers the worker's events of the new shards
-	step   uint64                 // their first step
+	step   uint64                 // first step of the new shards
 }
 
 func (succeeds) Counted() bool { return false }
@@ -26,7 +26,7 @@ type writer struct {
 	shards *aggregate.Shards
 	events <-chan aggregate.Event // events of the shards for this worker; nil if the worker sends no gradients here
 	step   uint64                 // number of steps that are complete at the end of the current step
-	frames []wire.Frame           // to send together
+	frames []wire.Frame           // frames that the next Send sends together; reused
 	done   [message.OutcomeSize]byte
 	report []byte
 	reply  message.Reply
@@ -109,7 +109,7 @@ func (w *writer) writeStep() error {
 			}
 		}
 		if len(w.frames) == 0 {
-			continue // variables have moved
+			continue // the only event was succeeds, for which no frame is sent
 		}
 		if err := w.peer.session.Send(w.frames...); err != nil {
 			return err
@@ -159,7 +159,7 @@ func (w *writer) value(shard int) {
 		payload = l.Values(at.Piece)
 	}
 	if payload == nil {
-		return // sparse: workers request rows
+		return // a sparse piece: workers request its rows
 	}
 	w.frames = append(w.frames, wire.Frame{
 		Header:  wire.Header{Kind: wire.Value, Variable: uint32(at.Variable), Offset: uint64(at.Offset), Step: w.step},

@@ -45,12 +45,12 @@ func (m *Repartition) send(ctx context.Context, to int, list []layout.Transfer) 
 		defer session.Drain()
 		err := m.awaitAnswer(session)
 		if err != nil {
-			session.Close() // ends sendAll
+			session.Close() // makes sendAll fail and return
 		}
 		answered <- err
 	})
 	defer func() {
-		session.Close() // its error no longer matters
+		session.Close() // ignore the error: nothing more is sent or received
 		untie()
 		hearing.Wait()
 	}()
@@ -108,7 +108,7 @@ func tie(training context.Context, session *peers.Session) (untie func()) {
 		if why := context.Cause(training); why != ErrEnded {
 			session.Tell(why, farewell)
 		}
-		session.Close() // its error no longer matters
+		session.Close() // ignore the error: nothing more is sent or received
 	})
 	return func() {
 		if !stop() {
@@ -123,7 +123,7 @@ func tie(training context.Context, session *peers.Session) (untie func()) {
 // instead.
 func (m *Repartition) Serve(from peers.Peer, d *layout.Declaration) error {
 	session := peers.NewSession(from, m.config.Peers.Generation, firstSilence)
-	defer session.Close() // its error no longer matters
+	defer session.Close() // ignore the error: nothing more is sent or received
 	defer tie(m.training, session)()
 	defer session.Drain() // waits until the peer has received the reply and closes the connection
 	list, err := m.expect(d, session)

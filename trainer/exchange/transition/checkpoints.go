@@ -57,7 +57,7 @@ func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints
 		switch {
 		case len(s.Pieces) == 0:
 		case to == nil:
-			err = errors.New("is to save its variables and was not configured to")
+			err = errors.New("cannot save its variables: no checkpoint store is configured")
 		default:
 			s.Held = time.Since(since)
 			to.Save(s)

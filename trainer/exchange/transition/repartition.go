@@ -67,7 +67,7 @@ func (m *Repartition) prepare() error {
 	}
 	var err error
 	if m.next, err = m.before.Succeed(m.d, m.step, m.host); err != nil {
-		return fmt.Errorf("%s: make room for what moves: %w", self, err)
+		return fmt.Errorf("%s: allocate memory for variables that move here: %w", self, err)
 	}
 	index := m.d.HolderIndex(self)
 	m.leaving, m.coming = make([][]layout.Transfer, len(m.d.Holders)), make([][]layout.Transfer, len(m.d.Holders))

@@ -21,11 +21,11 @@ import (
 // the free memory is not enough.
 type RoomError struct {
 	Holder     cluster.Task
-	Need, Free uint64 // bytes
+	Need, Free uint64 // memory that the move needs and free memory, in bytes
 }
 
 func (e *RoomError) Error() string {
-	return fmt.Sprintf("%s has no room for what is to move to its host: that takes up to %d MiB, %d MiB are free",
+	return fmt.Sprintf("%s has no room for the variables that are to move to its host: up to %d MiB needed, %d MiB free",
 		e.Holder, e.Need>>20, e.Free>>20)
 }
 
