@@ -12,20 +12,20 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// ruling is the first shard holder's decision whether a step uses a worker's
+// decision is the first shard holder's decision whether a step uses a worker's
 // gradients (backup mode).
-type ruling struct {
+type decision struct {
 	verdict policy.Verdict
 	step    uint64 // step for which the first holder currently accepts gradients
 }
 
 // Error implements error: a decision that the training has ended interrupts a
 // wait as its error.
-func (r ruling) Error() string { return "the training has ended" }
+func (r decision) Error() string { return "the training has ended" }
 
 // commit asks the first shard holder whether it accepts this worker's
 // gradients for a step.
-func (h *holders) commit(ctx context.Context, step uint64) (ruling, error) {
+func (h *holders) commit(ctx context.Context, step uint64) (decision, error) {
 	l := h.links[0]
 	l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Commit, Step: step}}))
 	return await(ctx, h, h.verdicts)
@@ -40,7 +40,7 @@ func (h *holders) fetch(steps uint64) {
 }
 
 // answer waits until one shard holder has completed the step. If the first
-// holder sends a ruling meanwhile, answer returns the ruling as the error.
+// holder sends a decision meanwhile, answer returns the decision as the error.
 func (h *holders) answer(ctx context.Context, answered <-chan aggregate.Outcome) (aggregate.Outcome, error) {
 	select {
 	case o := <-answered:
@@ -106,7 +106,7 @@ func (h *holders) decided(f wire.Header, holder int) error {
 		return nil
 	}
 	select {
-	case h.verdicts <- ruling{policy.Verdict(f.Part), f.Step}:
+	case h.verdicts <- decision{policy.Verdict(f.Part), f.Step}:
 		return nil
 	default:
 		return errors.New("sent a decision that this worker did not request")

@@ -42,7 +42,7 @@ type holders struct {
 
 	shards   atomic.Pointer[shardMap]
 	pulls    *pulls
-	verdicts chan ruling // the first holder's decisions about this worker's gradients, in backup mode
+	verdicts chan decision // the first holder's decisions about this worker's gradients, in backup mode
 
 	*ending
 }
@@ -50,7 +50,7 @@ type holders struct {
 func newHolders(config *Config, memory *memory) *holders {
 	d := &config.Declaration
 	h := &holders{config: config, d: d, rank: config.Peers.Self.Index, memory: memory, links: make([]*link, len(d.Holders)),
-		pulls: &pulls{open: map[uint32]*pull{}}, verdicts: make(chan ruling, 2), ending: newEnding()}
+		pulls: &pulls{open: map[uint32]*pull{}}, verdicts: make(chan decision, 2), ending: newEnding()}
 	h.shards.Store(newShardMap(0, d))
 	return h
 }

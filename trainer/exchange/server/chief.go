@@ -12,8 +12,8 @@ import (
 // chief handles the requests that only the chief (the worker of rank 0) may
 // send between two steps: save a checkpoint, agree on a consistent cut, and
 // report that the chief takes no more steps. Only the goroutine that reads the
-// chief's connection uses it. goOn may be called on a nil *chief and then does
-// nothing.
+// chief's connection uses it. The method releaseWorkers does nothing if it is
+// called on a nil *chief.
 type chief struct {
 	peer      *peer
 	saved     uint64        // number of the step before which the chief last saved, plus 1; 0 means that it never saved
@@ -64,7 +64,7 @@ func (c *chief) save(h wire.Header, e *aggregate.Shards) error {
 // group of workers that have arrived at this server. It waits until the shards
 // of the previous cut are copied.
 func (c *chief) cut(e *aggregate.Shards) error {
-	c.goOn()
+	c.releaseWorkers()
 	select {
 	case <-c.copied:
 		return c.freeze(e)
@@ -120,9 +120,9 @@ func (c *chief) saveCut(h wire.Header, e *aggregate.Shards) error {
 	return nil
 }
 
-// goOn lets workers take steps after the last cut again, if the chief made
-// them wait.
-func (c *chief) goOn() {
+// releaseWorkers lets workers take steps again, if the chief made them wait
+// after the last cut.
+func (c *chief) releaseWorkers() {
 	if c != nil && c.holds {
 		c.holds = false
 		c.peer.server.Shards().Alignment().GoOn()
@@ -133,7 +133,7 @@ func (c *chief) goOn() {
 // wait for it after a cut continue. After all other workers have left, the
 // server sends the chief one Alone frame.
 func (c *chief) conclude(e *aggregate.Shards) error {
-	c.goOn()
+	c.releaseWorkers()
 	if c.concluded {
 		return nil
 	}

@@ -20,10 +20,10 @@ import (
 // connections holds the connections from workers to a server. The field mu of
 // the Server guards peers and closing.
 type connections struct {
-	server  *Server
-	peers   []*peer       // by rank of the worker; nil means that this worker is not connected
-	closing bool          // the server refuses all workers that connect from now on
-	turned  chan struct{} // receives a token for every worker that the server refused; linger counts them
+	server   *Server
+	peers    []*peer       // by rank of the worker; nil means that this worker is not connected
+	closing  bool          // the server refuses all workers that connect from now on
+	refusals chan struct{} // receives a token for every worker that the server refused; linger counts them
 }
 
 // meet serves the connection of one worker until it ends. If the server
@@ -38,14 +38,14 @@ func (c *connections) meet(from peers.Peer) {
 		c.server.logf("refused %s from %s: %v", from.Task, from.Addr, err)
 		p.session.Refuse(err, message.Farewell)
 		select {
-		case c.turned <- struct{}{}:
+		case c.refusals <- struct{}{}:
 		default: // linger has returned, so no goroutine receives the token
 		}
 		return
 	}
 	err := p.serve()
 	switch {
-	case err == nil, errors.Is(err, errUnsaid) && c.forget(p):
+	case err == nil, errors.Is(err, errNoFrame) && c.forget(p):
 	case p.tolerable(err):
 		p.lose(err)
 	default:
@@ -123,7 +123,7 @@ func (c *connections) linger(ctx context.Context) {
 	defer timer.Stop()
 	for ; absent > 0 && c.server.Err() != nil && !opened; absent-- {
 		select {
-		case <-c.turned:
+		case <-c.refusals:
 		case <-timer.C:
 			return
 		case <-ctx.Done():
@@ -173,7 +173,7 @@ func (c *connections) moved(epoch uint32, step uint64) {
 		p.session.SetEpoch(epoch)
 		c.server.running.Go(func() {
 			err := p.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Moved, Step: step}})
-			if err = p.quiet(err); err != nil {
+			if err = p.unlessEnded(err); err != nil {
 				c.server.End(p.session.Blame(err))
 			}
 		})
@@ -215,17 +215,17 @@ func (m *members) Tell(rank int, e aggregate.Event) { m.tell[rank](e) }
 func (m *members) Fail(err error) { m.fail(err) }
 
 var (
-	errUnsaid  = errors.New("hung up before it sent a frame")
-	errUseless = errors.New("the chief assigns no variables to this task")
+	errNoFrame  = errors.New("hung up before it sent a frame")
+	errNoPieces = errors.New("the chief assigns no variables to this task")
 )
 
 // start reads the worker's declaration. From the chief it also reads the first
 // values, unless they come from a checkpoint; filled is then true. The error
-// is errUnsaid if the connection ended before the worker sent a frame.
+// is errNoFrame if the connection ended before the worker sent a frame.
 func (p *peer) start() (filled bool, err error) {
 	h, err := p.next()
 	if lost := peers.Lost(err); err != nil && lost.Error() != err.Error() {
-		return false, fmt.Errorf("%w: %w", errUnsaid, lost)
+		return false, fmt.Errorf("%w: %w", errNoFrame, lost)
 	}
 	if err != nil {
 		return false, err
@@ -261,7 +261,7 @@ func (p *peer) declaration(h wire.Header) (*layout.Declaration, error) {
 // time, it returns why.
 func (p *peer) difference(why error) error {
 	p.server.mu.Lock()
-	holds, of := p.server.workers.misled(p.server.local.Aggregator != nil)
+	holds, of := p.server.workers.expected(p.server.local.Aggregator != nil)
 	p.server.mu.Unlock()
 	if holds == nil {
 		return why

@@ -50,7 +50,7 @@ func (p *peer) tolerable(err error) bool {
 // violated the protocol. The goroutine that reads the connection calls lose
 // after the last frame.
 func (p *peer) lose(err error) {
-	p.fall(err)
+	p.cancel(err)
 	s, why := p.server, p.loss(err)
 	s.mu.Lock()
 	e := s.shards
@@ -123,7 +123,7 @@ func (p *peer) without(h wire.Header) error {
 	case lost:
 		other.settle(h.Step)
 	default:
-		other.fall(fmt.Errorf("connection lost, reported by %s", e.Declaration().Holders[0]))
+		other.cancel(fmt.Errorf("connection lost, reported by %s", e.Declaration().Holders[0]))
 		other.session.Close() // the goroutine that reads this connection then fails and calls lose
 	}
 	return nil

@@ -30,7 +30,7 @@ type peer struct {
 	turn    chan struct{}           // contains a token while the worker may begin a step
 	over    chan struct{}           // closed after the goroutine that reads the connection has ended
 	ctx     context.Context         // canceled when the training ends or the worker is lost; its cause is the reason
-	fall    context.CancelCauseFunc // cancels ctx with the reason for the loss, so that no goroutine waits for the worker any longer
+	cancel  context.CancelCauseFunc // cancels ctx with the reason for the loss, so that no goroutine waits for the worker any longer
 
 	// Only the reader goroutine uses the following fields, with two
 	// exceptions: the writer calls rows.end, and settle uses step after the
@@ -51,7 +51,7 @@ func newPeer(from peers.Peer, s *Server) *peer {
 		turn: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	p.read = p.session.Payload
-	p.ctx, p.fall = context.WithCancelCause(s.ctx)
+	p.ctx, p.cancel = context.WithCancelCause(s.ctx)
 	if from.Task.IsChief() {
 		p.chief = &chief{peer: p, copied: make(chan struct{})}
 		close(p.chief.copied) // at the beginning no cut is being copied
@@ -95,7 +95,7 @@ func (p *peer) next() (wire.Header, error) {
 // goodbye and closed the connection.
 func (p *peer) serve() error {
 	filled, err := p.start()
-	if err == errUseless {
+	if err == errNoPieces {
 		return p.dismissed()
 	}
 	if err != nil {
@@ -105,20 +105,20 @@ func (p *peer) serve() error {
 	for {
 		h, err := p.next()
 		if err == nil && h.Kind == wire.Bye && h.Length == 0 {
-			return p.quiet(p.goodbye(h))
+			return p.unlessEnded(p.goodbye(h))
 		}
 		if err == nil {
 			err = p.take(h)
 		}
 		if err != nil {
-			return p.quiet(err)
+			return p.unlessEnded(err)
 		}
 	}
 }
 
-// quiet returns nil instead of err if the training has ended, because the end
-// of the training then caused err.
-func (p *peer) quiet(err error) error {
+// unlessEnded returns err while the training continues. After the training has
+// ended, it returns nil, because the end of the training then caused err.
+func (p *peer) unlessEnded(err error) error {
 	if p.server.ctx.Err() != nil {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (p *peer) begin(h wire.Header, e *aggregate.Shards) error {
 	if err := p.awaitTurn(); err != nil {
 		return err
 	}
-	p.chief.goOn()
+	p.chief.releaseWorkers()
 	p.rows.begin()
 	b := p.step.decode()
 	if err := p.server.begin(p.rank, h.Step, b); err != nil {
@@ -306,7 +306,7 @@ func (p *peer) goodbye(h wire.Header) error {
 	case p.step.unfinished(e):
 		return fmt.Errorf("goodbye during step %d", h.Step)
 	}
-	p.chief.goOn()
+	p.chief.releaseWorkers()
 	if err := p.server.stop(p.rank, true); err != nil {
 		return err
 	}

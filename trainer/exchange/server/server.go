@@ -122,7 +122,7 @@ func New(config Config) *Server {
 		s.holder.Memory = transition.FreeMemory
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.connected = &connections{server: s, peers: make([]*peer, n), turned: make(chan struct{}, n)}
+	s.connected = &connections{server: s, peers: make([]*peer, n), refusals: make(chan struct{}, n)}
 	s.migration = &migration{server: s}
 	if n == 1 {
 		close(s.alone)
@@ -311,7 +311,7 @@ func (s *Server) blameSelf(err error) error {
 }
 
 // declare records a worker's declaration, which must match the chief's. The
-// first declaration starts the timer of startClock. The error is errUseless if
+// first declaration starts the timer of startClock. The error is errNoPieces if
 // the chief's declaration assigns no pieces to this task.
 func (s *Server) declare(rank int, d *layout.Declaration) error {
 	if err := d.Check(); err != nil {
@@ -330,7 +330,7 @@ func (s *Server) declare(rank int, d *layout.Declaration) error {
 		return nil
 	}
 	if d.HolderIndex(s.config.Peers.Self) < 0 {
-		return errUseless
+		return errNoPieces
 	}
 	m := newMembers(len(d.Workers), s.End, nil)
 	shards, err := aggregate.New(d, s.config.Peers.Self, m)

@@ -91,11 +91,12 @@ func (r *workers) differ() error {
 	return nil
 }
 
-// misled returns the declaration to compare with that of a refused worker, and
-// the task that sent it. It returns nil if there is none. On the first worker
-// of a host (aggregates is true) it is that worker's own declaration.
-// Otherwise it is the chief's, if that assigns no pieces to this task.
-func (r *workers) misled(aggregates bool) (*layout.Declaration, cluster.Task) {
+// expected returns the declaration that a refused worker should have sent, and
+// the task that sent this declaration. It returns nil if there is none. On the
+// first worker of a host (aggregates is true) it is that worker's own
+// declaration. Otherwise it is the chief's, if that assigns no pieces to this
+// task.
+func (r *workers) expected(aggregates bool) (*layout.Declaration, cluster.Task) {
 	if aggregates {
 		return r.declared[r.model], worker(r.model)
 	} else if d := r.declared[0]; d != nil && d.HolderIndex(r.self) < 0 {

@@ -51,10 +51,10 @@ func (w *writer) run() {
 		p.turn <- struct{}{}
 		err = w.writeStep()
 	}
-	switch err = p.quiet(err); {
+	switch err = p.unlessEnded(err); {
 	case err == nil || p.server.parted(p.rank):
 	case p.tolerable(err):
-		p.fall(err) // cancels p.ctx only: the goroutine that reads the connection reports the loss after the worker's last frame
+		p.cancel(err) // cancels p.ctx only: the goroutine that reads the connection reports the loss after the worker's last frame
 	default:
 		p.server.End(p.session.Blame(err))
 	}
