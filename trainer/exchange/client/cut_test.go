@@ -331,19 +331,19 @@ func TestInvalidCutFramesEndTraining(t *testing.T) {
 		frames []wire.Frame
 		want   string
 	}{
-		"not the chief":    {1, []wire.Frame{ask}, "unexpected cut frame"},
-		"of no kind":       {0, []wire.Frame{{Header: wire.Header{Kind: wire.Cut, Part: uint32(message.CutKinds)}}}, "unexpected cut frame"},
-		"with a payload":   {0, []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
-		"concluded by it":  {1, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}}, "unexpected alone frame"},
-		"goes on anyway":   {0, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}, stepFrame(0, 1)}, "stopped after 0 steps"},
-		"twice":            {0, []wire.Frame{ask, ask}, "before that of the last one is saved"},
-		"saved unasked":    {0, []wire.Frame{save(0, 0)}, "were asked for"},
-		"asked in between": {0, []wire.Frame{ask, ask, save(0, 0)}, "before that of the last one is saved"},
-		"saved twice":      {0, []wire.Frame{ask, save(0, 0), save(0, 0)}, "were asked for"},
-		"too few groups":   {0, []wire.Frame{ask, save(0)}, "save frame of 8 bytes, want 16"},
-		"too many groups":  {0, []wire.Frame{ask, save(0, 0, 0)}, "save frame of 24 bytes, want 16"},
-		"too far":          {0, []wire.Frame{ask, save(0, 2)}, "saves group 1 after 2 steps"},
-		"beyond all steps": {0, []wire.Frame{ask, save(0, layout.MaxFirst+1)}, "steps of a group"},
+		"not the chief":         {1, []wire.Frame{ask}, "unexpected cut frame"},
+		"of no kind":            {0, []wire.Frame{{Header: wire.Header{Kind: wire.Cut, Part: uint32(message.CutKinds)}}}, "unexpected cut frame"},
+		"with a payload":        {0, []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
+		"concluded by it":       {1, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}}, "unexpected alone frame"},
+		"step after concluding": {0, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}, stepFrame(0, 1)}, "stopped after 0 steps"},
+		"twice":                 {0, []wire.Frame{ask, ask}, "before that of the last one is saved"},
+		"saved unasked":         {0, []wire.Frame{save(0, 0)}, "were asked for"},
+		"asked in between":      {0, []wire.Frame{ask, ask, save(0, 0)}, "before that of the last one is saved"},
+		"saved twice":           {0, []wire.Frame{ask, save(0, 0), save(0, 0)}, "were asked for"},
+		"too few groups":        {0, []wire.Frame{ask, save(0)}, "save frame of 8 bytes, want 16"},
+		"too many groups":       {0, []wire.Frame{ask, save(0, 0, 0)}, "save frame of 24 bytes, want 16"},
+		"too far":               {0, []wire.Frame{ask, save(0, 2)}, "saves group 1 after 2 steps"},
+		"beyond all steps":      {0, []wire.Frame{ask, save(0, layout.MaxFirst+1)}, "steps of a group"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t, in("group:2", example(2, 2)), policy.Servers, 1)
@@ -364,11 +364,11 @@ func TestInvalidRepliesToCutEndTraining(t *testing.T) {
 		frames []wire.Frame
 		want   string
 	}{
-		"in step":       {"sync", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
-		"of no groups":  {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "cut frame of 8 bytes, want 16"},
-		"alone in step": {"sync", []wire.Frame{frame(wire.Alone, 0, 0, 0, 0)}, "unexpected alone frame"},
-		"alone twice":   {"async", []wire.Frame{frame(wire.Alone, 0, 0, 0, 0), frame(wire.Alone, 0, 0, 0, 0)}, "reported twice"},
-		"unasked":       {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 16), frame(wire.Cut, 0, 0, 0, 16)}, "sent two replies"},
+		"in step":                    {"sync", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
+		"of no groups":               {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "cut frame of 8 bytes, want 16"},
+		"alone in step":              {"sync", []wire.Frame{frame(wire.Alone, 0, 0, 0, 0)}, "unexpected alone frame"},
+		"two reports of being alone": {"async", []wire.Frame{frame(wire.Alone, 0, 0, 0, 0), frame(wire.Alone, 0, 0, 0, 0)}, "reported twice"},
+		"two replies":                {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 16), frame(wire.Cut, 0, 0, 0, 16)}, "sent two replies"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t, in(c.mode, example(2, 2)), policy.Servers, 1)
@@ -383,7 +383,7 @@ func TestInvalidRepliesToCutEndTraining(t *testing.T) {
 func TestMisuseOfCutIsRefused(t *testing.T) {
 	j := newJob(t, in("async", example(2, 2)), policy.Servers, 1)
 	members := j.connect(t)
-	if _, err := members[1].Saves.Cut(context.Background(), Passing); err == nil || !strings.Contains(err.Error(), "which is for worker:0 to do") {
+	if _, err := members[1].Saves.Cut(context.Background(), Passing); err == nil || !strings.Contains(err.Error(), "only worker:0 can") {
 		t.Errorf("another worker: %v", err)
 	}
 	if err := members[0].Saves.Save(); err == nil || !strings.Contains(err.Error(), "without requesting a cut") {

@@ -90,7 +90,7 @@ func TestConcludedChiefCanSave(t *testing.T) {
 }
 
 func TestMisuseOfConcludeIsRefused(t *testing.T) {
-	for mode, want := range map[string]string{"sync": "the last one of all workers", "async": "which is for worker:0 to do"} {
+	for mode, want := range map[string]string{"sync": "the last one of all workers", "async": "only worker:0 can"} {
 		j := newJob(t, in(mode, example(2, 2)), policy.Servers, 1)
 		members := j.connect(t)
 		m := members[0]

@@ -191,12 +191,12 @@ func TestSilentHostIsReported(t *testing.T) {
 		a    policy.Architecture
 		side func(cluster.Task) bool
 	}{
-		"first of a host":  {policy.Hybrid, func(task cluster.Task) bool { return task == worker(0) }},
-		"first of another": {policy.Servers, func(task cluster.Task) bool { return task == worker(3) }},
-		"mate":             {policy.Hybrid, func(task cluster.Task) bool { return task == worker(1) }},
-		"mate, servers":    {policy.Servers, func(task cluster.Task) bool { return task == worker(1) }},
-		"host":             {policy.Hybrid, func(task cluster.Task) bool { return task == worker(3) || task == worker(4) }},
-		"server":           {policy.Hybrid, func(task cluster.Task) bool { return task == server0(1) }},
+		"first of a host":                  {policy.Hybrid, func(task cluster.Task) bool { return task == worker(0) }},
+		"first of another":                 {policy.Servers, func(task cluster.Task) bool { return task == worker(3) }},
+		"worker of the same host":          {policy.Hybrid, func(task cluster.Task) bool { return task == worker(1) }},
+		"worker of the same host, servers": {policy.Servers, func(task cluster.Task) bool { return task == worker(1) }},
+		"host":                             {policy.Hybrid, func(task cluster.Task) bool { return task == worker(3) || task == worker(4) }},
+		"server":                           {policy.Hybrid, func(task cluster.Task) bool { return task == server0(1) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

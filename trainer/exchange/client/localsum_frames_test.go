@@ -30,19 +30,19 @@ func TestInvalidFramesOfWorkerOnSameHostEndTraining(t *testing.T) {
 		frames []wire.Frame
 		want   string
 	}{
-		"unasked rows":        {[]wire.Frame{frame(wire.Push, 5, 1, 0, 0)}, "0 steps were begun"},
-		"rows twice":          {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 0), frame(wire.Push, 5, 1, 0, 0)}, "came twice"},
-		"what workers own":    {[]wire.Frame{begin, frame(wire.Push, 0, 1, 0, 60)}, "not kept here"},
-		"other's part":        {[]wire.Frame{begin, frame(wire.Push, 5, 0, 0, 0)}, "part 0 of the tree, which it must not send"},
-		"rows of nonsense":    {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 7)}, "rows of variable 5"},
-		"rows too long":       {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 5000)}, "want at most"},
-		"short loss":          {[]wire.Frame{begin, frame(wire.Push, 7, 1, 0, 4)}, "of 4 bytes, want 8"},
-		"too many leaves":     {[]wire.Frame{stepFrame(0, 2)}, "2 virtual workers in a part of 1"},
-		"wrong step":          {[]wire.Frame{stepFrame(1, 1)}, "begins step 1 during step 0"},
-		"rows are not pulled": {[]wire.Frame{frame(wire.Pull, 5, 0, 0, 1)}, "rows of variable 5"},
-		"norm":                {[]wire.Frame{frame(wire.Scale, 0, 0, 0, 16)}, "a norm that was not requested"},
-		"first values":        {[]wire.Frame{frame(wire.Initial, 5, 0, 0, 8)}, "unexpected initial"},
-		"goodbye in a step":   {[]wire.Frame{begin, {Header: wire.Header{Kind: wire.Bye}}}, "goodbye during step"},
+		"unasked rows":         {[]wire.Frame{frame(wire.Push, 5, 1, 0, 0)}, "0 steps were begun"},
+		"rows twice":           {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 0), frame(wire.Push, 5, 1, 0, 0)}, "came twice"},
+		"variable on a worker": {[]wire.Frame{begin, frame(wire.Push, 0, 1, 0, 60)}, "this task does not hold"},
+		"other's part":         {[]wire.Frame{begin, frame(wire.Push, 5, 0, 0, 0)}, "part 0 of the tree, which it must not send"},
+		"rows of nonsense":     {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 7)}, "rows of variable 5"},
+		"rows too long":        {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 5000)}, "want at most"},
+		"short loss":           {[]wire.Frame{begin, frame(wire.Push, 7, 1, 0, 4)}, "of 4 bytes, want 8"},
+		"too many leaves":      {[]wire.Frame{stepFrame(0, 2)}, "2 virtual workers in a part of 1"},
+		"wrong step":           {[]wire.Frame{stepFrame(1, 1)}, "begins step 1 during step 0"},
+		"rows are not pulled":  {[]wire.Frame{frame(wire.Pull, 5, 0, 0, 1)}, "rows of variable 5"},
+		"norm":                 {[]wire.Frame{frame(wire.Scale, 0, 0, 0, 16)}, "a norm that was not requested"},
+		"first values":         {[]wire.Frame{frame(wire.Initial, 5, 0, 0, 8)}, "unexpected initial"},
+		"goodbye in a step":    {[]wire.Frame{begin, {Header: wire.Header{Kind: wire.Bye}}}, "goodbye during step"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, members := pair(t)
@@ -67,7 +67,7 @@ func TestInvalidFramesToHostEndTraining(t *testing.T) {
 		"value before the step": {0, frame(wire.Value, 7, 0, 1, 8), "before it was begun"},
 		"value too far ahead":   {0, frame(wire.Value, 7, 0, 2, 8), "want 8 bytes after 1, once"},
 		"rows for value":        {0, frame(wire.Value, 5, 0, 1, 492), "want 0 bytes"},
-		"what workers own":      {1, frame(wire.Value, 0, 0, 1, 60), "which that task does not hold"},
+		"variable on a worker":  {1, frame(wire.Value, 0, 0, 1, 60), "which that task does not hold"},
 		"norm":                  {1, frame(wire.Norm, 0, 0, 0, 8), "norm frame of 8 bytes"},
 		"end too early":         {1, frame(wire.Done, 0, 0, 1, message.OutcomeSize), "unexpected done frame"},
 		"unknown value":         {1, frame(wire.Value, 77, 0, 1, 8), "which that task does not hold"},

@@ -266,7 +266,7 @@ func TestInvalidPrefetchRequestsAreRefused(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	refuse("nobody requested", func() error { return m.Rows.Await(ctx) })
+	refuse("without a prefetch request", func() error { return m.Rows.Await(ctx) })
 	refuse("which is not sparse", wants(message.RowRequest{Variable: 0}))
 	refuse("variable 9", wants(message.RowRequest{Variable: 9}))
 	refuse("row 41 is outside", wants(rows(41)))

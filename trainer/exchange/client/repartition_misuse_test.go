@@ -69,7 +69,7 @@ func TestRepartitionBetweenServersAndWorkersIsRefusedWithLocalAggregation(t *tes
 	j := newJob(t, d, policy.Hybrid, 1)
 	members := j.connect(t)
 	for _, err := range repartition(members, onHolder(&j.d, 1)) {
-		if err == nil || !strings.Contains(err.Error(), "stays with one kind of shard holder") {
+		if err == nil || !strings.Contains(err.Error(), "only between servers or only between workers") {
 			t.Error(err)
 		}
 	}

@@ -75,12 +75,12 @@ func TestInvalidReplyIsRefused(t *testing.T) {
 		return append(append(head, make([]byte, message.Padded(len(head))-len(head))...), make([]byte, values)...)
 	}
 	for want, body := range map[string][]byte{
-		"row 4 of variable 5, which was not requested":           answer(16, 1, 5, 0, 1, 4),
-		"8 bytes of values for 1 rows of 12":                     answer(8, 1, 5, 0, 1, 3),
-		"8 bytes after the rows":                                 answer(24, 1, 5, 0, 1, 3),
-		"variable 5 from row 0, which was not requested":         answer(32, 2, 6, 0, 1, 8, 5, 0, 1, 3), // another order
-		"rows of variable 7 from row 0, which are not kept here": answer(16, 1, 7, 0, 1, 3),
-		"no list of pieces":                                      answer(0, 4),
+		"row 4 of variable 5, which was not requested":                 answer(16, 1, 5, 0, 1, 4),
+		"8 bytes of values for 1 rows of 12":                           answer(8, 1, 5, 0, 1, 3),
+		"8 bytes after the rows":                                       answer(24, 1, 5, 0, 1, 3),
+		"variable 5 from row 0, which was not requested":               answer(32, 2, 6, 0, 1, 8, 5, 0, 1, 3), // another order
+		"rows of variable 7 from row 0, which this task does not hold": answer(16, 1, 7, 0, 1, 3),
+		"no list of pieces":                                            answer(0, 4),
 	} {
 		l, s, _ := asker()
 		if err := l.take(s, body); err == nil || !strings.Contains(err.Error(), want) {

@@ -59,11 +59,11 @@ func TestRoom(t *testing.T) {
 		free   [3]uint64
 		want   *transition.RoomError
 	}{
-		"plenty":         {1, [3]uint64{0, 10 * largeTable, 0}, nil},
-		"too little":     {1, [3]uint64{1 << 20, 100, 1 << 20}, &transition.RoomError{Holder: server0(1), Need: largeTable + smallTable, Free: 100}},
-		"no headroom":    {1, [3]uint64{1 << 20, largeTable + smallTable, 1 << 20}, &transition.RoomError{Holder: server0(1), Need: largeTable + smallTable, Free: largeTable + smallTable}},
-		"nobody knows":   {1, [3]uint64{0, unknown, 0}, nil},
-		"on other hosts": {2, [3]uint64{0, 0, 1 << 20}, nil},
+		"plenty":              {1, [3]uint64{0, 10 * largeTable, 0}, nil},
+		"too little":          {1, [3]uint64{1 << 20, 100, 1 << 20}, &transition.RoomError{Holder: server0(1), Need: largeTable + smallTable, Free: 100}},
+		"no headroom":         {1, [3]uint64{1 << 20, largeTable + smallTable, 1 << 20}, &transition.RoomError{Holder: server0(1), Need: largeTable + smallTable, Free: largeTable + smallTable}},
+		"unknown free memory": {1, [3]uint64{0, unknown, 0}, nil},
+		"on other hosts":      {2, [3]uint64{0, 0, 1 << 20}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := movableTables(2, 2, optimizer.Adam)

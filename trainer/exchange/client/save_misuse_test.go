@@ -120,17 +120,17 @@ func TestInvalidSaveFramesEndTraining(t *testing.T) {
 		frames []wire.Frame
 		want   string
 	}{
-		"not the chief":     {1, []wire.Frame{save(5, 0)}, "unexpected save frame"},
-		"with a payload":    {0, []wire.Frame{save(5, 3)}, "with 3 bytes"},
-		"an earlier step":   {0, []wire.Frame{save(4, 0)}, "save frame for step 4"},
-		"a later step":      {0, []wire.Frame{save(6, 0)}, "save frame for step 6"},
-		"in a step":         {0, []wire.Frame{begin, save(6, 0)}, "gradients to come"},
-		"twice":             {0, []wire.Frame{save(5, 0), save(5, 0)}, "saves twice before step 5"},
-		"begins elsewhere":  {1, []wire.Frame{stepFrame(0, 1)}, "begins step 0 during step 5"},
-		"begins later":      {1, []wire.Frame{stepFrame(6, 1)}, "begins step 6 during step 5"},
-		"gradient of then":  {1, []wire.Frame{frame(wire.Push, 0, 1, 4, 60)}, "5 steps were begun"},
-		"gradient too soon": {1, []wire.Frame{frame(wire.Push, 0, 1, 5, 60)}, "5 steps were begun"},
-		"rows of then":      {1, []wire.Frame{frame(wire.Prefetch, 0, 0, 4, 1)}, "wants rows of step 4, 5 steps were begun"},
+		"not the chief":               {1, []wire.Frame{save(5, 0)}, "unexpected save frame"},
+		"with a payload":              {0, []wire.Frame{save(5, 3)}, "with 3 bytes"},
+		"an earlier step":             {0, []wire.Frame{save(4, 0)}, "save frame for step 4"},
+		"a later step":                {0, []wire.Frame{save(6, 0)}, "save frame for step 6"},
+		"in a step":                   {0, []wire.Frame{begin, save(6, 0)}, "gradients to come"},
+		"twice":                       {0, []wire.Frame{save(5, 0), save(5, 0)}, "saves twice before step 5"},
+		"begins an earlier step":      {1, []wire.Frame{stepFrame(0, 1)}, "begins step 0 during step 5"},
+		"begins a later step":         {1, []wire.Frame{stepFrame(6, 1)}, "begins step 6 during step 5"},
+		"gradient of an earlier step": {1, []wire.Frame{frame(wire.Push, 0, 1, 4, 60)}, "5 steps were begun"},
+		"gradient too soon":           {1, []wire.Frame{frame(wire.Push, 0, 1, 5, 60)}, "5 steps were begun"},
+		"rows of an earlier step":     {1, []wire.Frame{frame(wire.Prefetch, 0, 0, 4, 1)}, "wants rows of step 4, 5 steps were begun"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := mixed(2, 2)
