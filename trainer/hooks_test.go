@@ -341,7 +341,7 @@ func TestHooksRefused(t *testing.T) {
 		return nil
 	}))
 	text := fmt.Sprint(errors.Join(errs...))
-	if !strings.Contains(text, "declares something else") || !strings.Contains(text, `"x" (end, every step)`) ||
+	if !strings.Contains(text, "declares a different training") || !strings.Contains(text, `"x" (end, every step)`) ||
 		!strings.Contains(text, "every worker must pass the same hooks, including those with ChiefOnly") {
 		t.Errorf("workers with other hooks: %v", text)
 	}
