@@ -42,7 +42,7 @@ func TestWaitForAllNamesWorkerThatLeft(t *testing.T) {
 		tj := newTestJob(t, 3, at.servers, Arch(at.arch))
 		errs := tj.end(endsAfter([]int{5, 5, 3}, WaitForAll, func(int, int, Result, error) {}))
 		for rank, err := range errs[:2] {
-			if err == nil || !strings.Contains(err.Error(), "worker:2") || !strings.Contains(err.Error(), "is done after 3 steps") {
+			if err == nil || !strings.Contains(err.Error(), "worker:2") || !strings.Contains(err.Error(), "stopped after 3 steps") {
 				t.Errorf("%s: worker:%d: %v", at.arch, rank, err)
 			}
 		}

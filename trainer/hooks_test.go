@@ -348,8 +348,8 @@ func TestInvalidHooksAreRefused(t *testing.T) {
 		return nil
 	}))
 	text := fmt.Sprint(errors.Join(errs...))
-	if !strings.Contains(text, "declares something else") || !strings.Contains(text, `"x" (end, every step)`) ||
-		!strings.Contains(text, "every worker gives the same hooks, also those with ChiefOnly") {
+	if !strings.Contains(text, "declares a different training") || !strings.Contains(text, `"x" (end, every step)`) ||
+		!strings.Contains(text, "every worker must pass the same hooks, including those with ChiefOnly") {
 		t.Errorf("workers with other hooks: %v", text)
 	}
 }

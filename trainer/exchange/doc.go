@@ -2,32 +2,31 @@
 // a step from workers to shard holders, and the new values back.
 //
 // A shard holder is a task that holds pieces of variables and their optimiser
-// state: a parameter server, or a worker. If servers hold all pieces, the
-// protocol is that of parameter servers. If workers hold them, it is an
-// all-reduce. Package layout assigns pieces to holders, package policy decides
+// state: a parameter server, or a worker. If servers hold all pieces, training
+// uses parameter servers. If workers hold all pieces, it uses an all-reduce. Package layout assigns pieces to holders, package policy decides
 // how workers wait for each other, and package aggregate keeps the shards.
 //
 // The packages below it are:
 //
-//   - client: the worker's side.
-//   - server: the shard holder's side.
-//   - relay: local aggregation, the sums of one host.
-//   - message: the payloads of frames, and limits for both sides.
-//   - transition: moves and saves between two steps.
+//   - client: the worker's side of the protocol.
+//   - server: the shard holder's side of the protocol.
+//   - localsum: local aggregation, which adds the gradients of the workers of one host.
+//   - message: encodes the payloads of frames, and defines limits for both sides.
+//   - transition: moves variables and saves checkpoints between two steps.
 //
 // # Terms
 //
 // A piece is a range of a variable. A shard is a piece together with its
-// optimiser state, on its holder. A map says which holder has which piece; its
-// epoch is its version number.
+// optimiser state, on its holder. The placement (or map) records which holder
+// has which pieces. Its epoch is its version number.
 //
-// A virtual worker computes the gradients of a share of the data. Every worker
+// A virtual worker computes the gradients of a part of the data. Every worker
 // has a range of virtual workers. The worker with rank 0 is the chief.
 //
-// Workers are in step if all of them take every step together: mode sync. A
-// group is a set of workers whose gradients are added. Workers compete if only
-// the first gradients of a step count: mode backup. The first holder, the first
-// of Declaration.Holders, then decides which gradients count.
+// In mode sync, all workers take every step together: they are in step. A group
+// is a set of workers whose gradients are added together. In mode backup,
+// workers compete: a step uses only the gradients that arrive first. The first
+// holder (the first of Declaration.Holders) then decides which ones it uses.
 //
 // # Example
 //
@@ -45,18 +44,18 @@
 //		// for each virtual worker, on a goroutine of its own, as gradients are computed:
 //		fill(c.Gradient(virtualWorker, variable))
 //		c.Contribute(virtualWorker, variable) // from here on the variable may change
-//		// when all virtual workers are through:
+//		// after all virtual workers have contributed:
 //		outcome, err := c.Finish(ctx, sums) // values are updated
 //	}
 //	err = c.Close()
 //
 // # Same bits
 //
-// A worker adds the gradients of its virtual workers as far as the tree of
-// package layout allows. It sends the sums of whole subtrees, its parts. Shard
-// holders complete the tree. They skip a part or virtual worker without data;
-// they do not add it as zero. So the sum has the same bits for any number of
-// workers, any ranges and any placement.
+// Gradients are added in the fixed order of a tree, see layout.Tree. A worker
+// adds the gradients of its virtual workers and sends the sums of the largest
+// whole subtrees that it has, its parts. Shard holders add the rest. They skip
+// virtual workers without data, and do not add zero for them. So the sum has
+// the same bits for any number of workers and any placement.
 //
 // # Sparse variables
 //
@@ -73,19 +72,19 @@
 //	err = c.Rows.Await(ctx)        // the rows, with the values after this step
 //
 // A holder records which rows any worker requested for the current step,
-// because the step will change hardly any others. It sends those others at
-// once, in an early reply. After the step it sends the final reply: the
-// remaining rows, and rows of the early reply that the step changed after all.
+// because the step will hardly change other rows. During the step it sends
+// those other rows in an early reply. After the step it sends the remaining
+// rows in a final reply, and again the early rows that the step has changed.
 //
 // [client.Placement.Volumes] reports bytes and rows by variable and holder.
 //
 // # Local aggregation
 //
-// With Declaration.Hosts, the first worker of a host deals with the servers on
-// behalf of the whole host. It adds the gradients of the host's workers, sends
-// one contribution, and passes the new values on. It requests each row once for
-// all of them. Pieces on workers bypass local aggregation: in the same step,
-// every worker sends their gradients to their holder directly.
+// With Declaration.Hosts, the first worker of a host communicates with the
+// servers on behalf of the whole host. It adds the gradients of the host's
+// workers, sends the sum, and forwards the new values. It requests each row
+// once for the whole host. Gradients of pieces that workers hold are not
+// aggregated: every worker sends them to their holder directly.
 //
 // # Between two steps
 //
@@ -94,44 +93,46 @@
 // holders. [client.Placement.Room] first checks that their memory suffices.
 //
 // [client.Saves.Save] makes every holder copy its shards and pass the copy to
-// its Checkpoints. If workers are in step, Outcome.Saved of the next step
-// reports the save to all of them. In other modes a checkpoint is a consistent
-// cut: for each group, exactly the steps before one step. The chief then calls
-// [client.Saves.Cut] before Save. After its last step, [client.Saves.Conclude]
+// its Checkpoints. In mode sync, Outcome.Saved of the next step reports the save
+// to all workers. In other modes a checkpoint is a consistent cut: for each
+// group of workers, it contains exactly the steps before some step of that
+// group. The chief then calls [client.Saves.Cut] before Save. After its last step, [client.Saves.Conclude]
 // waits until all other workers have left, so that the last checkpoint has all
 // their steps.
 //
-// A Declaration that names a Checkpoint begins with step First, or in each
-// group with the group's step of Declaration.Cut. Every holder fills its shards
-// from its Checkpoints. A worker that is further ahead than its mode allows
-// waits in [client.Client.Resume].
+// Training that resumes from Declaration.Checkpoint begins with step
+// Declaration.First or, in each group of workers, with the group's element of
+// Declaration.Cut. Every holder fills its shards from its Checkpoints. A worker
+// that is further ahead of others than its mode allows waits in
+// [client.Client.Resume].
 //
 // # Overlap
 //
-// Dense variables are grouped into buckets, in the reverse of their order. The
-// client sends a bucket as soon as its last gradient is contributed, while
-// virtual workers still compute other gradients. Holders send new values in the
-// same way. Spans on the tracks send, receive and wait show this in a trace.
+// The client groups dense variables into buckets, in reverse order of their
+// declaration. It sends a bucket as soon as all gradients in the bucket are
+// complete, while virtual workers still compute other gradients. Holders send
+// each new value as soon as it is complete. In a trace, the tracks send,
+// receive and wait show how communication and computation overlap.
 //
 // # Faults
 //
-// Every waiting task learns within a bounded time which peer died, went silent
-// or violated the protocol, as a [peers.PeerError]. A task that gives up tells
-// the other tasks why, and they report the same cause.
+// If a peer dies, hangs or violates the protocol, every task that waits for the
+// peer fails within a bounded time. The error is a [peers.PeerError] that names
+// the peer. A task that gives up sends the reason to the other tasks, and they
+// report the same cause.
 //
 // Some synchronisation modes tolerate the loss of a worker other than the
 // chief, after all workers were ready. Every server then logs the loss and
-// treats the worker like one that has left. A gradient that arrived only in
-// part counts as absent. If workers compete, the first holder announces the
-// first step in which the lost worker does not count. The workers forward this
-// to the other holders. The loss of the chief or of a shard holder ends the
-// training.
+// treats the worker like a worker that has left. A gradient that arrived only
+// in part is ignored. In mode backup, the first holder announces the first step
+// without the lost worker, and the workers forward the announcement to the
+// other holders. The loss of the chief or of a shard holder ends the training.
 //
 // # What it refuses
 //
-// Package exchange refuses workers whose declarations differ, for example in
-// the model, the checkpoint or the arithmetic. It refuses different learning
-// rates in a step, frames that do not fit the declaration, and frames of
-// another epoch. It refuses combinations that cannot work, with the reason. A
-// listener serves one training; another training needs another listener.
+// Training fails with an error if the declarations of workers differ, for
+// example in the model, the checkpoint or the arithmetic. It also fails if
+// workers pass different learning rates to a step, or send frames that do not
+// match the declaration or the epoch. Combinations of settings that cannot work
+// are refused with the reason. A listener can serve only one training.
 package exchange

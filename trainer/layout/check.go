@@ -15,12 +15,12 @@ const (
 	maxLeaves  = 1 << 16
 	maxHolders = 1 << 16
 	maxMetrics = 1 << 10
-	MaxFirst   = 1 << 60 // steps that are counted from there on do not overflow
+	MaxFirst   = 1 << 60 // largest step number to resume from: step counters that start there cannot overflow
 
-	MaxCheckpoint = 256 // bytes of its name
+	MaxCheckpoint = 256 // largest length of a checkpoint's ID, in bytes
 )
 
-// checker says what in a declaration makes no sense.
+// checker finds errors in a declaration.
 type checker struct{ d *Declaration }
 
 func (c checker) all() error {
@@ -54,7 +54,8 @@ func (c checker) all() error {
 	return c.mode()
 }
 
-// covers wants ranges that are not empty and follow each other from 0 to n.
+// covers returns an error unless the ranges are non-empty and together cover
+// [0, n) in ascending order, without gaps.
 func covers(ranges []Range, n int) error {
 	end := 0
 	for i, r := range ranges {
@@ -84,7 +85,8 @@ func (c checker) variables() error {
 	return c.pieces()
 }
 
-// pieces wants every unit of every variable to be held exactly once.
+// pieces returns an error unless exactly one piece contains each element or
+// row of every variable.
 func (c checker) pieces() error {
 	d := c.d
 	sorted := inOrder(d.Pieces)
@@ -110,8 +112,9 @@ func (c checker) pieces() error {
 	return nil
 }
 
-// holders wants every holder but the first, which has the loss, to own a
-// piece, unless it may get one later.
+// holders returns an error if a shard holder is not a task of the job, appears
+// twice, or has no piece. If d.Movable is set, a holder without a piece is
+// allowed, because it may get one later.
 func (c checker) holders() error {
 	d := c.d
 	if len(d.Holders) == 0 || len(d.Holders) > maxHolders {
@@ -132,7 +135,8 @@ func (c checker) holders() error {
 	return nil
 }
 
-// mode refuses what does not work together, with the reason.
+// mode returns an error if the synchronisation mode does not work with other
+// settings of the declaration.
 func (c checker) mode() error {
 	d := c.d
 	if err := d.Sync.Check(len(d.Workers)); err != nil {
@@ -149,13 +153,14 @@ func (c checker) mode() error {
 			"choose the architecture ps or synchronisation sync", d.Sync)
 	}
 	if d.Sync.Competes() && d.Norms() {
-		return fmt.Errorf("synchronisation %s and the norm of the gradients do not work together: which workers count is known "+
-			"to the servers step by step, nobody is there to add the norm; leave out clipping or choose another mode", d.Sync)
+		return fmt.Errorf("synchronisation %s and the norm of the gradients do not work together: no server knows in time "+
+			"whose gradients a step uses, so none can compute the norm; turn off clipping or choose another mode", d.Sync)
 	}
 	return c.hosts()
 }
 
-// cut refuses a cut of other groups than there are.
+// cut returns an error if d.Cut does not have exactly one step for each group
+// of workers.
 func (c checker) cut() error {
 	d := c.d
 	switch {
@@ -170,7 +175,8 @@ func (c checker) cut() error {
 	return nil
 }
 
-// hosts refuses an aggregation that cannot be.
+// hosts returns an error if the workers of a host cannot add their gradients
+// as d.Hosts requests.
 func (c checker) hosts() error {
 	d := c.d
 	if len(d.Hosts) == 0 {
@@ -180,24 +186,25 @@ func (c checker) hosts() error {
 		return fmt.Errorf("workers of the hosts: %w", err)
 	}
 	if !d.Sync.InStep() || !slices.ContainsFunc(d.Holders, d.Aggregates) {
-		return errors.New("local aggregation works with synchronisation sync and with servers among the shard holders only: leave it out")
+		return errors.New("local aggregation works with synchronisation sync and with servers among the shard holders only: turn it off")
 	}
 	aggregated := d.Aggregated()
 	for _, p := range d.Pieces {
 		if d.Aggregates(d.Holders[p.Holder]) != aggregated[p.Variable] {
 			return fmt.Errorf("variable %q is held by servers and by workers, so the workers of a host cannot add its gradients: "+
-				"give it to one kind or leave local aggregation out", d.Variables[p.Variable].Name)
+				"place it on servers only or on workers only, or turn off local aggregation", d.Variables[p.Variable].Name)
 		}
 	}
 	return nil
 }
 
-// served reports whether all holders are servers.
+// served reports whether all shard holders are parameter servers.
 func (c checker) served() bool {
 	return !slices.ContainsFunc(c.d.Holders, func(t cluster.Task) bool { return t.Role != cluster.PS })
 }
 
-// Difference says in words where other departs from d; "" means nowhere.
+// Difference describes the first difference between d and other in words. It
+// returns "" if there is none.
 func (d *Declaration) Difference(other *Declaration) string {
 	if a, b := len(d.Variables), len(other.Variables); a != b {
 		return fmt.Sprintf("%d variables, not %d", b, a)
@@ -244,7 +251,7 @@ func (d *Declaration) Difference(other *Declaration) string {
 		return fmt.Sprintf("arithmetic %q, not %q: the same bits were promised, which takes hosts that compute alike; --env OPENBLAS_CORETYPE=Haswell gives all that have AVX2 the same kernels of OpenBLAS",
 			other.Fingerprint, d.Fingerprint)
 	case !slices.Equal(d.Hooks, other.Hooks):
-		return fmt.Sprintf("hooks %v, not %v: every worker gives the same hooks, also those with ChiefOnly", other.Hooks, d.Hooks)
+		return fmt.Sprintf("hooks %v, not %v: every worker must pass the same hooks, including those with ChiefOnly", other.Hooks, d.Hooks)
 	case d.Model != other.Model:
 		return "a graph of other operations or shapes"
 	case d.StartMillis != other.StartMillis || d.SilenceMillis != other.SilenceMillis:
@@ -282,7 +289,7 @@ func (v Variable) density() string {
 
 func origin(checkpoint string) string {
 	if checkpoint == "" {
-		return "anew"
+		return "from scratch"
 	}
 	return fmt.Sprintf("from checkpoint %q", checkpoint)
 }

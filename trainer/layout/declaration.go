@@ -12,60 +12,72 @@ import (
 	"github.com/plx-run/plx/trainer/sparse"
 )
 
-// Declaration says what is trained and how. All workers of a job must declare
-// the same, except for Fingerprint. Servers know nothing else of the program.
+// Declaration describes what is trained and how. All workers of a job must
+// send equal declarations, except for Fingerprint. Parameter servers know
+// nothing else about the program.
 type Declaration struct {
-	VirtualWorkers int                `json:"leaves"`  // number of virtual workers: the leaves of the tree
-	Workers        []Range            `json:"workers"` // by rank: its virtual workers; together all of them, in order
-	Holders        []cluster.Task     `json:"owners"`  // the tasks that hold pieces
+	VirtualWorkers int                `json:"leaves"`  // number of virtual workers, whose gradients are the leaves of the summation tree
+	Workers        []Range            `json:"workers"` // by rank: range of the worker's virtual workers; the ranges cover all of them in ascending order
+	Holders        []cluster.Task     `json:"owners"`  // tasks that hold pieces of variables: parameter servers or workers
 	Variables      []Variable         `json:"variables"`
 	Pieces         []Piece            `json:"pieces"`
 	Optimizer      optimizer.Settings `json:"optimizer"`
-	Sum            bool               `json:"sum"`   // holders add gradients and losses; false means that they average
-	Batch          int                `json:"batch"` // rows of the global batch
+	Sum            bool               `json:"sum"`   // use the sum of gradients and losses over virtual workers, instead of the mean
+	Batch          int                `json:"batch"` // number of rows in a global batch
 	Sync           policy.Sync        `json:"sync"`
-	// Clip is the largest global norm of a step's gradients; 0 means no limit.
-	// Norm asks for the norm in Outcome even if nothing is clipped.
+	// Clip is the largest global norm that the gradients of a step may have; 0
+	// means no limit. Norm requests the global norm in each step's Outcome,
+	// even without clipping.
 	Clip float64 `json:"clip,omitempty"`
 	Norm bool    `json:"norm,omitempty"`
-	// Metrics is how many numbers a virtual worker reports beside its loss. Holders
-	// average them over the virtual workers. 0 means none.
+	// Metrics is the number of values that a virtual worker reports in
+	// addition to its loss. Shard holders average them over the virtual
+	// workers. 0 means no metrics.
 	Metrics int `json:"metrics,omitempty"`
-	// BucketBytes is how many bytes of gradients travel together; 0 means
-	// 1 MiB.
+	// BucketBytes is the number of bytes of gradients that a worker sends
+	// together; 0 means 1 MiB.
 	BucketBytes int `json:"bucket_bytes,omitempty"`
-	// Hosts are the ranks of the workers of each host, together all of them, in
-	// order. If set, the workers of a host add their gradients of variables on
-	// servers, and one of them sends the sum. nil means that every worker sends
-	// its own. Only in sync mode.
+	// Hosts has the range of ranks of each host's workers. The ranges cover
+	// all workers in ascending order. If Hosts is set, one worker per host
+	// adds the gradients of variables on servers for its whole host and sends
+	// the sum. If it is nil, every worker sends its own gradients. Hosts
+	// requires mode sync.
 	Hosts []Range `json:"hosts,omitempty"`
-	// Movable lets client.Placement.Repartition give sparse variables new holders; a
-	// holder may then hold nothing for a while. Only in sync mode.
+	// Movable allows client.Placement.Repartition to move sparse variables to
+	// other shard holders. A holder may then have no piece for some time.
+	// Movable requires mode sync.
 	Movable bool `json:"movable,omitempty"`
-	// Checkpoint is the ID of the checkpoint that training resumes from: every
-	// holder restores its pieces from it and ignores the chief's first values.
-	// First is the number of steps before it, from which steps are counted. Empty
-	// and 0 mean that training begins anew.
+	// Checkpoint is the ID of the checkpoint from which training resumes;
+	// empty means that training starts from scratch. Every shard holder
+	// restores its pieces from the checkpoint and ignores the chief's first
+	// values. First is the number of steps before the checkpoint, and so the
+	// number of the first step to take.
 	Checkpoint string `json:"checkpoint,omitempty"`
 	First      uint64 `json:"first,omitempty"`
-	// Cut is, if workers are not in step, the number of steps that each group made
-	// before the checkpoint; that of the first group is First. Every group resumes
-	// after its own number. nil means that all resume after First.
+	// Cut has, in modes in which workers do not step together, the number of
+	// steps that each group of workers made before the checkpoint. Every group
+	// resumes after its own number; that of the first group is First. If Cut
+	// is nil, all groups resume after step First.
 	Cut []uint64 `json:"cut,omitempty"`
-	// Model stands for the graph that is computed, such as a hash of it. Empty
-	// means that it is not known.
+	// Model identifies the graph that workers compute, for example by a hash.
+	// Empty means that the graph is unknown and not compared.
 	Model string `json:"model,omitempty"`
-	// Hooks describes the hooks of the program, of which some meet after steps.
+	// Hooks describes the hooks that the program runs after steps. All workers
+	// must have the same hooks, because some hooks of different workers wait
+	// for each other.
 	Hooks []string `json:"hooks,omitempty"`
-	// Fingerprint describes the arithmetic of the worker's host: library, kernel,
-	// features of the CPU. With Exact all workers must have the same one.
+	// Fingerprint describes what determines rounding on the worker's host: the
+	// math library, its kernels and CPU features. If Exact is set, all workers
+	// must have the same Fingerprint.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Exact       bool   `json:"exact,omitempty"`
-	// Device is what the workers compute on, "gpu" or empty for the CPU. The two
-	// round differently, so no job mixes them.
+	// Device is the kind of device that workers compute on: "gpu", or empty
+	// for the CPU. All workers must use the same kind, because GPUs and CPUs
+	// round differently.
 	Device string `json:"device,omitempty"`
-	// StartMillis is how long to wait for all workers, SilenceMillis how long a
-	// peer may send nothing before it counts as lost. Both are in milliseconds.
+	// StartMillis is the limit for all workers to become ready, in
+	// milliseconds. SilenceMillis is the time after which a peer that sends
+	// nothing counts as lost.
 	StartMillis   int64 `json:"start_ms"`
 	SilenceMillis int64 `json:"silence_ms"`
 }
@@ -76,11 +88,12 @@ type Range struct {
 	Hi int `json:"hi"`
 }
 
-// Len is how many numbers are in r.
+// Len returns the number of integers in r.
 func (r Range) Len() int { return r.Hi - r.Lo }
 
-// Piece is the part [Offset, Offset+Count) of a variable and who holds it.
-// Offset and Count are elements of a dense variable, rows of a sparse one.
+// Piece is the range [Offset, Offset+Count) of a variable, and the shard
+// holder of that range. Offset and Count are in elements for a dense variable,
+// and in rows for a sparse variable.
 type Piece struct {
 	Variable int `json:"variable"` // index in Declaration.Variables
 	Holder   int `json:"owner"`    // index in Declaration.Holders
@@ -88,16 +101,19 @@ type Piece struct {
 	Count    int `json:"count"`
 }
 
-// on is p with another holder.
+// on returns a copy of p with another shard holder.
 func (p Piece) on(holder int) Piece { p.Holder = holder; return p }
 
-// defaultBucketBytes is the bucket of a declaration that names none.
+// defaultBucketBytes is the bucket size of a declaration whose BucketBytes is
+// 0.
 const defaultBucketBytes = 1 << 20
 
-// Clips reports whether holders wait for the norm before they update.
+// Clips reports whether shard holders clip gradients, and so wait for the
+// global norm before they update variables.
 func (d *Declaration) Clips() bool { return d.Clip > 0 }
 
-// ClipFactor is what gradients of a global norm are multiplied by.
+// ClipFactor returns the factor by which gradients with the given global norm
+// are multiplied, so that their norm is at most d.Clip.
 func (d *Declaration) ClipFactor(norm float64) float64 {
 	if d.Clips() && norm > d.Clip {
 		return d.Clip / norm
@@ -105,14 +121,16 @@ func (d *Declaration) ClipFactor(norm float64) float64 {
 	return 1
 }
 
-// Norms reports whether holders report sums of squares.
+// Norms reports whether shard holders send sums of squares, from which the
+// global norm is computed.
 func (d *Declaration) Norms() bool { return d.Norm || d.Clips() }
 
-// LossIndex is the index of the variable behind the declared ones that holds the
-// step's loss and metrics. Holder 0 has it.
+// LossIndex is the index of an implicit variable after the declared ones. It
+// holds the step's loss and metrics, on the first shard holder.
 func (d *Declaration) LossIndex() int { return len(d.Variables) }
 
-// Variable returns a declared variable or the loss.
+// Variable returns the declared variable with index i, or the implicit
+// variable that holds the loss.
 func (d *Declaration) Variable(i int) Variable {
 	if i == d.LossIndex() {
 		return Variable{Name: "loss", Dtype: Float64, Shape: []int{1 + d.Metrics}}
@@ -120,21 +138,23 @@ func (d *Declaration) Variable(i int) Variable {
 	return d.Variables[i]
 }
 
-// AllPieces returns all pieces and that of the loss.
+// AllPieces returns the declared pieces and the piece of the loss.
 func (d *Declaration) AllPieces() []Piece {
 	return append(slices.Clone(d.Pieces), Piece{Variable: d.LossIndex(), Count: 1 + d.Metrics})
 }
 
-// HolderIndex returns t's index in Holders, -1: it holds nothing.
+// HolderIndex returns the index of task t in d.Holders, or -1 if t is no shard
+// holder.
 func (d *Declaration) HolderIndex(t cluster.Task) int {
 	return slices.Index(d.Holders, t)
 }
 
-// Copies is how many copies of a value a holder keeps: none if nobody can
-// change it while it is being sent.
+// Copies returns the number of copies that a shard holder keeps of each value.
+// It is 0 if no worker can change a value while the holder sends it.
 func (d *Declaration) Copies() int { return d.Sync.Copies(len(d.Workers)) }
 
-// Rule is the rule by which holders update a variable.
+// Rule returns the optimiser settings with which shard holders update variable
+// v.
 func (d *Declaration) Rule(v Variable) optimizer.Settings {
 	if v.IsStatistic() {
 		return v.statistic()
@@ -146,8 +166,8 @@ func (d *Declaration) Rule(v Variable) optimizer.Settings {
 	return s
 }
 
-// Divides reports whether holders divide the sum of a dense variable by the
-// virtual workers that are in it.
+// Divides reports whether shard holders divide the summed gradient of a dense
+// variable by the number of virtual workers in the sum.
 func (d *Declaration) Divides(v Variable) bool { return !d.Sum || v.IsStatistic() }
 
 func (d *Declaration) Silence() time.Duration {
@@ -156,15 +176,17 @@ func (d *Declaration) Silence() time.Duration {
 
 func (d *Declaration) Start() time.Duration { return time.Duration(d.StartMillis) * time.Millisecond }
 
-// Place names a piece within a declaration.
+// Place identifies a piece by its variable and its first element or row.
 type Place struct{ Variable, Offset int }
 
-// HasGradient reports whether a piece counts in the norm.
+// HasGradient reports whether a piece has a gradient, which counts in the
+// global norm.
 func (d *Declaration) HasGradient(p Piece) bool {
 	return p.Variable != d.LossIndex() && !d.Variables[p.Variable].IsStatistic()
 }
 
-// MaxSquares is how many sums of squares a piece can have.
+// MaxSquares returns the largest number of sums of squares for a piece: one
+// per block of elements or, for a sparse variable, one per row.
 func (d *Declaration) MaxSquares(p Piece) int {
 	if d.Variables[p.Variable].Sparse != nil {
 		return p.Count
@@ -172,19 +194,24 @@ func (d *Declaration) MaxSquares(p Piece) int {
 	return (p.Count + BlockElements - 1) / BlockElements
 }
 
-// Check says what in d makes no sense, without regard to other workers.
+// Check returns an error if d is invalid. It does not compare d with other
+// declarations.
 func (d *Declaration) Check() error { return checker{d}.all() }
 
-// Place fills Holders and Pieces for so many servers; Workers, Variables and
-// BucketBytes must be there. Variables above limit bytes are cut over the
-// servers, 0 means 4 MiB. Tasks that would hold nothing are left out;
-// if variables are Movable all servers stay, and all workers if the
-// architecture has variables on workers.
+// Place assigns the variables to shard holders: it sets Holders and Pieces.
+// servers is the number of parameter servers. The caller has set Workers,
+// Variables and BucketBytes.
+//
+// Variables on servers that are larger than limit bytes are divided among all
+// servers; limit 0 means 4 MiB. Tasks without a piece are not in Holders. If
+// d.Movable is set, all servers are in Holders, and all workers too if the
+// architecture places variables on workers.
 func (d *Declaration) Place(a policy.Architecture, servers, limit int) error {
 	return placer{d, a, servers}.place(limit)
 }
 
-// FirstStepOf is the step that a group begins with, first the one of a worker.
+// FirstStepOf returns the first step that a group of workers takes; FirstStep
+// returns that of one worker.
 func (d *Declaration) FirstStepOf(group int) uint64 {
 	if d.Cut == nil {
 		return d.First
@@ -203,16 +230,18 @@ func (d *Declaration) FirstSteps() (all []uint64) {
 	return all
 }
 
-// StartsAhead reports whether a worker begins further ahead of another than is
-// allowed: when the checkpoint was made it had finished its step and waited.
+// StartsAhead reports whether a worker must wait for slower workers before its
+// first step. That happens if it was already waiting when the checkpoint was
+// made.
 func (d *Declaration) StartsAhead(rank int) bool {
 	return d.Sync.StartsAhead(d.FirstSteps(), rank)
 }
 
-// Groups returns the ranks of the workers that take every step together.
+// Groups returns, for each group of workers that take every step together, the
+// range of their ranks.
 func (d *Declaration) Groups() []Range { return groups(d.Sync, len(d.Workers)) }
 
-// HostOf returns the ranks of a worker's host.
+// HostOf returns the ranks of all workers on the host of worker rank.
 func (d *Declaration) HostOf(rank int) Range {
 	for _, host := range d.Hosts {
 		if host.Lo <= rank && rank < host.Hi {
@@ -222,14 +251,15 @@ func (d *Declaration) HostOf(rank int) Range {
 	return Range{rank, rank + 1}
 }
 
-// Aggregates reports whether a holder is brought one contribution per host:
-// a server is, a worker hears from every other worker itself.
+// Aggregates reports whether a shard holder receives one sum of gradients per
+// host. Parameter servers do if d.Hosts is set. A worker that holds shards
+// receives gradients from every other worker.
 func (d *Declaration) Aggregates(holder cluster.Task) bool {
 	return len(d.Hosts) > 0 && holder.Role == cluster.PS
 }
 
-// Aggregated says of every variable, and of the loss, whether the workers of
-// a host add their gradients of it before one of them sends the sum.
+// Aggregated reports, for every variable and finally for the loss, whether the
+// workers of a host add their gradients before one of them sends the sum.
 func (d *Declaration) Aggregated() []bool {
 	all := make([]bool, len(d.Variables)+1)
 	for _, p := range d.AllPieces() {
@@ -238,8 +268,9 @@ func (d *Declaration) Aggregated() []bool {
 	return all
 }
 
-// PiecesOf returns a holder's pieces, and that of the loss where it has it. To the
-// workers of a host its first, -1, is the holder of all that the host adds up.
+// PiecesOf returns the pieces of a shard holder, including that of the loss on
+// the first one. Holder -1 stands for the first worker of a host: its pieces
+// are all variables whose gradients it adds for the host's workers.
 func (d *Declaration) PiecesOf(holder int) (pieces []Piece) {
 	if holder < 0 {
 		for i, aggregated := range d.Aggregated() {
@@ -262,22 +293,25 @@ type Variable struct {
 	Name  string `json:"name"`
 	Dtype Dtype  `json:"dtype"`
 	Shape []int  `json:"shape"`
-	// Sparse is set if rows, the first dimension, are looked up by index and only
-	// touched rows are updated. Only their holders have the rows. nil means dense.
+	// Sparse is not nil if the program looks up rows (the first dimension) by
+	// index, so that a step updates only some rows. Workers do not keep copies
+	// of the rows. nil means that the variable is dense.
 	Sparse *Sparse `json:"sparse,omitempty"`
-	// Update is the rule by which the variable is updated; empty means the
-	// optimiser's. optimizer.Average with Momentum m keeps running statistics, x =
-	// m*x + (1-m)*g: they are averaged over the virtual workers whatever the loss,
-	// and take no part in norm, clipping and decay.
+	// Update is the rule that updates the variable; empty means
+	// Declaration.Optimizer. The rule optimizer.Average with Momentum m keeps
+	// running statistics: x = m*x + (1-m)*g. Such a variable is always
+	// averaged over the virtual workers, and excluded from the global norm,
+	// clipping and weight decay.
 	Update   optimizer.Rule `json:"update,omitempty"`
 	Momentum float64        `json:"momentum,omitempty"`
-	// RateFactor multiplies the learning rate of this variable; 0 means 1. NoDecay keeps it
-	// from the decay of the optimiser.
+	// RateFactor multiplies the learning rate for this variable; 0 means 1.
+	// NoDecay excludes the variable from the optimiser's weight decay.
 	RateFactor float64 `json:"rate_factor,omitempty"`
 	NoDecay    bool    `json:"no_decay,omitempty"`
 }
 
-// Rate is the learning rate of the variable where that of the step is rate.
+// Rate returns the learning rate for this variable in a step whose learning
+// rate is rate.
 func (v Variable) Rate(rate float64) float64 {
 	if v.RateFactor == 0 {
 		return rate
@@ -285,27 +319,27 @@ func (v Variable) Rate(rate float64) float64 {
 	return rate * v.RateFactor
 }
 
-// Sparse says how the rows of a variable begin and how their gradients from
-// several virtual workers are put together.
+// Sparse describes the initial rows of a sparse variable, and how gradients of
+// a row from several virtual workers are combined.
 type Sparse struct {
-	First   RowInit `json:"first"`             // how rows begin
-	Average bool    `json:"average,omitempty"` // divide by the virtual workers that took part; false means add
+	First   RowInit `json:"first"`             // initial values of rows
+	Average bool    `json:"average,omitempty"` // divide the sum by the number of virtual workers that took part; false means to use the sum
 }
 
-// RowInit is how rows begin. The values follow from the seed, the variable's
-// name and the row, not from who holds it.
+// RowInit defines the initial values of rows. They depend on the seed, the
+// variable's name and the row's index, and not on the shard holder.
 type RowInit = sparse.Initial
 
 // Dtype is the type of a variable's elements.
 type Dtype string
 
-// The types that can be trained.
+// The element types of variables.
 const (
 	Float32 Dtype = "float32"
 	Float64 Dtype = "float64"
 )
 
-// Size returns the bytes of one element, 0 for an unknown type.
+// Size returns the size of an element in bytes, or 0 for an unknown type.
 func (d Dtype) Size() int {
 	switch d {
 	case Float32:
@@ -316,11 +350,12 @@ func (d Dtype) Size() int {
 	return 0
 }
 
-// MaxElements bounds a variable, so that sizes in bytes never overflow.
+// MaxElements is the largest number of elements of a variable. It keeps sizes
+// in bytes from overflowing.
 const MaxElements = math.MaxInt64 / 16
 
-// Elements returns how many elements v has, or an error when its shape or
-// type makes no sense.
+// Elements returns the number of elements of v. It returns an error if the
+// type or the shape is invalid.
 func (v Variable) Elements() (int, error) {
 	if v.Dtype.Size() == 0 {
 		return 0, fmt.Errorf("variable %q: type %q: want float32 or float64", v.Name, v.Dtype)
@@ -335,7 +370,7 @@ func (v Variable) Elements() (int, error) {
 	return n, nil
 }
 
-// NumElements is Elements of a variable that was checked.
+// NumElements is like Elements, but panics if v is invalid.
 func (v Variable) NumElements() int {
 	n, err := v.Elements()
 	if err != nil {
@@ -344,7 +379,8 @@ func (v Variable) NumElements() int {
 	return n
 }
 
-// Units is what pieces count: elements, or rows of a sparse variable.
+// Units returns the length of v in the unit of Piece.Count: elements, or rows
+// of a sparse variable.
 func (v Variable) Units() int {
 	if v.Sparse != nil {
 		return v.Shape[0]
@@ -352,24 +388,26 @@ func (v Variable) Units() int {
 	return v.NumElements()
 }
 
-// UnitBytes is the bytes of such a unit.
+// UnitBytes returns the size in bytes of one element or, for a sparse
+// variable, one row.
 func (v Variable) UnitBytes() int { return v.NumElements() / v.Units() * v.Dtype.Size() }
 
-// Bytes is the size of a variable that was checked.
+// Bytes returns the size of a valid variable in bytes.
 func (v Variable) Bytes() int { return v.NumElements() * v.Dtype.Size() }
 
-// Width is the elements of a row.
+// Width returns the number of elements in a row of a sparse variable.
 func (v Variable) Width() int { return v.NumElements() / v.Units() }
 
-// statistic is the rule that updates a variable without a gradient.
+// statistic returns the optimiser settings that update running statistics.
 func (v Variable) statistic() optimizer.Settings {
 	return optimizer.Settings{Rule: optimizer.Average, Momentum: v.Momentum}
 }
 
-// IsStatistic reports whether v is a statistic and has no gradient.
+// IsStatistic reports whether v holds running statistics, such as those of
+// batch normalisation, and so has no gradient.
 func (v Variable) IsStatistic() bool { return v.Update == optimizer.Average }
 
-// check says what in v makes no sense.
+// check returns an error if v is invalid.
 func (v Variable) check() error {
 	if _, err := v.Elements(); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// placed is mixed on two servers.
+// placed returns the declaration mixed, placed on two servers.
 func placed(t testing.TB) Declaration {
 	d := mixed(6, 3)
 	if err := d.Place(policy.Servers, 2, 0); err != nil {
@@ -78,7 +78,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestDifferenceIsNamed(t *testing.T) {
+func TestDifferenceIsDescribed(t *testing.T) {
 	for want, change := range map[string]func(d *Declaration){
 		`variable 1 is named "bias", not "b"`:     func(d *Declaration) { d.Variables[1].Name = "bias" },
 		`variable "w" has shape [5 3], not [3 5]`: func(d *Declaration) { d.Variables[0].Shape = []int{5, 3} },
@@ -114,7 +114,7 @@ func TestDifferenceIsNamed(t *testing.T) {
 	}
 }
 
-func TestDeclarationTravels(t *testing.T) {
+func TestDeclarationSurvivesJSON(t *testing.T) {
 	a := in("ssp:3", placed(t))
 	a.Clip = 0
 	body, err := json.Marshal(&a)

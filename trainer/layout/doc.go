@@ -1,11 +1,12 @@
-// Package layout says what is trained and who holds which part of it: the
-// declaration that all workers of a job agree on, and all that follows from it
-// alone. It is pure: it knows no network and holds no values.
+// Package layout describes what is trained, and which task holds which part of
+// the variables. It defines the [Declaration], which must be equal on all
+// workers of a job, and computes everything that follows from it. The package
+// is pure: it uses no network and stores no values.
 //
-// A [Declaration] lists the variables and the [Piece]s that they are cut into.
-// A shard holder is a task that holds pieces: a parameter server, or a worker.
-// [Declaration.Place] chooses the holders for an [Architecture]; what tells ps,
-// allreduce and hybrid apart is that choice and nothing else.
+// A [Declaration] lists the variables and the [Piece]s into which they are
+// divided. A shard holder is a task that holds pieces: a parameter server, or
+// a worker. [Declaration.Place] chooses the holders for an architecture. The
+// architectures ps, allreduce and hybrid differ only in this choice.
 //
 //	d := layout.Declaration{VirtualWorkers: 8, Workers: ranges, Variables: variables, ...}
 //	err := d.Place(policy.Hybrid, servers, 0) // fills Holders and Pieces
@@ -13,14 +14,16 @@
 //
 // # Same bits
 //
-// The gradients of the virtual workers are added along a [Tree], which depends
-// on their number alone. A worker adds as far as it can and sends the sums of
-// the maximal whole subtrees, its parts; holders complete the tree. A [Plan]
-// says how sums of some vertices grow to those of others, a [Reduction] carries
-// it out, and a [Roster] lists who brings which parts to a holder.
+// The gradients of the virtual workers are added in the order of a [Tree],
+// which depends only on their number. A worker adds the gradients of the
+// largest whole subtrees that it has, its parts, and sends these sums. Shard
+// holders add the remaining vertices. A [Plan] lists the additions that lead
+// from some vertices to others, and a [Reduction] performs them. A [Roster]
+// lists which worker sends which parts to a holder.
 //
 // # What it refuses
 //
-// [Declaration.Check] refuses combinations that cannot work, with the reason.
-// [Declaration.Difference] names the first point in which two workers disagree.
+// [Declaration.Check] returns an error for combinations of settings that
+// cannot work. [Declaration.Difference] describes the first difference between
+// the declarations of two workers.
 package layout

@@ -10,7 +10,7 @@ func server0(index int) cluster.Task { return cluster.Task{Role: cluster.PS, Ind
 
 func worker(rank int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: rank} }
 
-// ranges cuts n into so many near-equal ranges.
+// ranges divides [0, n) into count ranges of nearly equal length.
 func ranges(n, count int) (all []Range) {
 	for i := range count {
 		all = append(all, Range{n * i / count, n * (i + 1) / count})
@@ -18,7 +18,7 @@ func ranges(n, count int) (all []Range) {
 	return all
 }
 
-// in is d in another synchronisation mode.
+// in returns a copy of d with another synchronisation mode.
 func in(mode string, d Declaration) Declaration {
 	d.Sync = parsed(mode)
 	return d
@@ -32,7 +32,7 @@ func parsed(mode string) policy.Sync {
 	return s
 }
 
-// example is a declaration without a placement.
+// example returns a declaration whose variables are not placed on holders yet.
 func example(virtualWorkers, workers int) Declaration {
 	return Declaration{
 		VirtualWorkers: virtualWorkers, Workers: ranges(virtualWorkers, workers),
@@ -47,7 +47,8 @@ func example(virtualWorkers, workers int) Declaration {
 	}
 }
 
-// mixed has two types, a statistic, two tables, and a variable of several blocks.
+// mixed returns a declaration with two element types, a statistic, two tables,
+// and a variable of several blocks.
 func mixed(virtualWorkers, workers int) Declaration {
 	d := example(virtualWorkers, workers)
 	d.Optimizer = optimizer.Settings{Rule: optimizer.Adam, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}

@@ -10,11 +10,11 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// placer fills Holders and Pieces of a declaration.
+// placer computes which shard holder gets which pieces, for Declaration.Place.
 type placer struct {
 	d       *Declaration
 	a       policy.Architecture
-	servers int // number of servers that hold something
+	servers int // number of parameter servers that may hold pieces
 }
 
 func (p placer) place(limit int) error {
@@ -27,7 +27,7 @@ func (p placer) place(limit int) error {
 	var pieces []Piece
 	if p.a != policy.Servers {
 		for _, piece := range placeWorkers(p.d.Variables, len(p.d.Workers), p.d.BucketBytes, p.a.OnWorkers(true)) {
-			pieces = append(pieces, piece.on(p.servers+piece.Holder)) // servers come first
+			pieces = append(pieces, piece.on(p.servers+piece.Holder)) // in Holders, servers come before workers
 		}
 	}
 	if p.a != policy.AllReduce {
@@ -54,12 +54,12 @@ func (p placer) check() error {
 	return nil
 }
 
-// settle names the holders and leaves out those without a piece that will not
-// get one later.
+// settle sets d.Holders and d.Pieces. It omits tasks that have no piece and
+// cannot get one later.
 func (p placer) settle(pieces []Piece) {
 	d, servers := p.d, p.servers
 	holds := make([]bool, servers+len(d.Workers))
-	holds[0] = len(pieces) == 0 // somebody must hold the loss
+	holds[0] = len(pieces) == 0 // without any variable, the first holder still has the loss
 	for _, piece := range pieces {
 		holds[piece.Holder] = true
 	}
@@ -80,20 +80,22 @@ func (p placer) settle(pieces []Piece) {
 	}
 }
 
-// BlockElements is how many elements of a dense variable stay together: a
-// variable is cut only at multiples of it. The norm of a gradient is the sum
-// over blocks, so it has the same bits wherever they are.
+// BlockElements is the number of elements in a block. A dense variable is
+// divided only at multiples of it. The global norm adds one sum of squares per
+// block, so it has the same bits for every placement.
 const BlockElements = 1024
 
-// defaultLimit is the size in bytes above which Place cuts a variable that servers hold.
+// defaultLimit is the size in bytes above which a variable is divided among
+// servers, if the caller of Place passes limit 0.
 const defaultLimit = 4 << 20
 
-// placeServers spreads the sparse variables, and the dense ones if dense is set, over
-// so many holders: each goes to the holder with the fewest bytes so far, the first of
-// them where several have as few.
-// A variable of more than limit bytes is first cut in as many near-equal
-// partitions as there are holders. Same variables, same placement. The
-// variables must have passed a check.
+// placeServers distributes the sparse variables over the given number of
+// servers, and also the dense ones if dense is set. Each variable goes to the
+// server with the fewest bytes so far or, among equals, to the first.
+//
+// A variable of more than limit bytes is first divided into one piece of
+// nearly equal size per server. The result depends only on the arguments. The
+// variables must be valid.
 func placeServers(variables []Variable, holders, limit int, dense bool) (pieces []Piece) {
 	loads := make([]int, holders)
 	for i, v := range variables {
@@ -104,7 +106,9 @@ func placeServers(variables []Variable, holders, limit int, dense bool) (pieces 
 	return pieces
 }
 
-// place gives v's partitions to the holders with the smallest loads.
+// place divides v if it is larger than limit, and assigns each piece to the
+// holder with the smallest load. loads has the bytes on each holder; place
+// adds to it.
 func (v Variable) place(index int, loads []int, limit int) (pieces []Piece) {
 	parts := 1
 	if v.Units()*v.UnitBytes() > limit {
@@ -118,7 +122,8 @@ func (v Variable) place(index int, loads []int, limit int) (pieces []Piece) {
 	return pieces
 }
 
-// Partition returns at most n near-equal pieces of v, at bounds of blocks or rows.
+// Partition divides v into at most n pieces of nearly equal size. It divides a
+// dense variable only at multiples of BlockElements.
 func (v Variable) Partition(index, n int) (pieces []Piece) {
 	block := 1
 	if v.Sparse == nil {
@@ -137,10 +142,11 @@ func (v Variable) Partition(index, n int) (pieces []Piece) {
 
 func lightest(loads []int) int { return slices.Index(loads, slices.Min(loads)) }
 
-// placeWorkers spreads the dense variables, and the sparse ones if sparse is set, over
-// so many holders for an all-reduce: the dense ones are fused into buckets, and every
-// bucket is cut in as many near-equal ranges as there are holders, at bounds of
-// blocks. A sparse one is cut by rows. The variables must have passed a check.
+// placeWorkers distributes the dense variables over the given number of
+// workers for an all-reduce, and also the sparse ones if sparse is set. It
+// groups the dense variables into buckets, and divides every bucket into one
+// range of nearly equal size per worker, at multiples of BlockElements. It
+// divides a sparse variable by rows. The variables must be valid.
 func placeWorkers(variables []Variable, holders, bucketBytes int, sparse bool) []Piece {
 	var pieces []Piece
 	loads := make([]int, holders)
@@ -155,9 +161,11 @@ func placeWorkers(variables []Variable, holders, bucketBytes int, sparse bool) [
 	return inOrder(pieces)
 }
 
-// Buckets groups the dense variables in the reverse of their order, which is
-// about the order in which their gradients are computed: consecutive ones
-// share a bucket while they fit in it. 0 bytes mean defaultBucketBytes.
+// Buckets groups the dense variables into buckets whose gradients are sent
+// together. A bucket has consecutive variables of at most the given number of
+// bytes in total, or one larger variable; 0 bytes mean defaultBucketBytes. Buckets are in reverse
+// order of the variables, because backpropagation computes gradients roughly
+// in that order.
 func Buckets(variables []Variable, bytes int) (buckets [][]int) {
 	bytes = cmp.Or(bytes, defaultBucketBytes)
 	full := 0
@@ -177,14 +185,16 @@ func Buckets(variables []Variable, bytes int) (buckets [][]int) {
 	return buckets
 }
 
-// spread cuts one bucket. Every range goes to the smallest load.
+// spread divides one bucket into ranges, and assigns each range to the holder
+// with the smallest load. loads has the bytes on each holder; spread adds to
+// it.
 func spread(variables []Variable, bucket []int, loads []int) (pieces []Piece) {
 	total := 0
 	for _, i := range bucket {
 		total += variables[i].Bytes()
 	}
-	taken := slices.Clone(loads) // a holder has one range of a bucket
-	at, last, holder := 0, -1, 0 // bytes of the bucket before the block, and who has the range before it
+	taken := slices.Clone(loads) // copy of loads in which a holder that has a range counts as full, so that it gets no second range
+	at, last, holder := 0, -1, 0 // at: bytes of the bucket so far; last and holder: index and holder of the current range
 	for _, i := range bucket {
 		v := variables[i]
 		for offset := 0; offset < v.Units(); offset += BlockElements {
@@ -201,7 +211,8 @@ func spread(variables []Variable, bucket []int, loads []int) (pieces []Piece) {
 	return pieces
 }
 
-// extend appends p, or makes the last piece longer where p follows it.
+// extend appends p to pieces. If p continues the last piece on the same
+// holder, extend makes that piece longer instead.
 func extend(pieces []Piece, p Piece) []Piece {
 	if last := len(pieces) - 1; last >= 0 && pieces[last].Variable == p.Variable && pieces[last].Holder == p.Holder {
 		pieces[last].Count += p.Count
@@ -210,16 +221,16 @@ func extend(pieces []Piece, p Piece) []Piece {
 	return append(pieces, p)
 }
 
-// Transfer is rows [lo, hi) of a variable that one holder had and one is to
-// have. They lie in one old and one new piece.
+// Transfer is the range [Lo, Hi) of rows that moves from the piece Old to the
+// piece New, usually to another shard holder.
 type Transfer struct {
 	Lo, Hi   int
 	Old, New Piece
 }
 
-// Transfers returns the rows of all new pieces that are not old ones as they
-// are, each row once, by variable and row. Both maps must cover the same
-// variables.
+// Transfers returns the rows of all new pieces that do not equal an old piece.
+// Each row occurs once, ordered by variable and row. Both lists must cover the
+// same variables.
 func Transfers(old, new []Piece) (all []Transfer) {
 	old, new = inOrder(old), inOrder(new)
 	for len(old) > 0 && len(new) > 0 {
@@ -238,17 +249,18 @@ func Transfers(old, new []Piece) (all []Transfer) {
 	return all
 }
 
-// inOrder returns pieces by variable and offset.
+// inOrder returns a copy of pieces, sorted by variable and offset.
 func inOrder(pieces []Piece) []Piece {
 	return slices.SortedFunc(slices.Values(pieces), func(a, b Piece) int {
 		return cmp.Or(cmp.Compare(a.Variable, b.Variable), cmp.Compare(a.Offset, b.Offset))
 	})
 }
 
-// Placed is d with other pieces, or an error that says why they cannot be.
+// Placed returns a copy of d with other pieces. It returns an error if the
+// variables cannot move to that placement.
 func (d *Declaration) Placed(pieces []Piece) (*Declaration, error) {
 	if !d.Movable {
-		return nil, errors.New("new shard holders for variables that were not declared movable")
+		return nil, errors.New("variables cannot move: they were not declared movable")
 	}
 	next := *d
 	next.Pieces = slices.Clone(pieces)
@@ -262,13 +274,14 @@ func (d *Declaration) Placed(pieces []Piece) (*Declaration, error) {
 		}
 		from, to := d.Holders[t.Old.Holder], d.Holders[t.New.Holder]
 		if d.Aggregates(from) != d.Aggregates(to) {
-			return nil, fmt.Errorf("variable %q: from %s to %s: with local aggregation it stays with one kind of shard holder", v.Name, from, to)
+			return nil, fmt.Errorf("variable %q: from %s to %s: with local aggregation it can move only between servers or only between workers", v.Name, from, to)
 		}
 	}
 	return &next, nil
 }
 
-// Holding says of every holder whether it has a piece, or the loss.
+// Holding reports, for every shard holder, whether it has a piece of a
+// variable or the loss.
 func (d *Declaration) Holding() []bool {
 	all := make([]bool, len(d.Holders))
 	for _, p := range d.AllPieces() {
@@ -277,7 +290,8 @@ func (d *Declaration) Holding() []bool {
 	return all
 }
 
-// Growth is the bytes of a holder's pieces that it does not have as they are.
+// Growth returns the bytes of memory for those pieces of a shard holder that
+// are not in before. The result includes optimiser state.
 func (d *Declaration) Growth(before *Declaration, holder int) (bytes uint64) {
 	stays := map[Piece]bool{}
 	for _, p := range before.Pieces {

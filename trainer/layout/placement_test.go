@@ -50,8 +50,8 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// Whatever is placed, every element has one shard holder, blocks stay whole, and no
-// worker has much more than its share.
+// For every placement, each element has one shard holder, blocks are not
+// divided, and no worker has much more than its share.
 func TestPlaceWorkersIsEven(t *testing.T) {
 	random := rand.New(rand.NewPCG(8, 9))
 	for range 200 {
@@ -91,7 +91,7 @@ func TestPlaceWorkersIsEven(t *testing.T) {
 	}
 }
 
-func TestPlaceNamesOwners(t *testing.T) {
+func TestPlaceSetsHolders(t *testing.T) {
 	for _, c := range []struct {
 		a       policy.Architecture
 		sparse  bool
@@ -99,7 +99,7 @@ func TestPlaceNamesOwners(t *testing.T) {
 		want    string
 	}{
 		{policy.Servers, true, 1, "[ps:0]"},
-		{policy.Servers, false, 5, "[ps:0 ps:1 ps:2 ps:3]"}, // one variable each; the fifth has nothing
+		{policy.Servers, false, 5, "[ps:0 ps:1 ps:2 ps:3]"}, // each of four servers has one variable, and the fifth has none
 		{policy.AllReduce, false, 3, "[worker:0 worker:1]"},
 		{policy.Hybrid, true, 1, "[ps:0 worker:0 worker:1]"},
 		{policy.Hybrid, false, 2, "[worker:0 worker:1]"},

@@ -8,25 +8,26 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// Tree is the fixed order in which the leaves 0..n-1 of a step are added: the
-// range [lo, hi) is the sum of its halves [lo, mid) and [mid, hi) with
-// mid = lo + (hi-lo)/2. The order depends on n alone, not on who computes
-// which leaf or who comes first, so a sum has the same bits every time.
+// Tree is the fixed order in which the gradients of a step are added. Its
+// leaves 0..n-1 are the gradients of the virtual workers. The sum over the
+// range [lo, hi) is the sum over [lo, mid) plus the sum over [mid, hi), with
+// mid = lo + (hi-lo)/2. This order depends only on n, and not on which worker
+// computes or sends a gradient first, so a sum always has the same bits.
 //
-// Its vertices are numbered: leaf i is i, the others follow from n on,
-// parents before children. A vertex that lacks one of its two operands is the
-// other one; it is never added to zero, which would turn -0 into 0.
+// Leaf i is the vertex with number i. The other vertices have the numbers from
+// n on, parents before their children. If one operand of a vertex is missing,
+// its sum is the other operand. Adding zero instead would turn -0 into 0.
 type Tree struct {
 	leaves   int      // number of leaves
-	vertices []vertex // by number
+	vertices []vertex // indexed by the number of the vertex
 }
 
 type vertex struct {
-	lo, hi      int // the leaves that the vertex is the sum of: [lo, hi)
-	left, right int // numbers of the two operands; -1 in a leaf
+	lo, hi      int // range [lo, hi) of leaves in the vertex's sum
+	left, right int // numbers of the two children, whose sums are added; -1 in a leaf
 }
 
-// NewTree returns the tree over n leaves, at least 1.
+// NewTree returns the tree with n leaves; n must be at least 1.
 func NewTree(n int) *Tree {
 	t := &Tree{leaves: n, vertices: make([]vertex, n, 2*n-1)}
 	t.grow(0, n)
@@ -47,7 +48,7 @@ func (t *Tree) grow(lo, hi int) int {
 	return self
 }
 
-// Root is the vertex of the whole sum.
+// Root returns the vertex whose sum covers all leaves.
 func (t *Tree) Root() int {
 	if t.leaves == 1 {
 		return 0
@@ -55,11 +56,13 @@ func (t *Tree) Root() int {
 	return t.leaves
 }
 
-// Below returns the virtual workers whose sum a vertex is.
+// Below returns the range of virtual workers (leaves) whose gradients are in
+// the sum of vertex v.
 func (t *Tree) Below(v int) Range { return Range{t.vertices[v].lo, t.vertices[v].hi} }
 
-// Parts returns the maximal whole subtrees inside [lo, hi), from left to
-// right: at most about 2 log2 n vertices.
+// Parts returns the vertices of the largest subtrees that lie completely in
+// the range [lo, hi) of leaves, from left to right. There are at most about 2
+// log2 n of them.
 func (t *Tree) Parts(lo, hi int) []int { return t.parts(nil, t.Root(), lo, hi) }
 
 func (t *Tree) parts(list []int, v, lo, hi int) []int {
@@ -73,20 +76,22 @@ func (t *Tree) parts(list []int, v, lo, hi int) []int {
 	return t.parts(t.parts(list, at.left, lo, hi), at.right, lo, hi)
 }
 
-// Plan says how the sums of some vertices of a tree, the inputs, grow to the
-// sums of others, the outputs. Everything else is absent. It numbers places
-// for sums: first the inputs, then one per addition.
+// Plan lists the additions that compute the sums of output vertices of a Tree
+// from the sums of input vertices. Leaves below no input count as absent. A
+// plan numbers the places for sums: first the inputs, then the results of the
+// additions.
 type Plan struct {
-	Inputs  []int // by place: the vertex whose sum comes in
-	Outputs []int // vertices whose sums are wanted and have an input below them
-	left    []int // by addition: places of its operands
+	Inputs  []int // by place: input vertex, whose sum the caller provides
+	Outputs []int // requested output vertices, without those that have no input below them
+	left    []int // by addition: places of its left and right operands
 	right   []int
-	above   []int // by place: the addition that takes its sum; -1 means none
-	output  []int // by place: index in Outputs; -1 means that the place is no output
+	above   []int // by place: the addition that uses its sum as an operand; -1 means none
+	output  []int // by place: index of its vertex in Outputs; -1 if it is no output
 }
 
-// NewPlan needs inputs of which none is below another, and the same of outputs;
-// every input is to be below an output or one itself.
+// NewPlan returns the plan that computes outputs from inputs. No input may be
+// below another input, and no output below another output. Every input must be
+// an output or below an output.
 func NewPlan(t *Tree, inputs, outputs []int) *Plan {
 	p := &Plan{Inputs: inputs}
 	at := map[int]int{}
@@ -107,7 +112,8 @@ func (p *Plan) place() int {
 	return len(p.above) - 1
 }
 
-// grow returns the place of v's sum, -1 where nothing is below it.
+// grow returns the place of the sum of vertex v, and adds the additions that
+// it needs to the plan. It returns -1 if no input is below v.
 func (p *Plan) grow(t *Tree, at map[int]int, v int) int {
 	if place, ok := at[v]; ok {
 		return place
@@ -128,22 +134,24 @@ func (p *Plan) grow(t *Tree, at map[int]int, v int) int {
 	return p.place()
 }
 
-// Reduction is one run of a plan after the other, for any number of goroutines.
-// Each addition is made by the goroutine that brought the later of its two
-// operands. The zero O, such as a nil interface, is an absent sum.
+// Reduction executes a plan, once per step. Several goroutines may provide
+// inputs at the same time. The goroutine that provides the later operand of an
+// addition performs the addition. The zero value of O, for example a nil
+// interface, stands for an absent sum.
 type Reduction[O comparable] struct {
 	plan    *Plan
-	add     func(into, from O) O // returns the sum, which may be into
-	waiting []atomic.Bool        // by addition: one of its operands is there
-	held    []O                  // by place: the sum that no addition has taken yet
+	add     func(into, from O) O // returns into plus from; it may change and return into
+	waiting []atomic.Bool        // by addition: true after the first of its two operands has arrived
+	held    []O                  // by place: sum that no addition has used yet
 }
 
 func NewReduction[O comparable](p *Plan, add func(into, from O) O) *Reduction[O] {
 	return &Reduction[O]{plan: p, add: add, waiting: make([]atomic.Bool, len(p.left)), held: make([]O, len(p.above))}
 }
 
-// Arrive notes an input and makes every addition that it completes. It
-// reports an output, done, to the one goroutine that completes it.
+// Arrive stores input x and performs all additions whose operands are now
+// complete. If that completes an output, Arrive returns its index in
+// Plan.Outputs, the sum and true.
 func (p *Reduction[O]) Arrive(input int, x O) (output int, sum O, done bool) {
 	place := input
 	p.held[place] = x
@@ -155,10 +163,10 @@ func (p *Reduction[O]) Arrive(input int, x O) (output int, sum O, done bool) {
 		if p.waiting[addition].CompareAndSwap(false, true) {
 			return 0, sum, false
 		}
-		p.waiting[addition].Store(false) // ready for the next run
+		p.waiting[addition].Store(false) // reset for the next step
 		place = len(p.plan.Inputs) + addition
 		switch left, right := p.take(p.plan.left[addition]), p.take(p.plan.right[addition]); {
-		case left == sum: // absent
+		case left == sum: // the left operand is absent
 			p.held[place] = right
 		case right == sum:
 			p.held[place] = left
@@ -174,32 +182,35 @@ func (p *Reduction[O]) take(place int) (sum O) {
 	return sum
 }
 
-// Roster says who brings what to a holder.
+// Roster lists which workers send sums of gradients to a shard holder, and how
+// the holder adds these sums.
 type Roster struct {
 	Tree         *Tree
-	Contributors []Contributor // ascending by virtual workers
-	Of           []int         // by rank: index in Contributors; -1 means that another worker of its host contributes
-	Groups       []Range       // ranges of Contributors whose gradients are added
-	Plans        []*Plan       // by group
+	Contributors []Contributor // in ascending order of their virtual workers
+	Of           []int         // by rank: index in Contributors; -1 if another worker of the host sends this worker's gradients
+	Groups       []Range       // ranges of indexes in Contributors; a group's gradients are added together
+	Plans        []*Plan       // by group: how the sums of its contributors are added
 }
 
-// Contributor is a worker that sends sums to holders: of its own virtual workers, or of
-// those of its host.
+// Contributor is a worker that sends sums of gradients to shard holders,
+// either for its own virtual workers or for those of its whole host.
 type Contributor struct {
 	Rank           int
-	VirtualWorkers Range // the virtual workers whose gradients it brings
-	Parts          []int // vertices whose sums this worker sends: the largest subtrees of its virtual workers, from left to right
+	VirtualWorkers Range // virtual workers whose gradients this worker sends
+	Parts          []int // vertices of the Tree whose sums this worker sends, from left to right, see Tree.Parts
 	Group          int   // index in Roster.Groups
-	First          int   // place of the first of Parts among the inputs of the group's plan
+	First          int   // place of Parts[0] among the inputs of the group's Plan; the other parts follow
 }
 
-// in is c in a group, with its first part at a place among the group's inputs.
+// in returns a copy of c that belongs to a group. first is the place of c's
+// first part among the inputs of the group's plan.
 func (c Contributor) in(group, first int) Contributor {
 	c.Group, c.First = group, first
 	return c
 }
 
-// NewRoster says who brings what to a holder.
+// NewRoster returns the contributors to a shard holder: one per host if the
+// holder receives sums of hosts, and otherwise one per worker.
 func NewRoster(holder cluster.Task, d *Declaration) *Roster {
 	r := newRoster(NewTree(d.VirtualWorkers), d)
 	for rank := 0; rank < len(d.Workers); {
@@ -216,8 +227,9 @@ func NewRoster(holder cluster.Task, d *Declaration) *Roster {
 	return r
 }
 
-// NewHostRoster is the roster of the workers of one host. Their sums grow to
-// parts, those that the host brings.
+// NewHostRoster returns the roster of the workers of one host, whose ranks are
+// given. Their sums are added up to the vertices in parts, which the host then
+// sends.
 func NewHostRoster(t *Tree, d *Declaration, ranks Range, parts []int) *Roster {
 	r := newRoster(t, d)
 	for rank := ranks.Lo; rank < ranks.Hi; rank++ {
@@ -231,13 +243,15 @@ func newRoster(t *Tree, d *Declaration) *Roster {
 	return &Roster{Tree: t, Of: slices.Repeat([]int{-1}, len(d.Workers))}
 }
 
-// add adds a contributor of virtual workers.
+// add appends a contributor that sends the gradients of the virtual workers in
+// v.
 func (r *Roster) add(rank int, v Range) {
 	r.Of[rank] = len(r.Contributors)
 	r.Contributors = append(r.Contributors, Contributor{Rank: rank, VirtualWorkers: v, Parts: r.Tree.Parts(v.Lo, v.Hi)})
 }
 
-// group makes contributors a group, whose sums grow to outputs.
+// group forms a group from the contributors in members. Their sums are added
+// up to the vertices in outputs.
 func (r *Roster) group(members Range, outputs []int) {
 	var inputs []int
 	for i := members.Lo; i < members.Hi; i++ {
@@ -248,7 +262,8 @@ func (r *Roster) group(members Range, outputs []int) {
 	r.Plans = append(r.Plans, NewPlan(r.Tree, inputs, outputs))
 }
 
-// groups cuts n contributors into the groups of a synchronisation mode.
+// groups divides n contributors into the groups of a synchronisation mode, of
+// nearly equal size.
 func groups(s policy.Sync, n int) (all []Range) {
 	count := s.Groups(n)
 	for g := range count {
@@ -257,7 +272,8 @@ func groups(s policy.Sync, n int) (all []Range) {
 	return all
 }
 
-// Contributor returns the contributor that rank is, nil: it is none.
+// Contributor returns the contributor with a rank. It returns nil if another
+// worker of the host sends this worker's gradients.
 func (r *Roster) Contributor(rank int) *Contributor {
 	if i := r.Of[rank]; i >= 0 {
 		return &r.Contributors[i]
@@ -265,7 +281,8 @@ func (r *Roster) Contributor(rank int) *Contributor {
 	return nil
 }
 
-// Input returns the place of a part among the inputs of c's group.
+// Input returns the place of a part (a vertex of the Tree) among the inputs of
+// the group's plan. It returns false if c does not send that part.
 func (c *Contributor) Input(part uint32) (int, bool) {
 	for i, v := range c.Parts {
 		if uint64(part) == uint64(v) {

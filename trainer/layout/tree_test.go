@@ -9,12 +9,13 @@ import (
 	"testing"
 )
 
-// treeTwin adds as Tree promises, without any of its machinery. NaN is absent.
-func treeTwin(x []float32) float32 {
+// recursiveSum adds recursively in the order that Tree documents. NaN stands for
+// an absent sum.
+func recursiveSum(x []float32) float32 {
 	if len(x) == 1 {
 		return x[0]
 	}
-	a, b := treeTwin(x[:len(x)/2]), treeTwin(x[len(x)/2:])
+	a, b := recursiveSum(x[:len(x)/2]), recursiveSum(x[len(x)/2:])
 	switch {
 	case a != a:
 		return b
@@ -24,7 +25,7 @@ func treeTwin(x []float32) float32 {
 	return a + b
 }
 
-// cuts cuts 0..n-1 in random ranges.
+// cuts divides 0..n-1 into random ranges.
 func cuts(random *rand.Rand, n int) (all []Range) {
 	for lo := 0; lo < n; {
 		hi := lo + 1 + random.IntN(n-lo)
@@ -60,9 +61,9 @@ func TestPartsAreMaximalAndFew(t *testing.T) {
 	}
 }
 
-// Whoever comes first and however leaves are spread over workers and hosts,
-// the sum has the bits of the naive twin, absent leaves left out.
-func TestSumsAreTheTwins(t *testing.T) {
+// For every order of arrival and every distribution of the leaves over workers
+// and hosts, the sum has the bits of the recursive sum without absent leaves.
+func TestReductionMatchesRecursiveSum(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	add := func(a, b *float32) *float32 { sum := *a + *b; return &sum }
 	for n := 1; n <= 33; n++ {
@@ -72,7 +73,7 @@ func TestSumsAreTheTwins(t *testing.T) {
 			inputs = append(inputs, tree.Parts(r.Lo, r.Hi)...)
 		}
 		run := NewReduction(NewPlan(tree, inputs, []int{tree.Root()}), add)
-		for range 4 { // the progress is used again for every sum
+		for range 4 { // the same Reduction is used for several sums
 			x := make([]float32, n)
 			for i := range x {
 				x[i] = float32(math.Ldexp(random.Float64()-0.5, random.IntN(40)-20))
@@ -84,7 +85,7 @@ func TestSumsAreTheTwins(t *testing.T) {
 			completed := make(chan *float32, len(inputs))
 			for _, i := range random.Perm(len(inputs)) {
 				v := tree.vertices[inputs[i]]
-				part := treeTwin(x[v.lo:v.hi])
+				part := recursiveSum(x[v.lo:v.hi])
 				sum := &part
 				if part != part {
 					sum = nil
@@ -96,7 +97,7 @@ func TestSumsAreTheTwins(t *testing.T) {
 				})
 			}
 			all.Wait()
-			want := treeTwin(x)
+			want := recursiveSum(x)
 			if len(completed) != 1 {
 				t.Fatalf("n=%d: completed %d times", n, len(completed))
 			}
@@ -107,8 +108,9 @@ func TestSumsAreTheTwins(t *testing.T) {
 	}
 }
 
-// A sum is never added to zero, which would lose the sign of -0.
-func TestAbsentIsNotZero(t *testing.T) {
+// An absent sum is not replaced by zero, because adding zero to -0 would lose
+// the sign.
+func TestAbsentSumIsNotZero(t *testing.T) {
 	tree := NewTree(2)
 	run := NewReduction(NewPlan(tree, []int{0, 1}, []int{tree.Root()}), func(a, b *float64) *float64 { return nil })
 	run.Arrive(0, nil)
@@ -119,7 +121,7 @@ func TestAbsentIsNotZero(t *testing.T) {
 	}
 }
 
-func TestRosterCoversAllLeavesOnce(t *testing.T) {
+func TestRosterCoversEachVirtualWorkerOnce(t *testing.T) {
 	for _, mode := range []string{"sync", "async", "ssp:2", "group:2", "backup:1"} {
 		d := in(mode, example(7, 3))
 		r := NewRoster(server0(0), &d)

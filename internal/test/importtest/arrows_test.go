@@ -139,11 +139,11 @@ var arrows = []arrow{
 	{from: "trainer/exchange/transition", to: []string{"trainer/aggregate", "trainer/cluster", "trainer/layout", "trainer/peers", "trainer/wire"}},
 	// What travels, and sums of a host: no network.
 	{from: "trainer/exchange/message", std: true, to: []string{"trainer/aggregate", "trainer/layout", "trainer/sparse", "trainer/wire"}, not: []string{"net", "os"}},
-	{from: "trainer/exchange/relay", std: true, to: []string{"trainer/exchange/message", "trainer/aggregate", "trainer/cluster", "trainer/layout",
+	{from: "trainer/exchange/localsum", std: true, to: []string{"trainer/exchange/message", "trainer/aggregate", "trainer/cluster", "trainer/layout",
 		"trainer/sparse", "trainer/wire"}, not: []string{"net", "os"}},
-	{from: "trainer/exchange/server", to: []string{"trainer/exchange/message", "trainer/exchange/relay", "trainer/exchange/transition", "trainer/aggregate",
+	{from: "trainer/exchange/server", to: []string{"trainer/exchange/localsum", "trainer/exchange/message", "trainer/exchange/transition", "trainer/aggregate",
 		"trainer/cluster", "trainer/layout", "trainer/peers", "trainer/policy", "trainer/sparse", "trainer/wire"}},
-	{from: "trainer/exchange/client", to: []string{"trainer/exchange/message", "trainer/exchange/relay", "trainer/exchange/server",
+	{from: "trainer/exchange/client", to: []string{"trainer/exchange/localsum", "trainer/exchange/message", "trainer/exchange/server",
 		"trainer/exchange/transition", "trainer/aggregate", "trainer/cluster", "trainer/peers", "trainer/wire", "trainer/layout", "trainer/policy",
 		"trainer/sparse", "trainer/timeline"}},
 	{from: "trainer/exchange"}, // documentation

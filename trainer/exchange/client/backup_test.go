@@ -11,26 +11,28 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// unclipped is mixed as backup mode takes it.
+// unclipped returns the declaration mixed without clipping, because backup
+// mode does not allow clipping.
 func unclipped(leaves, workers int) layout.Declaration {
 	d := mixed(leaves, workers)
 	d.Clip = 0
 	return d
 }
 
-// The first N workers of every step make it; the twin adds exactly theirs.
-// The others are late, get the values of the moment and are counted.
-func TestBackupTakesTheFirst(t *testing.T) {
+// A step uses the gradients of the first N workers; the reference adds only
+// theirs. The other workers are late, receive the current values, and are
+// counted.
+func TestBackupModeUsesFastestWorkers(t *testing.T) {
 	for _, servers := range []int{1, 3} {
 		j := newJob(t, in("backup:2", unclipped(8, 5)), policy.Servers, servers)
 		members := j.connect(t)
-		n := newTwin(&j.d)
+		n := newReference(&j.d)
 		random := rand.New(rand.NewPCG(5, 6))
 		for s := range uint64(12) {
 			order := random.Perm(5)
 			var first []*member
 			for _, rank := range order[:3] {
-				if members[rank].Step() != s { // it was left out before: now it hears of it
+				if members[rank].Step() != s { // the worker was late in an earlier step and only now learns that
 					end, err := members[rank].take(context.Background(), members[rank].Step(), 0.05, everyLeaf)
 					if err != nil || !end.Late || end.Dropped != members[rank].virtual.Len() || members[rank].Step() != s {
 						t.Fatalf("worker:%d: %+v, %v, now at step %d, want it late at %d", rank, end, err, members[rank].Step(), s)
@@ -57,22 +59,22 @@ func TestBackupTakesTheFirst(t *testing.T) {
 			}
 			got := make([]byte, v.NumElements()*4)
 			if err := members[0].Rows.Whole(context.Background(), i, got); err != nil || string(got) != string(n.table(i)) {
-				t.Errorf("%s differs from the twin: %v", v.Name, err)
+				t.Errorf("%s differs from the reference: %v", v.Name, err)
 			}
 		}
 		leave(t, j, members)
 	}
 }
 
-// However the workers race, every step is made of exactly N of them, and of
-// gradients that were computed on the values of that step.
-func TestBackupRace(t *testing.T) {
+// In every order of arrival, a step uses the gradients of exactly N workers,
+// computed on the values before that step.
+func TestConcurrentStepsInBackupMode(t *testing.T) {
 	const steps = 60
 	j := newJob(t, in("backup:1", unclipped(4, 4)), policy.Servers, 3)
 	members := j.connect(t)
 	var mu sync.Mutex
 	made := map[uint64][]int{}
-	begun := map[uint64]string{} // values that counted gradients were computed on
+	begun := map[uint64]string{} // by step: values on which the used gradients were computed
 	var running sync.WaitGroup
 	for _, m := range members {
 		running.Go(func() {
@@ -101,7 +103,7 @@ func TestBackupRace(t *testing.T) {
 		})
 	}
 	running.Wait()
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	for s := range uint64(steps) {
 		if len(made[s]) != 3 {
 			t.Fatalf("step %d was made by the leaves %v", s, made[s])
@@ -114,14 +116,14 @@ func TestBackupRace(t *testing.T) {
 	leave(t, j, members)
 }
 
-// When so many have left that a step can never be made, the others are told:
-// those that wait for it and those that come later.
-func TestBackupEndsWhenTooFewAreLeft(t *testing.T) {
+// After too many workers have left to complete a step, the remaining workers
+// receive Over, whether they already wait or ask later.
+func TestBackupModeEndsWhenTooFewWorkersRemain(t *testing.T) {
 	j := newJob(t, in("backup:1", unclipped(4, 4)), policy.Servers, 2)
 	members := j.connect(t)
 	_, errs := step(members[:3], 0, 0.05)
 	must(t, errs)
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	n.step(0, 3, 0, 0.05, everyLeaf)
 	waiting := make(chan Outcome, 1)
 	go func() {
@@ -150,7 +152,7 @@ func TestBackupEndsWhenTooFewAreLeft(t *testing.T) {
 	if err != nil || !end.Over {
 		t.Errorf("late: %+v, %v", end, err)
 	}
-	members[0].saveCut(t, Passing) // its gradients are in, and will never be applied
+	members[0].saveCut(t, Passing) // its gradients have arrived, and no step will apply them
 	checkSaved(t, &j.d, j.saved(t, j.d.Pieces, 1), n.kept())
 	leave(t, j, members)
 }

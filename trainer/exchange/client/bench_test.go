@@ -8,9 +8,9 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// BenchmarkRepartition moves two tables of 100,000 x 128 numbers, of whose
-// rows a ninth was updated, between four servers: from 4 pieces to 8 and back,
-// every row to another server.
+// BenchmarkRepartition moves two tables of 100,000 x 128 numbers between four
+// servers, from 4 pieces to 8 and back. A ninth of the rows was updated. Every
+// row moves to another server.
 func BenchmarkRepartition(b *testing.B) {
 	d := movableTables(1, 1, optimizer.Adagrad)
 	d.Clip = 0
@@ -34,7 +34,7 @@ func BenchmarkRepartition(b *testing.B) {
 	}
 	moves := [][]layout.Piece{spread(8, 1), spread(4, 0)}
 	rows := len(touched(j.d.Variables[0], 0, 0)) + len(touched(j.d.Variables[1], 0, 0))
-	b.SetBytes(int64(rows * 2 * 128 * 4)) // every row changes its server, with one slot
+	b.SetBytes(int64(rows * 2 * 128 * 4)) // every row moves, together with one number of optimiser state per element
 	for i := 0; b.Loop(); i++ {
 		must(b, repartition(members, moves[i%2]))
 	}

@@ -10,7 +10,7 @@ import (
 
 var everyRule = []optimizer.Rule{optimizer.SGD, optimizer.Momentum, optimizer.Adagrad, optimizer.Adam}
 
-func TestBitsOfEverythingEverywhere(t *testing.T) {
+func TestAllCombinationsMatchReference(t *testing.T) {
 	for _, workers := range cuts {
 		for _, at := range placesToTrain {
 			testBits(t, workers, at, 5)
@@ -18,7 +18,7 @@ func TestBitsOfEverythingEverywhere(t *testing.T) {
 	}
 }
 
-func TestBitsOfEveryMove(t *testing.T) {
+func TestAllMovesKeepBits(t *testing.T) {
 	for _, rule := range everyRule {
 		for workers := 1; workers <= 4; workers++ {
 			for _, at := range placesToMove {
@@ -28,7 +28,7 @@ func TestBitsOfEveryMove(t *testing.T) {
 	}
 }
 
-func TestBitsOfEveryRestoredTraining(t *testing.T) {
+func TestAllRestoredTrainingsHaveSameBits(t *testing.T) {
 	for _, rule := range everyRule {
 		for i := range placesToRestore {
 			for k := range placesToRestore {
@@ -38,11 +38,11 @@ func TestBitsOfEveryRestoredTraining(t *testing.T) {
 	}
 }
 
-func TestBitsOfManyRandomRestoredTrainings(t *testing.T) { testRandomRestores(t, 15, 34) }
+func TestManyRandomRestoredTrainingsHaveSameBits(t *testing.T) { testRandomRestores(t, 15, 34) }
 
-func TestBitsOfManyRandomJobs(t *testing.T) { testRandomJobs(t, 25, 24) }
+func TestManyRandomJobsMatchReference(t *testing.T) { testRandomJobs(t, 25, 24) }
 
-func TestEveryWantedRowIsTheTwins(t *testing.T) {
+func TestAllPrefetchedRowsMatchReference(t *testing.T) {
 	for _, c := range jobsThatWant {
 		for _, ahead := range []string{"never", "always", "mixed"} {
 			testWanting(t, c, ahead)
@@ -50,4 +50,4 @@ func TestEveryWantedRowIsTheTwins(t *testing.T) {
 	}
 }
 
-func TestOthersGoOnWithoutAnyLost(t *testing.T) { testLosses(t, 24) }
+func TestTrainingContinuesAfterManyRandomLosses(t *testing.T) { testLosses(t, 24) }

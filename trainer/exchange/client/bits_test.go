@@ -9,8 +9,9 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// Mixed has everything at once: two types, statistics, a table, a variable of
-// several blocks, Adam, clipping and metrics.
+// mixed returns a declaration that combines many features: two element types,
+// statistics, tables, a variable of several blocks, Adam, clipping and
+// metrics.
 func mixed(leaves, workers int) layout.Declaration {
 	d := example(leaves, workers)
 	d.Optimizer = optimizer.Settings{Rule: optimizer.Adam, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
@@ -23,15 +24,15 @@ func mixed(leaves, workers int) layout.Declaration {
 	return d
 }
 
-// Every cut of the leaves, each somewhere, and everywhere cuts into few and into many
-// workers. A long test has every cut everywhere.
-func TestBitsOfEverything(t *testing.T) {
+// Tests each division of the virtual workers among workers with one placement,
+// and some divisions with all placements. The long test combines all of them.
+func TestCombinationsMatchReference(t *testing.T) {
 	for i, workers := range cuts {
 		testBits(t, workers, placesToTrain[i%len(placesToTrain)], 3)
 	}
 }
 
-// cuts of 6 and of 8 leaves over workers.
+// divisions of 6 and of 8 virtual workers among workers
 var cuts = [][]layout.Range{
 	ranges(6, 1), ranges(6, 2), ranges(6, 3), ranges(6, 4), ranges(6, 5), ranges(6, 6),
 	ranges(8, 1), ranges(8, 2), ranges(8, 4), ranges(8, 8),

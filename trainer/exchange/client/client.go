@@ -7,8 +7,8 @@ import (
 
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/localsum"
 	"github.com/plx-run/plx/trainer/exchange/message"
-	"github.com/plx-run/plx/trainer/exchange/relay"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
@@ -18,44 +18,46 @@ import (
 // Config describes a worker, the other tasks, and the memory for its variables.
 type Config struct {
 	Peers peers.Config
-	// Listener accepts the connections of other workers. It may be nil if this
-	// worker holds no shards for others and does not aggregate for its host.
+	// Listener accepts the connections of other workers. It may be nil if no
+	// other worker connects to this one: this worker holds no shards for
+	// others, and does not add gradients for its host.
 	Listener    *peers.Listener
 	Cluster     cluster.Spec
 	Declaration layout.Declaration
-	// Values is the worker's memory by variable, as wire.Bytes returns it; nil
-	// for sparse variables. The client writes it during Connect, with the
-	// values of the chief or of Declaration.Checkpoint. In a step the client
-	// writes a variable after all own virtual workers have contributed to it,
-	// until Finish returns.
+	// Values is the worker's memory for each variable, as wire.Bytes returns
+	// it; nil for sparse variables. Connect fills it with the values of the
+	// chief or of Declaration.Checkpoint. During a step, the client overwrites
+	// a variable after all virtual workers of this worker have contributed
+	// their gradients of it, and before Finish returns.
 	Values [][]byte
-	// First has, on the chief, the first values of sparse variables whose rows begin
-	// as given, by variable. Connect copies them.
+	// First has, on the chief, the initial rows of those sparse variables
+	// whose rows the caller provides, by variable. Connect copies them.
 	First [][]byte
-	// Arrived is called when a step has written the new value of a dense piece
-	// to Values, while other pieces may still be to come; nil: it is not called.
-	// Until the next Begin nothing changes the piece. Any goroutine calls
-	// Arrived, for different pieces at the same time.
+	// Arrived, if not nil, is called when Values contains the new value of a
+	// dense piece. The piece does not change until the next Begin. Other
+	// pieces may still be missing. The client calls Arrived from several
+	// goroutines, for different pieces at the same time.
 	Arrived func(p layout.Piece)
-	// Home has the values of a worker that trains alone, and updates them; nil:
-	// they are in Values. It must have updated a variable before the worker
-	// contributes to it.
+	// Home, if not nil, stores and updates the values instead of Values, for
+	// example on a GPU. Only a worker that trains alone may set it. Home must
+	// have finished updating a variable before the worker contributes the next
+	// gradient of it.
 	Home  aggregate.Home
 	Trace *timeline.Recorder
-	// Checkpoints saves and restores the shards of a worker that holds some. A
-	// chief that saves must set it.
+	// Checkpoints saves and restores the shards of a worker that holds shards.
+	// The chief must set it to be able to save.
 	Checkpoints transition.Checkpoints
 	// Memory returns the free memory of the host in bytes; nil means
 	// transition.FreeMemory.
 	Memory func() (uint64, error)
 }
 
-// Client is a worker's side of the training. If the worker holds shards, or
-// aggregates for its host, the Client also serves other workers.
+// Client takes training steps for one worker. If the worker holds shards, or
+// adds gradients for its host, the Client also serves other workers.
 //
-// One goroutine calls its methods and those of its parts. Any goroutine may
-// call Contribute, ContributeRows, Gradient, Rows.Pull, Abort, Traffic and
-// Volumes.
+// Methods of the Client and its fields are for a single goroutine, with these
+// exceptions, which any goroutine may call: Contribute, ContributeRows,
+// Gradient, Rows.Pull, Abort, Traffic and Placement.Volumes.
 type Client struct {
 	Rows      *Rows      // requests rows of sparse variables
 	Saves     *Saves     // saves checkpoints
@@ -63,24 +65,25 @@ type Client struct {
 
 	holders  *holders
 	progress *progress
-	gate     *gate // sends this worker's sums to the holders and the first worker of the host
-	host     *host // sends the sums of the host if this worker is its first
-	ahead    bool  // the worker is further ahead than its mode allows; Resume clears it
+	gate     *gate // passes this worker's sums to the senders of the connections to shard holders
+	host     *host // sends the summed gradients of the host, if this worker is the first of its host
+	ahead    bool  // the worker resumed too far ahead of others to take a step; Resume waits for them and clears this
 
-	virtual layout.Range // own virtual workers
+	virtual layout.Range // range of virtual workers of this worker
 	tree    *layout.Tree
-	parts   []int                 // vertices of the tree whose sums this worker sends
-	own     []*aggregate.Own      // by variable, then the loss: sums of own virtual workers
-	out     *aggregate.Outbox     // sums to send
-	absent  []bool                // by own virtual worker: it has no data in this step
-	brought []atomic.Bool         // by own virtual worker and variable: the gradient was contributed
-	misuse  atomic.Pointer[error] // first mistake of the caller, which Finish returns
+	parts   []int                 // vertices of tree whose sums this worker sends
+	own     []*aggregate.Own      // by variable, and finally for the loss: adds the gradients of this worker's virtual workers
+	out     *aggregate.Outbox     // collects finished sums until a bucket is full
+	absent  []bool                // by virtual worker of this worker: it has no data in this step
+	brought []atomic.Bool         // by virtual worker and variable: the gradient was contributed in this step
+	misuse  atomic.Pointer[error] // first misuse of the API by the caller in this step; Finish returns it as an error
 }
 
-// Connect connects to every holder and sends the declaration. It returns after
-// all workers have declared and config.Values has the first values. It takes at
-// most the start time of the declaration, plus a moment in which the holders
-// report missing workers.
+// Connect connects to all shard holders and sends them the declaration. It
+// returns after all workers have done so, and config.Values contains the first
+// values. It fails if that takes longer than the start time in the
+// declaration, plus a moment in which holders report which workers are
+// missing.
 func Connect(ctx context.Context, config Config) (*Client, error) {
 	c, err := newClient(config)
 	if err != nil {
@@ -126,17 +129,17 @@ func newClient(config Config) (*Client, error) {
 	c.holders = newHolders(&config, memory)
 	c.Rows = &Rows{holders: c.holders, progress: c.progress}
 	c.host = &host{gate: &gate{closed: true}, progress: c.progress, rows: c.Rows}
-	if err := c.holders.serve(relay.New(d, self.Index, c.host)); err != nil {
+	if err := c.holders.serve(localsum.New(d, self.Index, c.host)); err != nil {
 		return nil, err
 	}
 	c.Saves = &Saves{holders: c.holders, progress: c.progress}
 	c.Placement = &Placement{holders: c.holders, progress: c.progress, rows: c.Rows}
-	c.out = aggregate.NewOutbox(d, c.parts, func(variable int) bool { return !c.holders.relays(variable) })
+	c.out = aggregate.NewOutbox(d, c.parts, func(variable int) bool { return !c.holders.aggregates(variable) })
 	return c, nil
 }
 
-// connect opens the connections, declares and waits until all workers are
-// ready.
+// connect opens the connections, sends the declaration and waits until all
+// workers are ready.
 func (c *Client) connect(ctx context.Context) error {
 	limit := c.holders.d.Start()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit+message.Farewell, fmt.Errorf("not ready within %v", limit))
@@ -148,7 +151,8 @@ func (c *Client) connect(ctx context.Context) error {
 	return c.holders.begin(ctx)
 }
 
-// Held returns the shards of variables that this worker holds.
+// Held returns the shards of variables that this worker holds, without that of
+// the loss.
 func (c *Client) Held() (all []*aggregate.Shard) {
 	if c.holders.local == nil {
 		return nil
@@ -161,25 +165,27 @@ func (c *Client) Held() (all []*aggregate.Shard) {
 	return all
 }
 
-// Step returns the number of the current step or, between two steps, of the
-// next one.
+// Step returns the number of the current step. Between two steps, it returns
+// the number of the next step.
 func (c *Client) Step() uint64 { return c.progress.step }
 
-// Abort hangs up without a goodbye. The holders treat the worker as lost, and
-// the other workers learn why.
+// Abort closes all connections without a goodbye. The shard holders treat the
+// worker as lost, and report why to the other workers.
 func (c *Client) Abort(why error) {
 	c.holders.fail(why)
-	c.holders.hangUp() // returns why
-	c.Close()          // cannot fail without a goodbye
+	c.holders.hangUp() // the returned reason is why itself
+	c.Close()          // returns no error, because Abort sends no goodbye
 }
 
-// Close says goodbye to every holder, unless the client has failed, and hangs
-// up. A holder that did not answer the goodbye will treat the worker as lost. A
-// worker that holds shards then serves the other workers until they have said
-// goodbye too. Close returns earlier if another worker is lost, or after the
-// start time of the declaration.
+// Close ends this worker's part in the training. It says goodbye to every
+// shard holder, unless the client has failed, and closes the connections. A
+// holder that does not reply to the goodbye treats the worker as lost.
+//
+// A worker that holds shards continues to serve the other workers until they
+// have said goodbye too, another worker is lost, or the start time of the
+// declaration has passed.
 func (c *Client) Close() error { return c.holders.close() }
 
-// Traffic returns the traffic of every connection: first those that this
-// worker opened, then those that it serves.
+// Traffic returns the bytes on each connection: first the connections that
+// this worker opened, then those on which it serves other workers.
 func (c *Client) Traffic() []Traffic { return c.holders.traffic() }

@@ -29,7 +29,7 @@ func worker(rank int) cluster.Task { return cluster.Task{Role: cluster.Worker, I
 
 func server0(index int) cluster.Task { return cluster.Task{Role: cluster.PS, Index: index} }
 
-// Ranges cuts n into so many near-equal ranges.
+// ranges divides [0, n) into count ranges of nearly equal length.
 func ranges(n, count int) (all []layout.Range) {
 	for i := range count {
 		all = append(all, layout.Range{Lo: n * i / count, Hi: n * (i + 1) / count})
@@ -37,7 +37,7 @@ func ranges(n, count int) (all []layout.Range) {
 	return all
 }
 
-// Example is a declaration without a placement.
+// example returns a declaration whose variables are not placed on holders yet.
 func example(leaves, workers int) layout.Declaration {
 	return layout.Declaration{
 		VirtualWorkers: leaves, Workers: ranges(leaves, workers),
@@ -54,26 +54,27 @@ func example(leaves, workers int) layout.Declaration {
 	}
 }
 
-// job is a training in this process: every task has its own listener.
+// testJob is a training whose tasks all run in this process. Every task has
+// its own listener.
 type testJob struct {
-	key     cluster.Key
-	d       layout.Declaration
-	cluster cluster.Spec
-	servers int
-	doors   map[cluster.Task]*peers.Listener
-	stop    []context.CancelFunc // by server
-	ended   []chan error         // by server
-	served  []*server.Server     // by server
-	routes  [][]string           // by server: addresses of all servers as it sees them
-	free    sync.Map             // by task: *freeMemory
-	bare    []cluster.Task       // workers without Checkpoints
-	conns   sync.Map             // that were accepted, by address of the other end
-	logged  sync.Map
-	traces  []*timeline.Recorder // by worker, may be empty
-	views   []cluster.Spec       // by worker: addresses as it sees them, empty: cluster
-	shelf   shelf                // what all tasks save to and restore from
-	zeros   bool                 // are the chief's first values
-	arrived func(rank int, p layout.Piece)
+	key       cluster.Key
+	d         layout.Declaration
+	cluster   cluster.Spec
+	servers   int
+	listeners map[cluster.Task]*peers.Listener
+	stop      []context.CancelFunc // by server
+	ended     []chan error         // by server
+	served    []*server.Server     // by server
+	routes    [][]string           // by server: the addresses of all servers that this server uses
+	free      sync.Map             // by task: *freeMemory
+	bare      []cluster.Task       // workers without Checkpoints
+	conns     sync.Map             // accepted connections by remote address
+	logged    sync.Map
+	traces    []*timeline.Recorder // by worker; may be empty
+	views     []cluster.Spec       // by worker: the addresses that this worker uses; empty means cluster
+	store     store                // checkpoint store of all tasks
+	zeros     bool                 // the chief's first values are zeros
+	arrived   func(rank int, p layout.Piece)
 }
 
 func newJob(t testing.TB, d layout.Declaration, a policy.Architecture, servers int) *testJob {
@@ -81,7 +82,7 @@ func newJob(t testing.TB, d layout.Declaration, a policy.Architecture, servers i
 	if err := d.Place(a, servers, 0); err != nil {
 		t.Fatal(err)
 	}
-	j := &testJob{key: cluster.PeerKey([]byte("secret"), 0), d: d, servers: servers, doors: map[cluster.Task]*peers.Listener{}}
+	j := &testJob{key: cluster.PeerKey([]byte("secret"), 0), d: d, servers: servers, listeners: map[cluster.Task]*peers.Listener{}}
 	for rank := range d.Workers {
 		j.listen(t, worker(rank))
 	}
@@ -100,8 +101,8 @@ func (j *testJob) listen(t testing.TB, task cluster.Task) {
 		t.Fatal(err)
 	}
 	j.cluster.Set(task, ln.Addr().String())
-	j.doors[task] = peers.Listen(keeper{ln, &j.conns}, j.peers(task))
-	t.Cleanup(func() { within(t, closed(j.doors[task])) })
+	j.listeners[task] = peers.Listen(keeper{ln, &j.conns}, j.peers(task))
+	t.Cleanup(func() { within(t, closed(j.listeners[task])) })
 }
 
 func closed(d *peers.Listener) <-chan error {
@@ -127,12 +128,12 @@ func (j *testJob) serve(t testing.TB, i int) {
 	})
 }
 
-// run runs a server with a configuration that change may change.
+// run starts server i. change, if not nil, may modify its configuration.
 func (j *testJob) run(ctx context.Context, i int, ended chan error, change func(*server.Config)) {
 	spec := j.cluster
 	j.routes[i] = slices.Clone(spec.PS)
 	spec.PS = j.routes[i]
-	c := server.Config{Peers: j.peers(server0(i)), Listener: j.doors[server0(i)], Cluster: spec, Checkpoints: &j.shelf, Memory: j.memory(server0(i))}
+	c := server.Config{Peers: j.peers(server0(i)), Listener: j.listeners[server0(i)], Cluster: spec, Checkpoints: &j.store, Memory: j.memory(server0(i))}
 	if change != nil {
 		change(&c)
 	}
@@ -144,20 +145,20 @@ func (j *testJob) run(ctx context.Context, i int, ended chan error, change func(
 	}()
 }
 
-// again runs a server anew that no worker has reached yet.
+// again restarts a server before the first worker has connected to it.
 func (j *testJob) again(t testing.TB, i int, change func(*server.Config)) {
 	t.Helper()
 	j.stop[i]()
 	within(t, j.ended[i])
 	for _, purpose := range []string{message.ToHolder, transition.Purpose} {
-		j.doors[server0(i)].Handle(purpose, nil) // workers wait for the new server, which may start late
+		j.listeners[server0(i)].Handle(purpose, nil) // makes workers wait until the new server registers its handlers
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	j.stop[i], j.ended[i] = cancel, make(chan error, 1)
 	j.run(ctx, i, j.ended[i], change)
 }
 
-// keeper keeps the connections that it accepts.
+// keeper is a listener that stores the connections that it accepts.
 type keeper struct {
 	net.Listener
 	conns *sync.Map
@@ -171,8 +172,8 @@ func (k keeper) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// sends sends frames as a server sends them to a worker that is connected. The
-// worker may refuse them half way.
+// sends sends frames to a connected worker as if the server had sent them. The
+// worker may close the connection before it has read all of them.
 func (j *testJob) sends(t testing.TB, s *server.Server, rank int, frames ...wire.Frame) {
 	t.Helper()
 	conn, ok := j.conns.Load(s.Workers()[rank].Addr)
@@ -189,12 +190,12 @@ func (j *testJob) sends(t testing.TB, s *server.Server, rank int, frames ...wire
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn.(net.Conn).Write(b) // at once, between two frames of the server; it may have hung up
+	conn.(net.Conn).Write(b) // in one write, so that no frame of the server comes between; an error means that the worker has hung up
 }
 
 func (j *testJob) config(rank int, values [][]byte) Config {
-	c := Config{Peers: j.peers(worker(rank)), Listener: j.doors[worker(rank)], Cluster: j.cluster,
-		Declaration: j.d, Values: values, Checkpoints: &j.shelf, Memory: j.memory(worker(rank))}
+	c := Config{Peers: j.peers(worker(rank)), Listener: j.listeners[worker(rank)], Cluster: j.cluster,
+		Declaration: j.d, Values: values, Checkpoints: &j.store, Memory: j.memory(worker(rank))}
 	if j.arrived != nil {
 		c.Arrived = func(p layout.Piece) { j.arrived(rank, p) }
 	}
@@ -210,7 +211,7 @@ func (j *testJob) config(rank int, values [][]byte) Config {
 	return c
 }
 
-// serverOf returns a server of a job whose workers are connected.
+// serverOf returns server i of a job, which must be ready for steps.
 func serverOf(t *testing.T, j *testJob, i int) *server.Server {
 	t.Helper()
 	if !j.served[i].Opened() {
@@ -219,14 +220,14 @@ func serverOf(t *testing.T, j *testJob, i int) *server.Server {
 	return j.served[i]
 }
 
-// member is a worker of a test.
+// member is one worker of a testJob.
 type member struct {
 	*Client
 	values [][]byte
 	rank   int
 }
 
-// connect connects every worker; the chief's values are those of seed 1.
+// connect connects all workers. The chief's first values are those of seed 1.
 func (j *testJob) connect(t testing.TB) []*member {
 	t.Helper()
 	members := make([]*member, len(j.d.Workers))
@@ -254,7 +255,8 @@ func (j *testJob) connect(t testing.TB) []*member {
 	return members
 }
 
-// take computes and finishes a step; leaves that present refuses are absent.
+// take takes one step. Virtual workers for which present returns false have no
+// data.
 func (m *member) take(ctx context.Context, s uint64, rate float64, present func(int) bool) (Outcome, error) {
 	var absent []int
 	for leaf := m.virtual.Lo; leaf < m.virtual.Hi; leaf++ {
@@ -292,7 +294,7 @@ func (m *member) compute(ctx context.Context, leaf int, s uint64) {
 	}
 }
 
-// step makes every worker take step number s.
+// step makes all workers take step s in parallel.
 func step(members []*member, s uint64, rate float64) ([]Outcome, []error) {
 	return stepPresent(members, s, rate, everyLeaf)
 }
@@ -317,7 +319,8 @@ func must(t testing.TB, errs []error) {
 	}
 }
 
-// leave says all goodbyes and wants everybody to end well.
+// leave closes all workers, and fails the test if a worker or a server returns
+// an error.
 func leave(t testing.TB, j *testJob, members []*member) {
 	t.Helper()
 	var closing sync.WaitGroup
@@ -336,7 +339,8 @@ func leave(t testing.TB, j *testJob, members []*member) {
 	}
 }
 
-// within returns what comes from ch, in bounded time.
+// within returns the next value from ch. It fails the test if there is none
+// within patience.Limit.
 func within[T any](t testing.TB, ch <-chan T) T {
 	t.Helper()
 	select {
@@ -348,11 +352,12 @@ func within[T any](t testing.TB, ch <-chan T) T {
 	}
 }
 
-// checkSteps trains and compares with the twin, bit by bit, after every step.
+// checkSteps trains, and after every step compares all bits with the reference
+// implementation.
 func checkSteps(t *testing.T, j *testJob, steps uint64) {
 	t.Helper()
 	members := j.connect(t)
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	for _, m := range members {
 		n.compare(t, m.values, worker(m.rank).String())
 	}
@@ -379,7 +384,7 @@ func checkSteps(t *testing.T, j *testJob, steps uint64) {
 			t.Fatal(err)
 		}
 		if string(got) != string(n.table(i)) {
-			t.Fatalf("%s differs from the twin", v.Name)
+			t.Fatalf("%s differs from the reference", v.Name)
 		}
 	}
 	leave(t, j, members)

@@ -17,8 +17,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// base makes a number of what every worker has had applied: one digit each, up
-// to 24 bits of a float32 for four of them.
+// base is the base of a number that has one digit per worker: its count of
+// applied steps. Four digits fit in the 24 bits of a float32.
 const base = 1 << 6
 
 // digits takes a number apart.
@@ -29,7 +29,8 @@ func digits(x float64, workers int) (steps []uint64) {
 	return steps
 }
 
-// every worker adds its own digit until it has made so many steps.
+// adds takes steps that increment this worker's digit, until it has taken to
+// steps.
 func (m *member) adds(t *testing.T, to uint64, before func()) {
 	for m.Step() < to {
 		if before != nil {
@@ -42,7 +43,7 @@ func (m *member) adds(t *testing.T, to uint64, before func()) {
 	}
 }
 
-// works adds until it has made so many steps, and leaves.
+// works calls adds and then closes the worker.
 func (m *member) works(t *testing.T, to uint64) {
 	m.adds(t, to, nil)
 	if err := m.Close(); err != nil {
@@ -50,7 +51,8 @@ func (m *member) works(t *testing.T, to uint64) {
 	}
 }
 
-// holdsCut wants all pieces to have exactly the steps of a cut, worker by worker.
+// holdsCut checks that all pieces contain exactly the steps of a cut, for each
+// worker.
 func holdsCut(t *testing.T, d *layout.Declaration, all []transition.Snapshot, cut []uint64) {
 	t.Helper()
 	if len(all) != len(d.Holders) {
@@ -65,7 +67,7 @@ func holdsCut(t *testing.T, d *layout.Declaration, all []transition.Snapshot, cu
 	}
 }
 
-// fromZeros starts a job whose variables begin as zeros.
+// fromZeros starts a job whose variables are initially zero.
 func fromZeros(t *testing.T, d layout.Declaration, servers int) (*testJob, []*member) {
 	t.Helper()
 	j := newJob(t, d, policy.Servers, servers)
@@ -73,18 +75,19 @@ func fromZeros(t *testing.T, d layout.Declaration, servers int) (*testJob, []*me
 	return j, j.connect(t)
 }
 
-// savedTimes waits until every shard holder has saved so many times.
+// savedTimes waits until every shard holder has saved n times.
 func (j *testJob) savedTimes(t *testing.T, n int) {
 	t.Helper()
 	eventually(t, "everything was saved", func() bool {
-		all := j.shelf.saves()
+		all := j.store.saves()
 		return len(all) == n && len(all[n-1]) == len(j.d.Holders)
 	})
 }
 
-// With a cut every worker goes on where it was: at the end each has had each of
-// its steps applied once, whatever was lost in between.
-func TestCutIsGoneOnFrom(t *testing.T) {
+// After a restore from a cut, every worker resumes at its own step. At the end
+// each of its steps was applied exactly once, even if workers were lost in
+// between.
+func TestTrainingResumesFromCut(t *testing.T) {
 	const steps = 16
 	for _, mode := range []string{"async", "ssp:0", "ssp:2"} {
 		t.Run(mode, func(t *testing.T) {
@@ -104,21 +107,22 @@ func TestCutIsGoneOnFrom(t *testing.T) {
 			}
 			running.Wait()
 			leave(t, j, members)
-			for i, all := range j.shelf.saves() {
+			for i, all := range j.store.saves() {
 				holdsCut(t, &j.d, all, cuts[i])
 			}
 			at := len(cuts) / 2
-			finish(t, first, j.shelf.saves()[at], cuts[at], steps)
+			finish(t, first, j.store.saves()[at], cuts[at], steps)
 		})
 	}
 }
 
-// finish goes on from a cut with other servers, to the end.
+// finish resumes from a cut with a different number of servers, and trains to
+// the end.
 func finish(t *testing.T, d layout.Declaration, from []transition.Snapshot, cut []uint64, steps uint64) {
 	t.Helper()
 	d.Checkpoint, d.First, d.Cut = "the cut", cut[0], cut
 	j := newJob(t, d, policy.Servers, 2)
-	j.shelf.fill(from)
+	j.store.fill(from)
 	members := j.connect(t)
 	var running sync.WaitGroup
 	for rank, m := range members {
@@ -138,17 +142,17 @@ func finish(t *testing.T, d layout.Declaration, from []transition.Snapshot, cut 
 	}
 	members[0].saveCut(t, Passing)
 	j.savedTimes(t, 1)
-	holdsCut(t, &j.d, j.shelf.saves()[0], slices.Repeat([]uint64{steps}, len(members)))
+	holdsCut(t, &j.d, j.store.saves()[0], slices.Repeat([]uint64{steps}, len(members)))
 	leave(t, j, members)
 }
 
-// A worker that was ahead when the cut was made waits as it did then, and not
-// before its first step.
-func TestWhoIsAheadOfACutWaits(t *testing.T) {
+// A worker that was ahead of others when the cut was saved must wait for them
+// in Resume, before its first step.
+func TestResumeWaitsForSlowerWorkers(t *testing.T) {
 	d := counting("ssp:2", 3)
 	d.Checkpoint, d.First, d.Cut = "the cut", 5, []uint64{5, 8, 7}
 	j := newJob(t, d, policy.Servers, 2)
-	j.shelf.has = nothing(&j.d)
+	j.store.has = nothing(&j.d)
 	members := j.connect(t)
 	if err := members[1].Begin(1); err == nil || !strings.Contains(err.Error(), "before Resume") {
 		t.Errorf("worker:1 begins: %v", err)
@@ -157,7 +161,7 @@ func TestWhoIsAheadOfACutWaits(t *testing.T) {
 	go func() { resumed <- members[1].Resume(context.Background()) }()
 	answered := make(chan error, 1)
 	go func() {
-		_, err := members[2].count() // its eighth step: the answer has to wait too
+		_, err := members[2].count() // takes its eighth step, whose outcome is also delayed
 		answered <- err
 	}()
 	eventually(t, "both wait", func() bool { return kept(t, j, 1, 8) && kept(t, j, 2, 8) })
@@ -187,14 +191,14 @@ func TestWhoIsAheadOfACutWaits(t *testing.T) {
 	leave(t, j, members)
 }
 
-// Who is ahead of workers that leave, or are lost, waits for them no longer,
-// whether it has asked before or not.
-func TestWhoIsAheadOfNobody(t *testing.T) {
+// A worker in Resume does not wait for workers that have left or are lost,
+// whether these leave before or during Resume.
+func TestResumeDoesNotWaitForWorkersThatLeft(t *testing.T) {
 	for _, before := range []bool{true, false} {
 		d := counting("ssp:1", 3)
 		d.Checkpoint, d.First, d.Cut = "the cut", 9, []uint64{9, 2, 3}
 		j := newJob(t, d, policy.Servers, 2)
-		j.shelf.has = nothing(&j.d)
+		j.store.has = nothing(&j.d)
 		members := j.connect(t)
 		resumed := make(chan error, 1)
 		resume := func() { resumed <- members[0].Resume(context.Background()) }
@@ -220,7 +224,7 @@ func TestWhoIsAheadOfNobody(t *testing.T) {
 	}
 }
 
-// nothing is a checkpoint of zeros, with an optimiser that keeps nothing.
+// nothing returns a checkpoint of zeros for an optimiser without state.
 func nothing(d *layout.Declaration) (all []aggregate.Kept) {
 	for i, v := range d.Variables {
 		k := aggregate.Kept{Variable: i, Count: v.Units(), Rows: []int64{}}
@@ -232,8 +236,9 @@ func nothing(d *layout.Declaration) (all []aggregate.Kept) {
 	return all
 }
 
-// While the others are held nobody's step counts, and none is lost.
-func TestHoldingCut(t *testing.T) {
+// While a Holding cut delays the other workers, none of their steps is
+// applied, and none is lost.
+func TestHoldingCutDelaysOtherWorkers(t *testing.T) {
 	const steps = 12
 	for _, mode := range []string{"async", "ssp:20"} {
 		j, members := fromZeros(t, counting(mode, 4), 3)
@@ -244,21 +249,21 @@ func TestHoldingCut(t *testing.T) {
 			running.Go(func() { m.adds(t, steps, nil) })
 		}
 		eventually(t, "all wait", func() bool { return heldBack(t, j, 3) })
-		if err := members[0].Saves.Save(); err == nil || !strings.Contains(err.Error(), "asked for no cut") {
+		if err := members[0].Saves.Save(); err == nil || !strings.Contains(err.Error(), "without requesting a cut") {
 			t.Errorf("saved again: %v", err)
 		}
 		running.Go(func() { members[0].adds(t, steps, nil) })
 		running.Wait()
 		members[0].saveCut(t, Passing)
 		j.savedTimes(t, 2)
-		holdsCut(t, &j.d, j.shelf.saves()[0], cut)
-		holdsCut(t, &j.d, j.shelf.saves()[1], slices.Repeat([]uint64{steps}, 4))
+		holdsCut(t, &j.d, j.store.saves()[0], cut)
+		holdsCut(t, &j.d, j.store.saves()[1], slices.Repeat([]uint64{steps}, 4))
 		leave(t, j, members)
 	}
 }
 
-// heldBack reports whether on every server so many workers wait with a whole
-// step.
+// heldBack reports whether on every server the given number of workers have
+// sent a whole step that is not applied yet.
 func heldBack(t *testing.T, j *testJob, workers int) bool {
 	for i := range j.served {
 		s := serverOf(t, j, i)
@@ -269,8 +274,8 @@ func heldBack(t *testing.T, j *testJob, workers int) bool {
 	return true
 }
 
-// A cut at the end has everything.
-func TestFinalCut(t *testing.T) {
+// A cut after the last step of all workers contains all steps.
+func TestCutAfterLastStepHasAllSteps(t *testing.T) {
 	const steps = 20
 	for _, mode := range []string{"async", "ssp:1"} {
 		j, members := fromZeros(t, counting(mode, 4), 3)
@@ -284,13 +289,13 @@ func TestFinalCut(t *testing.T) {
 		}
 		running.Wait()
 		j.savedTimes(t, 1)
-		holdsCut(t, &j.d, j.shelf.saves()[0], []uint64{steps, steps, steps, steps})
+		holdsCut(t, &j.d, j.store.saves()[0], []uint64{steps, steps, steps, steps})
 		leave(t, j, members[:1])
 	}
 }
 
-// Who is lost keeps no cut from being reached.
-func TestCutWithoutALostWorker(t *testing.T) {
+// A lost worker does not prevent a cut from being completed.
+func TestCutSucceedsAfterWorkerIsLost(t *testing.T) {
 	const steps = 30
 	for _, mode := range []string{"async", "ssp:30"} {
 		j, members := fromZeros(t, counting(mode, 4), 3)
@@ -310,13 +315,13 @@ func TestCutWithoutALostWorker(t *testing.T) {
 			t.Errorf("cut %v, want %v", cut, want)
 		}
 		j.savedTimes(t, saves)
-		holdsCut(t, &j.d, j.shelf.saves()[saves-1], cut)
+		holdsCut(t, &j.d, j.store.saves()[saves-1], cut)
 		leave(t, j, members[:1])
 	}
 }
 
-// What nobody may say about cuts ends the training, with words.
-func TestBadCutFramesEndTheTraining(t *testing.T) {
+// An invalid frame about a cut ends the training with an explanation.
+func TestInvalidCutFramesEndTraining(t *testing.T) {
 	ask := wire.Frame{Header: wire.Header{Kind: wire.Cut}}
 	save := func(steps ...uint64) wire.Frame {
 		return wire.Frame{Header: wire.Header{Kind: wire.Save}, Payload: message.EncodeCut(steps)}
@@ -326,19 +331,19 @@ func TestBadCutFramesEndTheTraining(t *testing.T) {
 		frames []wire.Frame
 		want   string
 	}{
-		"not the chief":    {1, []wire.Frame{ask}, "unexpected cut frame"},
-		"of no kind":       {0, []wire.Frame{{Header: wire.Header{Kind: wire.Cut, Part: uint32(message.CutKinds)}}}, "unexpected cut frame"},
-		"with a payload":   {0, []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
-		"concluded by it":  {1, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}}, "unexpected alone frame"},
-		"goes on anyway":   {0, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}, stepFrame(0, 1)}, "is done after 0 steps"},
-		"twice":            {0, []wire.Frame{ask, ask}, "before that of the last one is saved"},
-		"saved unasked":    {0, []wire.Frame{save(0, 0)}, "were asked for"},
-		"asked in between": {0, []wire.Frame{ask, ask, save(0, 0)}, "before that of the last one is saved"},
-		"saved twice":      {0, []wire.Frame{ask, save(0, 0), save(0, 0)}, "were asked for"},
-		"too few groups":   {0, []wire.Frame{ask, save(0)}, "save frame of 8 bytes, want 16"},
-		"too many groups":  {0, []wire.Frame{ask, save(0, 0, 0)}, "save frame of 24 bytes, want 16"},
-		"too far":          {0, []wire.Frame{ask, save(0, 2)}, "saves group 1 after 2 steps"},
-		"beyond all steps": {0, []wire.Frame{ask, save(0, layout.MaxFirst+1)}, "steps of a group"},
+		"not the chief":         {1, []wire.Frame{ask}, "unexpected cut frame"},
+		"of no kind":            {0, []wire.Frame{{Header: wire.Header{Kind: wire.Cut, Part: uint32(message.CutKinds)}}}, "unexpected cut frame"},
+		"with a payload":        {0, []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
+		"concluded by it":       {1, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}}, "unexpected alone frame"},
+		"step after concluding": {0, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}, stepFrame(0, 1)}, "stopped after 0 steps"},
+		"twice":                 {0, []wire.Frame{ask, ask}, "before that of the last one is saved"},
+		"saved unasked":         {0, []wire.Frame{save(0, 0)}, "were asked for"},
+		"asked in between":      {0, []wire.Frame{ask, ask, save(0, 0)}, "before that of the last one is saved"},
+		"saved twice":           {0, []wire.Frame{ask, save(0, 0), save(0, 0)}, "were asked for"},
+		"too few groups":        {0, []wire.Frame{ask, save(0)}, "save frame of 8 bytes, want 16"},
+		"too many groups":       {0, []wire.Frame{ask, save(0, 0, 0)}, "save frame of 24 bytes, want 16"},
+		"too far":               {0, []wire.Frame{ask, save(0, 2)}, "saves group 1 after 2 steps"},
+		"beyond all steps":      {0, []wire.Frame{ask, save(0, layout.MaxFirst+1)}, "steps of a group"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t, in("group:2", example(2, 2)), policy.Servers, 1)
@@ -351,18 +356,19 @@ func TestBadCutFramesEndTheTraining(t *testing.T) {
 	}
 }
 
-// What a shard holder may not say of a cut is its mistake.
-func TestBadAnswersToACut(t *testing.T) {
+// If a shard holder sends an invalid reply to a Cut frame, the error blames
+// that holder.
+func TestInvalidRepliesToCutEndTraining(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode   string
 		frames []wire.Frame
 		want   string
 	}{
-		"in step":       {"sync", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
-		"of no groups":  {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "cut frame of 8 bytes, want 16"},
-		"alone in step": {"sync", []wire.Frame{frame(wire.Alone, 0, 0, 0, 0)}, "unexpected alone frame"},
-		"alone twice":   {"async", []wire.Frame{frame(wire.Alone, 0, 0, 0, 0), frame(wire.Alone, 0, 0, 0, 0)}, "said twice"},
-		"unasked":       {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 16), frame(wire.Cut, 0, 0, 0, 16)}, "said twice"},
+		"in step":                    {"sync", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
+		"of no groups":               {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "cut frame of 8 bytes, want 16"},
+		"alone in step":              {"sync", []wire.Frame{frame(wire.Alone, 0, 0, 0, 0)}, "unexpected alone frame"},
+		"two reports of being alone": {"async", []wire.Frame{frame(wire.Alone, 0, 0, 0, 0), frame(wire.Alone, 0, 0, 0, 0)}, "reported twice"},
+		"two replies":                {"async", []wire.Frame{frame(wire.Cut, 0, 0, 0, 16), frame(wire.Cut, 0, 0, 0, 16)}, "sent two replies"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := newJob(t, in(c.mode, example(2, 2)), policy.Servers, 1)
@@ -374,13 +380,13 @@ func TestBadAnswersToACut(t *testing.T) {
 	}
 }
 
-func TestCutMisuse(t *testing.T) {
+func TestMisuseOfCutIsRefused(t *testing.T) {
 	j := newJob(t, in("async", example(2, 2)), policy.Servers, 1)
 	members := j.connect(t)
-	if _, err := members[1].Saves.Cut(context.Background(), Passing); err == nil || !strings.Contains(err.Error(), "which is for worker:0 to do") {
+	if _, err := members[1].Saves.Cut(context.Background(), Passing); err == nil || !strings.Contains(err.Error(), "only worker:0 can") {
 		t.Errorf("another worker: %v", err)
 	}
-	if err := members[0].Saves.Save(); err == nil || !strings.Contains(err.Error(), "asked for no cut") {
+	if err := members[0].Saves.Save(); err == nil || !strings.Contains(err.Error(), "without requesting a cut") {
 		t.Errorf("without a cut: %v", err)
 	}
 	if _, err := members[0].Saves.Cut(context.Background(), Passing); err != nil {
@@ -399,7 +405,7 @@ func TestCutMisuse(t *testing.T) {
 	}
 }
 
-func TestCutsAreChecked(t *testing.T) {
+func TestInvalidCutInDeclarationIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		mode  string
 		first uint64
@@ -421,9 +427,9 @@ func TestCutsAreChecked(t *testing.T) {
 	}
 }
 
-// A step that a lost worker has brought to one server only is waited for by no
-// other, whether it is lost before the cut or in it.
-func TestCutOfAStepThatDoesNotCome(t *testing.T) {
+// If a lost worker's step has arrived at only one server, the other servers do
+// not wait for it, whether the worker is lost before or during the cut.
+func TestCutDoesNotWaitForStepOfLostWorker(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		j := newJob(t, in("async", example(4, 4)), policy.Servers, 3)
 		members := j.connect(t)

@@ -12,31 +12,35 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// ruling is the first holder's decision about the gradients of a worker.
-type ruling struct {
+// decision is the first shard holder's decision whether a step uses a worker's
+// gradients (backup mode).
+type decision struct {
 	verdict policy.Verdict
-	step    uint64 // step that the first holder is collecting
+	step    uint64 // step for which the first holder currently accepts gradients
 }
 
-// Error lets a ruling be the error of a wait that it interrupts.
-func (r ruling) Error() string { return "the training has ended" }
+// Error implements error: a decision that the training has ended interrupts a
+// wait as its error.
+func (r decision) Error() string { return "the training has ended" }
 
-// commit asks the first holder whether the gradients of a step count.
-func (h *holders) commit(ctx context.Context, step uint64) (ruling, error) {
+// commit asks the first shard holder whether it accepts this worker's
+// gradients for a step.
+func (h *holders) commit(ctx context.Context, step uint64) (decision, error) {
 	l := h.links[0]
 	l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Commit, Step: step}}))
 	return await(ctx, h, h.verdicts)
 }
 
-// fetch asks all holders for the values after the given number of steps.
+// fetch requests from all shard holders the values after the given number of
+// steps.
 func (h *holders) fetch(steps uint64) {
 	for _, l := range h.links {
 		l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Fetch, Step: steps}}))
 	}
 }
 
-// answer waits for one answer to a step. If a ruling comes instead, the error
-// is the ruling.
+// answer waits until one shard holder has completed the step. If the first
+// holder sends a decision meanwhile, answer returns the decision as the error.
 func (h *holders) answer(ctx context.Context, answered <-chan aggregate.Outcome) (aggregate.Outcome, error) {
 	select {
 	case o := <-answered:
@@ -50,9 +54,9 @@ func (h *holders) answer(ctx context.Context, answered <-chan aggregate.Outcome)
 	return aggregate.Outcome{}, h.hangUp()
 }
 
-// wait waits until every holder has answered a step. It returns the first of
-// their outcomes, but with the fewest Updates of all, and with Saved if any
-// holder reports a save.
+// wait waits until every shard holder has completed the step. It returns the
+// first holder's outcome, with two changes: Updates is the minimum over all
+// holders, and Saved is true if any holder reports a save.
 func (h *holders) wait(ctx context.Context) (end aggregate.Outcome, err error) {
 	for i, answered := range h.answers() {
 		o, err := h.answer(ctx, answered)
@@ -67,7 +71,8 @@ func (h *holders) wait(ctx context.Context) (end aggregate.Outcome, err error) {
 	return end, nil
 }
 
-// answers returns the channels with the answers to a step.
+// answers returns one channel per shard holder that has pieces. The channel
+// receives the outcome when the holder has completed the step.
 func (h *holders) answers() (all []<-chan aggregate.Outcome) {
 	holds := h.shards.Load().holds
 	for i, l := range h.links {
@@ -86,14 +91,14 @@ func (h *holders) answers() (all []<-chan aggregate.Outcome) {
 	return all
 }
 
-// decided handles a verdict, or the announcement of a lost worker. Only the
-// first holder sends them.
+// decided handles a Verdict frame (a decision about gradients) or a Without
+// frame (a worker was lost). Only the first shard holder may send them.
 func (h *holders) decided(f wire.Header, holder int) error {
 	if f.Length != 0 || holder != 0 || !h.d.Sync.Competes() || f.Kind == wire.Verdict && f.Part >= uint32(policy.Verdicts) {
 		return fmt.Errorf("unexpected %s frame", f.Kind)
 	}
 	if f.Kind == wire.Without {
-		for _, l := range h.links[1:] { // all holders must settle with the same step
+		for _, l := range h.links[1:] { // forward to the other holders, so that all of them exclude the lost worker from the same step on
 			h.passing.Go(func() {
 				l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Without, Part: f.Part, Step: f.Step}}))
 			})
@@ -101,15 +106,16 @@ func (h *holders) decided(f wire.Header, holder int) error {
 		return nil
 	}
 	select {
-	case h.verdicts <- ruling{policy.Verdict(f.Part), f.Step}:
+	case h.verdicts <- decision{policy.Verdict(f.Part), f.Step}:
 		return nil
 	default:
-		return errors.New("more verdicts than questions")
+		return errors.New("sent a decision that this worker did not request")
 	}
 }
 
-// takeNorm takes a holder's sums of squares. After those of the last holder it
-// sends all holders the norm and the factor.
+// takeNorm adds a shard holder's sums of squares to the global norm of the
+// gradients. After the last holder's sums, it sends the norm and the factor
+// for clipping to all holders.
 func (h *holders) takeNorm(holder int, report []byte) {
 	now := h.shards.Load()
 	norm, complete, err := now.norm.Take(holder, report)

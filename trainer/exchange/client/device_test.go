@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// plain is a declaration of two variables that SGD trains.
+// plain returns a declaration of two variables that SGD trains.
 func plain(virtualWorkers, workers int) layout.Declaration {
 	d := example(virtualWorkers, workers)
 	d.Optimizer = optimizer.Settings{Rule: optimizer.SGD}
@@ -24,12 +24,12 @@ func plain(virtualWorkers, workers int) layout.Declaration {
 	return d
 }
 
-// toy is the gradient of every element of a variable.
+// toy returns the gradient of every element of a variable.
 func toy(variable, leaf int, step uint64) float32 {
 	return float32(1+variable) * float32(1+leaf) * float32(step+1) / 8
 }
 
-// toySteps has all members take steps.
+// toySteps makes all members take the steps from from to to.
 func toySteps(t *testing.T, members []*member, from, to uint64, rate float64) {
 	t.Helper()
 	errs := make([]error, len(members))
@@ -70,14 +70,15 @@ func (m *member) toyStep(s uint64, rate float64) error {
 	return err
 }
 
-// device is a worker's memory elsewhere, behind a small staging buffer.
+// device simulates a GPU's memory, which is written through a small staging
+// buffer.
 type device struct {
 	mu     sync.Mutex
 	memory [][]byte // by variable
-	pieces int      // number of pieces that were written
+	pieces int      // number of pieces that were copied to the device
 }
 
-const staging = 1 << 10 // bytes that one copy takes
+const staging = 1 << 10 // size of the staging buffer in bytes
 
 func (d *device) write(p layout.Piece, values [][]byte) {
 	d.mu.Lock()
@@ -91,9 +92,9 @@ func (d *device) write(p layout.Piece, values [][]byte) {
 	}
 }
 
-// Values that a device gets piece by piece, each when it has arrived, have the
-// bits of those that are in the host's memory.
-func TestDeviceHoldsTheSameBits(t *testing.T) {
+// If each piece is copied to a device when it arrives, the device finally has
+// the same bits as the host's memory.
+func TestValuesOnDeviceHaveSameBits(t *testing.T) {
 	const steps, rate = 4, 0.5
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, plain(3, 3), a, 2)
@@ -123,9 +124,9 @@ func TestDeviceHoldsTheSameBits(t *testing.T) {
 	}
 }
 
-// A device gets a value that one holder has sent while another holder still waits
-// for gradients.
-func TestValuesArriveBeforeTheLast(t *testing.T) {
+// A worker receives the new value of a piece from one holder while another
+// holder still waits for gradients.
+func TestValueArrivesWhileOtherPiecesAreMissing(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		d := plain(2, 2)
 		d.BucketBytes = 64

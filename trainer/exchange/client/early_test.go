@@ -12,7 +12,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// pulledRows is how many rows of a variable came to a worker so far.
+// pulledRows returns the number of rows of a variable that a worker has
+// received.
 func (m *member) pulledRows(variable int) (n uint64) {
 	for _, v := range m.Placement.Volumes() {
 		if v.Variable == variable {
@@ -22,7 +23,7 @@ func (m *member) pulledRows(variable int) (n uint64) {
 	return n
 }
 
-// rowsFrom wants rows [lo, hi) of variable 5.
+// rowsFrom returns a request for rows [lo, hi) of variable 5.
 func rowsFrom(lo, hi int64) []message.RowRequest {
 	w := message.RowRequest{Variable: 5}
 	for row := lo; row < hi; row++ {
@@ -32,8 +33,8 @@ func rowsFrom(lo, hi int64) []message.RowRequest {
 	return []message.RowRequest{w}
 }
 
-// contribute brings gradients for all variables, for rows of variable 5 those
-// of the list.
+// contribute contributes gradients of all variables. The gradient of variable
+// 5 has the rows in index.
 func (m *member) contribute(step uint64, index ...int64) {
 	for i, v := range m.holders.d.Variables {
 		switch {
@@ -52,10 +53,10 @@ func (m *member) contribute(step uint64, index ...int64) {
 	}
 }
 
-// Rows that nobody wanted for the step under way come while it is: here one
-// worker has not even begun it. The others come when it is over, and of the
-// early ones those that it changed although nobody had wanted them.
-func TestEarlyRowsComeBeforeTheStepIsApplied(t *testing.T) {
+// During a step, a holder already sends rows that no worker requested for that
+// step, even if a worker has not begun it. After the step it sends the other
+// rows, and again those early rows that the step has changed.
+func TestEarlyReplyArrivesDuringStep(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		for _, clip := range []float64{0, 1} {
 			d := wide(2, 2)
@@ -72,7 +73,7 @@ func TestEarlyRowsComeBeforeTheStepIsApplied(t *testing.T) {
 			if err := m.Begin(0.1); err != nil {
 				t.Fatal(err)
 			}
-			wanted := rowsFrom(5, 105) // 5 to 19 are wanted for this step, by one or the other
+			wanted := rowsFrom(5, 105) // one of the workers requested rows 5 to 19 for the current step
 			if err := m.Rows.Prefetch(wanted); err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +84,7 @@ func TestEarlyRowsComeBeforeTheStepIsApplied(t *testing.T) {
 			other := make(chan error, 1)
 			go func() {
 				err := members[1].Begin(0.1)
-				members[1].contribute(0, 12, 30, 99, 400) // 30 and 99 went out already, 400 nobody wants
+				members[1].contribute(0, 12, 30, 99, 400) // rows 30 and 99 were sent early, and no worker requested row 400
 				_, finish := members[1].Finish(ctx, [][]float64{{1, 0, 0}})
 				other <- errors.Join(err, finish)
 			}()
@@ -109,9 +110,9 @@ func TestEarlyRowsComeBeforeTheStepIsApplied(t *testing.T) {
 	}
 }
 
-// Where all say in time what they want, and change nothing else, no row comes
-// twice. The workers of a host bring each row to it once.
-func TestNothingIsSentTwice(t *testing.T) {
+// If all workers request in time exactly the rows that they change, no row is
+// sent twice. A host receives each row once for all its workers.
+func TestUnchangedRowsAreSentOnce(t *testing.T) {
 	for _, c := range []struct {
 		a       policy.Architecture
 		servers int
@@ -123,7 +124,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 		j := newJob(t, d, c.a, c.servers)
 		members := j.connect(t)
 		var want [3]uint64
-		var first sync.WaitGroup // till all have said what they want first; from then on steps see to it
+		var first sync.WaitGroup // waits until all workers have sent their first request; later, steps ensure this
 		first.Add(len(members))
 		must(t, allOf(seekers(members), func(s *seeker) error {
 			s.wanted = s.touched(0)
@@ -179,7 +180,8 @@ func TestNothingIsSentTwice(t *testing.T) {
 	}
 }
 
-// touched wants the rows that the own leaves change.
+// touched returns requests for the rows that this worker's virtual workers
+// change in a step.
 func (s *seeker) touched(step uint64) (wanted []message.RowRequest) {
 	for _, i := range tables(s.holders.d) {
 		v := s.holders.d.Variables[i]

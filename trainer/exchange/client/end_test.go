@@ -18,9 +18,9 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// A server that would own nothing is told so and ends well, while the others
-// train.
-func TestServersWithoutPiecesEndWell(t *testing.T) {
+// A server without pieces is dismissed by the chief and returns nil while the
+// other tasks train.
+func TestServersWithoutPiecesReturnNil(t *testing.T) {
 	for a, servers := range map[policy.Architecture]int{policy.AllReduce: 2, policy.Servers: 6} { // for 4 variables
 		j := newJob(t, example(2, 2), a, servers)
 		members := j.connect(t)
@@ -38,8 +38,9 @@ func TestServersWithoutPiecesEndWell(t *testing.T) {
 	}
 }
 
-// A worker that holds variables stays until the others need it no more.
-func TestOwnerStaysUntilOthersLeave(t *testing.T) {
+// Close of a worker that holds variables returns only after the other workers
+// have left.
+func TestHolderServesUntilOtherWorkersLeave(t *testing.T) {
 	j := newJob(t, mixed(2, 2), policy.AllReduce, 0)
 	members := j.connect(t)
 	closed := make(chan error, 1)
@@ -51,8 +52,8 @@ func TestOwnerStaysUntilOthersLeave(t *testing.T) {
 	if err := members[0].Rows.Whole(context.Background(), 5, got); err != nil {
 		t.Error(err)
 	}
-	if string(got) != string(newTwin(&j.d).table(5)) {
-		t.Error("the table differs from the twin")
+	if string(got) != string(newReference(&j.d).table(5)) {
+		t.Error("the table differs from the reference")
 	}
 	select {
 	case err := <-closed:
@@ -67,7 +68,7 @@ func TestOwnerStaysUntilOthersLeave(t *testing.T) {
 	}
 }
 
-func TestCloseIsBounded(t *testing.T) {
+func TestCloseDoesNotWaitForever(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -86,9 +87,9 @@ func TestCloseIsBounded(t *testing.T) {
 	}
 }
 
-// A step or a pull that is under way when another goroutine closes the client
-// ends with it.
-func TestCloseEndsAStep(t *testing.T) {
+// If another goroutine closes the client, a running step or pull returns an
+// error.
+func TestCloseDuringStepEndsStep(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		d := mixed(3, 3)
 		d.Hosts, d.StartMillis = []layout.Range{{Lo: 0, Hi: 2}, {Lo: 2, Hi: 3}}, 2000
@@ -112,8 +113,9 @@ func TestCloseEndsAStep(t *testing.T) {
 	}
 }
 
-// Garbage on the data ports, before and during training, changes nothing.
-func TestGarbageChangesNothing(t *testing.T) {
+// Random bytes on the tasks' ports, before and during training, do not disturb
+// it.
+func TestInvalidDataDoesNotDisturbTraining(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, example(2, 2), a, 2)
 		addrs := append(append([]string{}, j.cluster.Worker...), j.cluster.PS...)
@@ -134,7 +136,7 @@ func TestGarbageChangesNothing(t *testing.T) {
 			})
 		}
 		members := j.connect(t)
-		n := newTwin(&j.d)
+		n := newReference(&j.d)
 		for s := uint64(0); s < 30 || thrown.Load() < 100; s++ {
 			_, errs := step(members, s, 0.05)
 			must(t, errs)
@@ -147,7 +149,7 @@ func TestGarbageChangesNothing(t *testing.T) {
 	}
 }
 
-// throwGarbage connects and sends something that proves nothing.
+// throwGarbage connects and sends bytes that are no valid authentication.
 func throwGarbage(addr string, which int) {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -170,7 +172,7 @@ func throwGarbage(addr string, which int) {
 	}
 }
 
-func TestAbortIsBounded(t *testing.T) {
+func TestAbortDoesNotWaitForever(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, example(3, 3), a, 1)
 		members := j.connect(t)
@@ -186,9 +188,9 @@ func TestAbortIsBounded(t *testing.T) {
 	}
 }
 
-// A connection that ends before anything was said on it is no reason to end:
-// the worker comes again.
-func TestUnsaidConnectionIsForgotten(t *testing.T) {
+// A connection that ends before the first frame does not end the training, and
+// the worker may connect again.
+func TestWorkerMayReconnectBeforeFirstFrame(t *testing.T) {
 	j := newJob(t, example(2, 2), policy.Servers, 1)
 	for range 3 {
 		known := func() bool { return j.served[0].Workers()[1].Addr != "" }

@@ -19,7 +19,7 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// blames wants err to be a PeerError about task that says what.
+// blames checks that err is a PeerError about task whose text contains what.
 func blames(t *testing.T, err error, task cluster.Task, what string) {
 	t.Helper()
 	var peer *peers.PeerError
@@ -28,19 +28,19 @@ func blames(t *testing.T, err error, task cluster.Task, what string) {
 	}
 }
 
-// die ends a worker as the death of its process does: its sockets close and
-// nothing is said.
+// die simulates the death of a worker's process: its sockets close without a
+// report.
 func die(m *member) {
 	m.holders.parting.Store(true)
 	for _, l := range m.holders.locals {
-		l.server.End(nil) // in good order: it hangs up on everybody
+		l.server.End(nil) // without an error, so that the server closes its connections without a report
 	}
 	for _, l := range m.holders.connected() {
 		l.session.Close()
 	}
 }
 
-func TestLostWorkerIsNamedToAll(t *testing.T) {
+func TestAllTasksReportLostWorker(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce, policy.Hybrid} {
 		t.Run(a.String(), func(t *testing.T) {
 			j := newJob(t, mixed(3, 3), a, 2)
@@ -63,7 +63,7 @@ func TestLostWorkerIsNamedToAll(t *testing.T) {
 	}
 }
 
-func TestLostServerIsNamed(t *testing.T) {
+func TestWorkersReportLostServer(t *testing.T) {
 	d := example(2, 2)
 	j := newJob(t, d, policy.Servers, 2)
 	members := j.connect(t)
@@ -72,13 +72,13 @@ func TestLostServerIsNamed(t *testing.T) {
 	for s := uint64(0); errs == nil || errs[0] == nil; s++ { // until it is noticed
 		_, errs = step(members, s, 0.1)
 	}
-	for _, err := range errs { // also whoever heard of it from the other server
+	for _, err := range errs { // this includes workers that learned of the loss from the other server
 		blames(t, err, server0(1), j.cluster.PS[1])
 	}
 }
 
-// A worker that gives up tells everybody why.
-func TestCauseIsPassedOn(t *testing.T) {
+// If a worker gives up, all tasks report its reason.
+func TestReasonForGivingUpReachesOtherWorkers(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, example(3, 3), a, 1)
 		members := j.connect(t)
@@ -92,9 +92,9 @@ func TestCauseIsPassedOn(t *testing.T) {
 	}
 }
 
-// A peer behind a cut network is given up within the declared silence, by
-// both sides, and named by both.
-func TestSilentServerEndsTheStep(t *testing.T) {
+// If the network drops all packets, both sides blame each other after the
+// silence limit of the declaration.
+func TestSilentServerEndsStep(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -123,8 +123,9 @@ func TestSilentServerEndsTheStep(t *testing.T) {
 	}
 }
 
-// A worker that holds variables and freezes is named by its victims.
-func TestSilentOwnerIsNamed(t *testing.T) {
+// If a worker that holds variables hangs, the workers that wait for it blame
+// it.
+func TestWorkersReportSilentHolder(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -135,7 +136,7 @@ func TestSilentOwnerIsNamed(t *testing.T) {
 	var all []*netcut.Proxy
 	for rank, addr := range j.cluster.Worker {
 		all = append(all, netcut.New(t, addr))
-		j.cluster.Worker[rank] = all[rank].Addr() // as the others see it
+		j.cluster.Worker[rank] = all[rank].Addr() // the address under which the other workers reach this one
 	}
 	members := j.connect(t)
 	_, errs := step(members, 0, 0.1)
@@ -152,7 +153,7 @@ func TestSilentOwnerIsNamed(t *testing.T) {
 	}
 }
 
-func TestStrangersAreRefused(t *testing.T) {
+func TestWorkerWithWrongSecretIsRefused(t *testing.T) {
 	for name, change := range map[string]func(c *Config){
 		"wrong secret":     func(c *Config) { c.Peers.Key = cluster.PeerKey([]byte("other"), 0) },
 		"other generation": func(c *Config) { c.Peers.Key = cluster.PeerKey([]byte("secret"), 1); c.Peers.Generation = 1 },
@@ -164,12 +165,12 @@ func TestStrangersAreRefused(t *testing.T) {
 			change(&c)
 			_, err := Connect(context.Background(), c)
 			blames(t, err, server0(0), j.cluster.PS[0])
-			leave(t, j, j.connect(t)) // the right one still gets in
+			leave(t, j, j.connect(t)) // a worker with the right secret can still connect
 		})
 	}
 }
 
-func TestSecondOfAKindIsRefused(t *testing.T) {
+func TestSecondConnectionOfAWorkerIsRefused(t *testing.T) {
 	j := newJob(t, example(1, 1), policy.Servers, 1)
 	members := j.connect(t)
 	c := j.config(0, firstValues(&j.d, 5))
@@ -183,7 +184,8 @@ func TestSecondOfAKindIsRefused(t *testing.T) {
 	leave(t, j, members)
 }
 
-// connectAll connects workers whose declarations were changed.
+// connectAll connects all workers, whose declarations change has modified, and
+// returns their errors.
 func connectAll(t *testing.T, j *testJob, change func(rank int, d *layout.Declaration)) []error {
 	t.Helper()
 	errs, clients := make([]error, len(j.d.Workers)), make([]*Client, len(j.d.Workers))
@@ -203,7 +205,7 @@ func connectAll(t *testing.T, j *testJob, change func(rank int, d *layout.Declar
 	return errs
 }
 
-func TestDisagreementEndsTheStart(t *testing.T) {
+func TestDifferentDeclarationsEndTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -218,16 +220,16 @@ func TestDisagreementEndsTheStart(t *testing.T) {
 		for rank, err := range errs {
 			what := `variable 1 is named "bias", not "b"`
 			if rank == 2 && a == policy.AllReduce {
-				continue // it hears of the others first, perhaps
+				continue // it may first receive another worker's error
 			}
 			blames(t, err, worker(2), what)
 		}
 	}
 }
 
-// Workers that do not even agree on who holds what are told so before the time
-// to start is over.
-func TestOtherOwnersAreADisagreement(t *testing.T) {
+// Workers whose declarations place variables on different holders get the
+// error before the start time ends.
+func TestDifferentHoldersEndTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -251,7 +253,7 @@ func TestOtherOwnersAreADisagreement(t *testing.T) {
 	}
 }
 
-func TestOtherArithmeticIsRefusedWhereBitsWerePromised(t *testing.T) {
+func TestDifferentFingerprintIsRefusedWithExact(t *testing.T) {
 	for _, exact := range []bool{true, false} {
 		j := newJob(t, example(2, 2), policy.Servers, 1)
 		errs := connectAll(t, j, func(rank int, d *layout.Declaration) {
@@ -267,7 +269,7 @@ func TestOtherArithmeticIsRefusedWhereBitsWerePromised(t *testing.T) {
 	}
 }
 
-func TestMissingWorkerIsNamed(t *testing.T) {
+func TestMissingWorkerIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -285,7 +287,7 @@ func TestMissingWorkerIsNamed(t *testing.T) {
 		}
 		for range 2 {
 			err := within(t, errs)
-			if a == policy.AllReduce { // its listener is open, but nobody accepts
+			if a == policy.AllReduce { // the listener is open, but no task accepts connections
 				blames(t, err, worker(2), "not ready within 2s")
 			} else {
 				blames(t, err, worker(2), "no sign of [worker:2]")
@@ -294,12 +296,12 @@ func TestMissingWorkerIsNamed(t *testing.T) {
 	}
 }
 
-func TestUnreachableServerIsNamed(t *testing.T) {
+func TestUnreachableServerIsReported(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ln.Close() // nobody listens there any more
+	ln.Close() // no process listens on this address any more
 	j := newJob(t, example(1, 1), policy.Servers, 1)
 	j.cluster.PS[0] = ln.Addr().String()
 	j.d.StartMillis = 300

@@ -15,7 +15,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// final makes the last cut while others may go on, and says what it has.
+// final makes the final cut after the chief's last step, while other workers
+// may continue. It returns the cut.
 func (m *member) final(t *testing.T) <-chan []uint64 {
 	made := make(chan []uint64, 1)
 	go func() {
@@ -27,9 +28,9 @@ func (m *member) final(t *testing.T) <-chan []uint64 {
 	return made
 }
 
-// A chief that is done keeps nobody back, however many steps the others have
-// still to make.
-func TestFinalCutOfAChiefThatIsDoneFirst(t *testing.T) {
+// A chief that has taken its last step does not delay the other workers,
+// however many steps they still take.
+func TestFinalCutOfChiefThatFinishesFirst(t *testing.T) {
 	const steps = 20
 	for _, mode := range []string{"async", "ssp:0", "ssp:1", "group:3"} {
 		t.Run(mode, func(t *testing.T) {
@@ -46,14 +47,15 @@ func TestFinalCutOfAChiefThatIsDoneFirst(t *testing.T) {
 			}
 			running.Wait()
 			j.savedTimes(t, 1)
-			holdsCut(t, &j.d, j.shelf.saves()[0], cut)
+			holdsCut(t, &j.d, j.store.saves()[0], cut)
 			leave(t, j, members[:1])
 		})
 	}
 }
 
-// While it waits the chief saves, and holds, as between two steps.
-func TestSavesOfAChiefThatIsDone(t *testing.T) {
+// While Conclude waits for other workers, the chief can save with either kind
+// of cut.
+func TestConcludedChiefCanSave(t *testing.T) {
 	j, members := fromZeros(t, counting("ssp:0", 3), 2)
 	members[0].adds(t, 0, nil)
 	alone := func(most time.Duration) bool {
@@ -79,7 +81,7 @@ func TestSavesOfAChiefThatIsDone(t *testing.T) {
 	running.Wait()
 	j.savedTimes(t, 2)
 	for i, cut := range [][]uint64{before, after} {
-		holdsCut(t, &j.d, j.shelf.saves()[i], cut)
+		holdsCut(t, &j.d, j.store.saves()[i], cut)
 	}
 	if !slices.Equal(before, []uint64{0, 0, 0}) || !slices.Equal(after, []uint64{0, 9, 9}) {
 		t.Errorf("cuts %v and %v", before, after)
@@ -87,8 +89,8 @@ func TestSavesOfAChiefThatIsDone(t *testing.T) {
 	leave(t, j, members[:1])
 }
 
-func TestConcludeMisuse(t *testing.T) {
-	for mode, want := range map[string]string{"sync": "the last one of all workers", "async": "which is for worker:0 to do"} {
+func TestMisuseOfConcludeIsRefused(t *testing.T) {
+	for mode, want := range map[string]string{"sync": "the last one of all workers", "async": "only worker:0 can"} {
 		j := newJob(t, in(mode, example(2, 2)), policy.Servers, 1)
 		members := j.connect(t)
 		m := members[0]
@@ -102,8 +104,8 @@ func TestConcludeMisuse(t *testing.T) {
 	}
 }
 
-// Where too few are left beside a chief that is done, they hear of it.
-func TestFinalCutCountsInNoStep(t *testing.T) {
+// If too few workers remain after the chief concludes, they receive Over.
+func TestTooFewWorkersRemainAfterChiefConcludes(t *testing.T) {
 	j := newJob(t, in("backup:0", example(2, 2)), policy.Servers, 2)
 	members := j.connect(t)
 	_, errs := step(members, 0, 0.05)
@@ -129,8 +131,9 @@ func TestFinalCutCountsInNoStep(t *testing.T) {
 	leave(t, j, members[:1])
 }
 
-// Where a group cannot go on without a chief that is done, both say so.
-func TestFinalCutThatAGroupGoesOnAfter(t *testing.T) {
+// If a group needs the chief for another step after the chief has concluded,
+// both get an error.
+func TestGroupCannotContinueAfterChiefConcludes(t *testing.T) {
 	for _, before := range []bool{false, true} {
 		j := newJob(t, in("group:2", example(4, 4)), policy.Servers, 1)
 		members := j.connect(t)
@@ -154,16 +157,16 @@ func TestFinalCutThatAGroupGoesOnAfter(t *testing.T) {
 			go1()
 		}
 		for _, err := range []error{within(t, begun), within(t, failed)} {
-			if err == nil || !strings.Contains(err.Error(), "every worker must take as many") {
+			if err == nil || !strings.Contains(err.Error(), "all workers must take the same number of steps") {
 				t.Errorf("%v", err)
 			}
 		}
 	}
 }
 
-// A chief that was accepted for a step that is not made any more may still be
-// sending what it has of it.
-func TestFinalCutOfAStepThatIsOver(t *testing.T) {
+// The chief may conclude while gradients of an accepted step, which will not
+// be completed, are still arriving.
+func TestFinalCutWhileChiefStillSendsGradients(t *testing.T) {
 	j := newJob(t, in("backup:0", example(2, 2)), policy.Servers, 1)
 	members := j.connect(t)
 	if err := members[0].holders.links[0].session.Send(wire.Frame{Header: wire.Header{Kind: wire.Commit}}); err != nil {
@@ -185,8 +188,9 @@ func TestFinalCutOfAStepThatIsOver(t *testing.T) {
 	leave(t, j, members[:1])
 }
 
-// Who leaves before all are there is refused, also where another waits for it.
-func TestGoodbyeBeforeAllAreReady(t *testing.T) {
+// A worker that says goodbye before all workers are ready is refused, even if
+// another worker already waits for it.
+func TestGoodbyeBeforeAllWorkersAreReadyIsRefused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -194,7 +198,7 @@ func TestGoodbyeBeforeAllAreReady(t *testing.T) {
 	d := counting("ssp:1", 3)
 	d.Checkpoint, d.First, d.Cut = "the cut", 0, []uint64{0, 2, 5}
 	j := newJob(t, d, policy.Servers, 1)
-	j.shelf.has = nothing(&j.d)
+	j.store.has = nothing(&j.d)
 	c := proven(t, j, 0, 0)
 	w := wire.NewConn(c, 0, patience.Limit)
 	declares(t, w, &j.d)
@@ -205,7 +209,7 @@ func TestGoodbyeBeforeAllAreReady(t *testing.T) {
 	blames(t, within(t, j.ended[0]), worker(0), "before all workers were ready")
 }
 
-// declares sends a declaration as a worker does.
+// declares sends a declaration as the first frame, like a worker.
 func declares(t *testing.T, conn *wire.Conn, d *layout.Declaration) {
 	t.Helper()
 	body, err := json.Marshal(d)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// fuse stands before servers, for one worker. Once so many bytes of what the
-// worker sends have come through, to whichever server, all its connections end,
-// in the middle of a frame: as where its process is killed.
+// fuse is a proxy between one worker and its servers. After it has forwarded a
+// given number of bytes from the worker, it closes all connections, perhaps in
+// the middle of a frame, as if the worker's process were killed.
 type fuse struct {
 	mu    sync.Mutex
 	left  int64
@@ -17,7 +17,8 @@ type fuse struct {
 	blown chan struct{}
 }
 
-// newFuse returns the addresses that the worker is to dial instead.
+// newFuse returns a proxy, and the addresses that the worker must dial instead
+// of addrs.
 func newFuse(t *testing.T, addrs ...string) (*fuse, []string) {
 	t.Helper()
 	f := &fuse{left: math.MaxInt64, blown: make(chan struct{})}
@@ -55,14 +56,14 @@ func newFuse(t *testing.T, addrs ...string) (*fuse, []string) {
 	return f, at
 }
 
-// arm says how many bytes come through from now on.
+// arm sets the number of bytes that the proxy still forwards.
 func (f *fuse) arm(n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.left = n
 }
 
-// pay returns how many of n bytes may pass.
+// pay returns how many of the next n bytes the proxy may forward.
 func (f *fuse) pay(n int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +77,7 @@ func (f *fuse) carry(to, from net.Conn, pay func(int) int) {
 	for {
 		n, err := from.Read(b)
 		passes := pay(n)
-		to.Write(b[:passes]) // if that failed, reading does
+		to.Write(b[:passes]) // a failed write also makes the next read fail
 		if passes < n {
 			f.blow()
 			return

@@ -14,57 +14,60 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// holder is the state that a worker keeps for a shard holder on another task,
-// or for the first worker of its host.
+// holder is what a worker stores about one task that it sends gradients to: a
+// shard holder, or the first worker of its host.
 type holder struct {
 	session *peers.Session
-	index   int // in Declaration.Holders; -1: the first worker of the host
+	index   int // index in Declaration.Holders; -1 for the first worker of the host
 	d       *layout.Declaration
-	out     *aggregate.Outbox // sums to send to the holder
+	out     *aggregate.Outbox // summed gradients to send to this holder
 	trace   *timeline.Recorder
-	holds   atomic.Pointer[holding] // the holder's current pieces
-	volumes []volume                // by variable, then the loss
+	holds   atomic.Pointer[holding] // pieces that the holder has under the current placement
+	volumes []volume                // traffic by variable, and finally for the loss
 }
 
-// Volume counts the data that this worker and a holder have exchanged for a
-// variable since the training began.
+// Volume counts the traffic between this worker and one shard holder for one
+// variable, since training began.
 type Volume struct {
-	Variable int    // index in Declaration.Variables; their number stands for traffic of no variable
-	Holder   int    // index in Declaration.Holders; -1: the first worker of the host
-	Rows     uint64 // rows of gradients that were sent
-	Pulled   uint64 // rows of values that were received
-	// Sent and Received are bytes. They include lists of rows and a share of
-	// each frame's header. They are 0 if this worker is the holder.
+	Variable int    // index in Declaration.Variables; len(Variables) stands for traffic that belongs to no variable
+	Holder   int    // index in Declaration.Holders; -1 for the first worker of the host
+	Rows     uint64 // rows of gradients that this worker has sent
+	Pulled   uint64 // rows of values that this worker has received
+	// Sent and Received are numbers of bytes. They include the encoded lists
+	// of rows and the headers of frames. They are 0 if this worker itself is
+	// the holder.
 	Sent, Received uint64
 }
 
-// volume has the counters of a Volume.
+// volume has the counters for one Volume, which several goroutines update.
 type volume struct{ rows, pulled, sent, received atomic.Uint64 }
 
-// shardMap is the current map of holders: which holder has which pieces. It
-// never changes; after variables have moved, the client replaces it.
+// shardMap is a placement: it records which shard holder has which pieces. It
+// is immutable; after variables have moved, the client replaces it.
 type shardMap struct {
 	epoch uint32
 	d     *layout.Declaration // declaration with the current pieces
-	holds []bool              // by holder: it has pieces
-	norm  *aggregate.Norm     // adds the holders' sums of squares
+	holds []bool              // by index of the holder: true if it has pieces
+	norm  *aggregate.Norm     // adds the holders' sums of squares to the global norm
 }
 
 func newShardMap(epoch uint32, d *layout.Declaration) *shardMap {
 	return &shardMap{epoch: epoch, d: d, holds: d.Holding(), norm: aggregate.NewNorm(d)}
 }
 
-// holding lists the pieces of one holder under one map. It never changes.
+// holding lists the pieces of one shard holder under one placement. It is
+// immutable.
 type holding struct {
 	epoch  uint32
-	step   uint64 // first step under the map
+	step   uint64 // first step under the placement
 	pieces []layout.Piece
-	where  map[layout.Place]int // index in pieces
-	has    []bool               // by bucket: the holder has a piece of it
-	valued int                  // number of dense pieces, whose values the holder sends
+	where  map[layout.Place]int // by piece: its index in pieces
+	has    []bool               // by bucket (group of dense variables): true if the holder has a piece of the bucket
+	valued int                  // number of dense pieces, whose new values the holder sends in every step
 }
 
-// newHolding returns the pieces that d gives to the holder with an index.
+// newHolding returns the pieces that declaration d assigns to the shard holder
+// with an index.
 func newHolding(epoch uint32, step uint64, d *layout.Declaration, index int, out *aggregate.Outbox) *holding {
 	s := &holding{epoch: epoch, step: step, pieces: d.PiecesOf(index), where: map[layout.Place]int{}, has: make([]bool, len(out.Buckets))}
 	for i, p := range s.pieces {
@@ -79,7 +82,8 @@ func newHolding(epoch uint32, step uint64, d *layout.Declaration, index int, out
 	return s
 }
 
-// bounds returns the rows [lo, hi) of a sparse piece.
+// bounds returns the range [lo, hi) of rows of a sparse piece. ok is false if
+// the holder has no such piece.
 func (s *holding) bounds(at layout.Place, d *layout.Declaration) (lo, hi int64, ok bool) {
 	i, ok := s.where[at]
 	if !ok || d.Variable(at.Variable).Sparse == nil {
@@ -89,29 +93,31 @@ func (s *holding) bounds(at layout.Place, d *layout.Declaration) (lo, hi int64, 
 	return int64(p.Offset), int64(p.Offset + p.Count), true
 }
 
-// replies receives a holder's replies to questions between two steps.
+// replies passes on a shard holder's replies to requests that the worker makes
+// between two steps.
 type replies struct {
 	*holder
-	moved chan struct{}             // gets a token after variables have moved
-	cuts  chan []uint64             // number of steps by group that the holder proposes for a cut
+	moved chan struct{}             // receives a token after variables have moved
+	cuts  chan []uint64             // receives the holder's proposal for a consistent cut: the number of steps of each group of workers
 	alone chan struct{}             // closed after all other workers have left
-	rooms chan transition.RoomError // memory that the holder needs and has
-	asked atomic.Bool               // a question about room is not answered yet
+	rooms chan transition.RoomError // receives the memory that a new placement needs on the holder, and the free memory
+	asked atomic.Bool               // a Room request is waiting for its reply
 }
 
 func newReplies(of *holder) *replies {
 	return &replies{holder: of, moved: make(chan struct{}, 1), cuts: make(chan []uint64, 1), alone: make(chan struct{}), rooms: make(chan transition.RoomError, 1)}
 }
 
-// take handles a reply about room or a cut, or the report that all other
-// workers have left.
+// take handles a Room, Cut or Alone frame: the reply about free memory, the
+// proposal for a consistent cut, or the report that all other workers have
+// left.
 func (r *replies) take(f wire.Header) error {
 	cuts := r.index >= 0 && r.d.Sync.Cuts()
 	switch {
 	case f.Kind == wire.Room:
 		var b [message.PairSize]byte
 		if f.Length != uint64(len(b)) || !r.asked.Swap(false) {
-			return fmt.Errorf("%s frame of %d bytes, which nobody asked for", f.Kind, f.Length)
+			return fmt.Errorf("%s frame of %d bytes, which this worker did not request", f.Kind, f.Length)
 		}
 		if err := r.session.Payload(b[:]); err != nil {
 			return err
@@ -128,12 +134,12 @@ func (r *replies) take(f wire.Header) error {
 		case r.cuts <- has:
 			return nil
 		default:
-			return errors.New("said twice what is in a cut")
+			return errors.New("sent two replies to a request for a cut")
 		}
 	case f.Kind == wire.Alone && cuts && f.Length == 0:
 		select {
 		case <-r.alone:
-			return errors.New("said twice that all others have left")
+			return errors.New("reported twice that all other workers have left")
 		default:
 			close(r.alone)
 			return nil

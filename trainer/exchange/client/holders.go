@@ -12,36 +12,37 @@ import (
 
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/localsum"
 	"github.com/plx-run/plx/trainer/exchange/message"
-	"github.com/plx-run/plx/trainer/exchange/relay"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// holders represents all shard holders: those on other tasks over links, and
-// the servers in this process.
+// holders represents all shard holders: those on other tasks, over links
+// (connections), and those in this process.
 type holders struct {
 	config *Config
 	d      *layout.Declaration
 	rank   int
 	memory *memory
 
-	links   []*link      // by holder; nil: this worker is the holder
-	up      *link        // to the first worker of the host; nil: this worker sends to the servers itself
-	locals  []*local     // servers in this process
-	serving []*local     // the servers in this process that have shards
-	local   *local       // the server of this worker's shards; nil: this worker holds none
-	relay   *relay.Relay // aggregates for the other workers of the host; nil: this worker does not
+	links      []*link              // by index of the holder; nil if this worker itself is the holder
+	up         *link                // connection to the first worker of the host, which adds gradients; nil if this worker sends directly to the servers
+	locals     []*local             // all servers in this process
+	serving    []*local             // the servers in this process that take part in steps
+	local      *local               // the server of this worker's shards; nil if this worker holds no shards
+	aggregator *localsum.Aggregator // adds gradients for the workers of the host; nil if this worker does not do that
 
-	// Sends to one holder that another holder caused. Only receivers and
-	// servers begin them, so that all have begun when those have ended.
+	// passing counts goroutines that send a frame to one holder in reaction to
+	// a frame from another. Only receivers and local servers start them, so
+	// none can start after those have ended.
 	passing sync.WaitGroup
 
 	shards   atomic.Pointer[shardMap]
 	pulls    *pulls
-	verdicts chan ruling // of the first holder, if workers compete
+	verdicts chan decision // the first holder's decisions about this worker's gradients, in backup mode
 
 	*ending
 }
@@ -49,15 +50,15 @@ type holders struct {
 func newHolders(config *Config, memory *memory) *holders {
 	d := &config.Declaration
 	h := &holders{config: config, d: d, rank: config.Peers.Self.Index, memory: memory, links: make([]*link, len(d.Holders)),
-		pulls: &pulls{open: map[uint32]*pull{}}, verdicts: make(chan ruling, 2), ending: newEnding()}
+		pulls: &pulls{open: map[uint32]*pull{}}, verdicts: make(chan decision, 2), ending: newEnding()}
 	h.shards.Store(newShardMap(0, d))
 	return h
 }
 
-// serve makes the servers in this process that the declaration requires. r is
-// nil if this worker aggregates for no other worker. A worker that holds
-// nothing still listens, to refuse workers that take it for a holder.
-func (h *holders) serve(r *relay.Relay) error {
+// serve creates the servers that this process needs. r is nil if this worker
+// does not add gradients for its host. Even a worker without shards serves its
+// listener, to refuse workers that connect to it by mistake.
+func (h *holders) serve(r *localsum.Aggregator) error {
 	self := h.config.Peers.Self
 	holds := h.d.HolderIndex(self) >= 0
 	switch {
@@ -72,10 +73,10 @@ func (h *holders) serve(r *relay.Relay) error {
 		if err != nil {
 			return err
 		}
-		h.relay, h.locals, h.serving = r, append(h.locals, l), append(h.serving, l)
+		h.aggregator, h.locals, h.serving = r, append(h.locals, l), append(h.serving, l)
 	}
 	if h.config.Home != nil && (!holds || r != nil || len(h.d.Workers) > 1) {
-		return fmt.Errorf("%s does not hold its values alone, so they cannot be kept elsewhere", self)
+		return fmt.Errorf("%s does not train alone, so its values cannot be kept in Config.Home", self)
 	}
 	if h.config.Listener == nil && !holds {
 		return nil
@@ -94,12 +95,14 @@ func (h *holders) serve(r *relay.Relay) error {
 	return nil
 }
 
-// relays reports whether this worker aggregates the gradients of a variable for
-// its host.
-func (h *holders) relays(variable int) bool { return h.relay != nil && h.relay.Takes(variable) }
+// aggregates reports whether this worker adds the gradients of a variable for
+// all workers of its host.
+func (h *holders) aggregates(variable int) bool {
+	return h.aggregator != nil && h.aggregator.Takes(variable)
+}
 
-// working returns nil while the training continues. After its end, working
-// hangs up and returns the reason.
+// working returns nil while training continues. After the training has ended,
+// it closes the connections and returns the reason.
 func (h *holders) working() error {
 	if h.reason() == nil {
 		return nil
@@ -107,16 +110,17 @@ func (h *holders) working() error {
 	return h.hangUp()
 }
 
-// hangUp closes the links in bounded time and returns why the training has
-// ended. It first tells the holders, so that they report this cause and not the
-// closed connection.
+// hangUp closes all links and returns the reason why the training has ended.
+// It first sends the reason to the shard holders, so that they do not report a
+// lost connection instead. It takes at most tellTime.
 func (h *holders) hangUp() error {
 	reason := h.reason()
 	h.each(func(l *link) { l.session.Tell(reason, tellTime) })
 	return reason
 }
 
-// each calls do for all links in parallel, and waits.
+// each calls do for all links in parallel, and returns after all calls have
+// returned.
 func (h *holders) each(do func(*link)) {
 	var doing sync.WaitGroup
 	for _, l := range h.connected() {
@@ -135,7 +139,8 @@ func (h *holders) connected() (links []*link) {
 	return links
 }
 
-// close says goodbye unless the training has failed, see Client.Close.
+// close says goodbye to all holders unless the training has failed; see
+// Client.Close.
 func (h *holders) close() error {
 	failure := context.Cause(h.ctx)
 	if h.parting.Swap(true) {
@@ -149,7 +154,7 @@ func (h *holders) close() error {
 		errs = append(errs, err)
 	}
 	h.each(func(l *link) { note(l.close(failure == nil)) })
-	h.stop(transition.ErrEnded) // ends every wait
+	h.stop(transition.ErrEnded) // wakes all goroutines that wait for a holder
 	var closing sync.WaitGroup
 	for _, l := range h.locals {
 		closing.Go(func() { note(l.close(failure)) })
@@ -159,8 +164,9 @@ func (h *holders) close() error {
 	return errors.Join(errs...)
 }
 
-// await waits for one answer of a holder. If the training or ctx ends first, it
-// hangs up and returns the reason.
+// await receives one value from a channel on which a shard holder's reply
+// arrives. If the training or ctx ends first, it closes the connections and
+// returns the reason.
 func await[T any](ctx context.Context, h *holders, answer <-chan T) (T, error) {
 	var none T
 	select {
@@ -168,13 +174,13 @@ func await[T any](ctx context.Context, h *holders, answer <-chan T) (T, error) {
 		return x, nil
 	case <-h.ctx.Done():
 	case <-ctx.Done():
-		h.fail(context.Cause(ctx)) // a late answer may still change the caller's memory
+		h.fail(context.Cause(ctx)) // end the training, because a late reply could still overwrite the caller's memory
 	}
 	return none, h.hangUp()
 }
 
-// connect opens the links. out has the sums to send, and step is the first
-// step.
+// connect opens all links in parallel. The links will send the sums in out,
+// and begin with the given step.
 func (h *holders) connect(ctx context.Context, out *aggregate.Outbox, step uint64) error {
 	for _, l := range h.locals {
 		l.start()
@@ -210,7 +216,8 @@ func (h *holders) connect(ctx context.Context, out *aggregate.Outbox, step uint6
 	return err
 }
 
-// dismiss tells a parameter server that it holds nothing.
+// dismiss tells a parameter server that has no pieces in the declaration to
+// end.
 func (h *holders) dismiss(ctx context.Context, ps cluster.Task) error {
 	s, err := peers.Open(ctx, h.config.Peers, ps, h.config.Cluster.Addr(ps), message.ToHolder, h.d.Silence())
 	if err != nil {
@@ -231,8 +238,8 @@ func (h *holders) dismiss(ctx context.Context, ps cluster.Task) error {
 	return s.Blame(err)
 }
 
-// begin sends the declaration. It returns after all tasks that this worker
-// deals with are ready for steps.
+// begin sends the declaration to all connected tasks. It returns after all of
+// them are ready for the first step.
 func (h *holders) begin(ctx context.Context) error {
 	body, err := json.Marshal(h.d)
 	if err != nil {
@@ -257,18 +264,18 @@ func (h *holders) begin(ctx context.Context) error {
 	return nil
 }
 
-// lead connects gates with senders: own, the gate of this worker, and host, the
-// gate for the sums of the host. Sums that a host aggregates go to the first
-// worker of the host, and from there to the holders. All other sums go to the
-// holders directly.
+// lead sets the connections to which the two gates pass sums. Sums from own
+// (this worker's gate) go to the first worker of the host if that worker adds
+// the gradients of the variable, and directly to the shard holders otherwise.
+// Sums from host (the gate for the sums of the whole host) go to the holders.
 func (h *holders) lead(own, host *gate) {
 	var direct, aggregated []*sender
 	for i, l := range h.links {
 		switch {
 		case l == nil:
-		case !h.d.Aggregates(h.d.Holders[i]) || h.relay == nil && h.up == nil:
+		case !h.d.Aggregates(h.d.Holders[i]) || h.aggregator == nil && h.up == nil:
 			direct = append(direct, l.sender)
-		case h.relay != nil:
+		case h.aggregator != nil:
 			aggregated = append(aggregated, l.sender)
 		}
 	}
@@ -279,7 +286,7 @@ func (h *holders) lead(own, host *gate) {
 	host.lead(aggregated)
 }
 
-// tell sends a frame to all other holders that have pieces.
+// tell sends a frame to all shard holders on other tasks that have pieces.
 func (h *holders) tell(frame wire.Frame) error {
 	for l := range h.holding {
 		if err := l.session.Send(frame); err != nil {
@@ -290,8 +297,8 @@ func (h *holders) tell(frame wire.Frame) error {
 	return nil
 }
 
-// holding yields the links to the holders that have pieces under the current
-// map.
+// holding yields the links to those shard holders that have pieces under the
+// current placement.
 func (h *holders) holding(yield func(*link) bool) {
 	holds := h.shards.Load().holds
 	for i, l := range h.links {
@@ -301,11 +308,11 @@ func (h *holders) holding(yield func(*link) bool) {
 	}
 }
 
-// Traffic counts the bytes on one connection so far, including headers and
+// Traffic counts the bytes on one connection, including frame headers and
 // heartbeats.
 type Traffic struct {
 	Peer           cluster.Task
-	Served         bool // the peer connected to this worker, as a holder or as the first of its host
+	Served         bool // the peer opened the connection, because this worker is a shard holder or the first worker of its host
 	Sent, Received uint64
 }
 

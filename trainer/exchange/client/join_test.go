@@ -9,16 +9,17 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// Leaves whose data ends are absent, not zero: the bits are those of the twin
-// without them, for any number of workers, and all workers leave together.
-func TestAbsentLeavesAreSkipped(t *testing.T) {
+// Virtual workers whose data has ended are absent and do not count as zero.
+// For any number of workers, the result equals that of the reference without
+// them, and all workers leave after the same step.
+func TestAbsentVirtualWorkersAreSkipped(t *testing.T) {
 	ends := func(leaf int) uint64 { return uint64(2 + leaf*5%4) } // steps with data
 	for _, workers := range []int{1, 2, 3, 4, 6} {
 		for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce, policy.Hybrid} {
 			t.Run(fmt.Sprint(workers, a), func(t *testing.T) {
 				j := newJob(t, mixed(6, workers), a, 2)
 				members := j.connect(t)
-				n := newTwin(&j.d)
+				n := newReference(&j.d)
 				var s uint64
 				for ; s < 5; s++ {
 					present := func(leaf int) bool { return s < ends(leaf) }
@@ -46,11 +47,11 @@ func TestAbsentLeavesAreSkipped(t *testing.T) {
 	}
 }
 
-func TestJoinLastsUntilAllHaveJoined(t *testing.T) {
+func TestJoinReturnsAfterAllWorkersHaveJoined(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, mixed(4, 4), a, 1)
 		members := j.connect(t)
-		n := newTwin(&j.d)
+		n := newReference(&j.d)
 		lasts := []uint64{3, 1, 5, 0}
 		joinAll(t, members, lasts)
 		for s := range uint64(5) {
@@ -66,7 +67,8 @@ func TestJoinLastsUntilAllHaveJoined(t *testing.T) {
 	}
 }
 
-// joinAll makes every worker take its own number of steps with data.
+// joinAll makes each worker take its own number of steps with data, and then
+// call Join.
 func joinAll(t *testing.T, members []*member, steps []uint64) {
 	var running sync.WaitGroup
 	for rank, m := range members {
@@ -85,7 +87,7 @@ func joinAll(t *testing.T, members []*member, steps []uint64) {
 	running.Wait()
 }
 
-func TestJoinReturnsAtOnceWhereNobodyWaits(t *testing.T) {
+func TestJoinReturnsIfNoWorkerWaits(t *testing.T) {
 	for _, mode := range []string{"async", "ssp:1", "backup:1"} {
 		j := newJob(t, in(mode, unclipped(2, 2)), policy.Servers, 1)
 		members := j.connect(t)

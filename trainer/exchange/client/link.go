@@ -18,38 +18,39 @@ import (
 )
 
 const (
-	goodbyeTime = 5 * time.Second // limit for a holder to answer a goodbye
-	tellTime    = time.Second     // limit for a holder to hang up after this worker's report
+	goodbyeTime = 5 * time.Second // longest time to wait for a holder's reply to a goodbye
+	tellTime    = time.Second     // longest time to wait until a holder closes the connection after an error was sent to it
 )
 
-// link is a connection to one holder. One goroutine receives, one sends.
+// link is a connection to one shard holder. One goroutine receives frames, and
+// another sends them.
 type link struct {
 	*holder
 	holders  *holders
 	sender   *sender
-	requests *requests // for rows
-	replies  *replies  // to questions between two steps
+	requests *requests // sends requests for rows and handles their replies
+	replies  *replies  // passes on the replies to requests between two steps
 	running  sync.WaitGroup
 
-	answered chan aggregate.Outcome  // outcome of each step; the first is zero and means that workers may begin steps
-	over     chan struct{}           // closed when the receiver has ended
-	coming   atomic.Pointer[holding] // pieces of the holder after the move under way; nil: variables do not move
+	answered chan aggregate.Outcome  // receives the outcome of each step; a first, zero outcome means that steps may begin
+	over     chan struct{}           // closed after the goroutine that receives frames has ended
+	coming   atomic.Pointer[holding] // pieces of the holder after the current move of variables; nil if no variables are moving
 
-	// Only the receiver uses these.
-	steps uint64   // number of steps after which the next values come
-	came  []uint64 // by piece: 1 + number of steps after which the last value came
+	// Only the goroutine that receives frames uses the following fields.
+	steps uint64   // number of completed steps that the next values include
+	came  []uint64 // by piece: the value of steps for which its next value is expected
 	body  []byte
 }
 
-// openLink connects to a holder, or to the first worker of the host. out has
-// the sums to send, and step is the first step.
+// openLink connects to a shard holder, or to the first worker of the host. The
+// link will send the sums in out, and begin with the given step.
 func openLink(ctx context.Context, h *holders, index int, task cluster.Task, purpose string, out *aggregate.Outbox, step uint64) (*link, error) {
 	session, err := peers.Open(ctx, h.config.Peers, task, h.config.Cluster.Addr(task), purpose, h.d.Silence())
 	if err != nil {
 		return nil, err
 	}
-	if h.relay != nil && h.d.Aggregates(task) {
-		out = h.relay.Outbox
+	if h.aggregator != nil && h.d.Aggregates(task) {
+		out = h.aggregator.Outbox
 	}
 	to := &holder{session: session, index: index, d: h.d, out: out, trace: h.config.Trace, volumes: make([]volume, len(h.d.Variables)+1)}
 	now := newHolding(0, step, h.d, index, out)
@@ -58,14 +59,14 @@ func openLink(ctx context.Context, h *holders, index int, task cluster.Task, pur
 		answered: make(chan aggregate.Outcome, 1), over: make(chan struct{})}
 	l.requests = &requests{holder: to, jobs: l.sender.jobs, pulls: h.pulls}
 	if index < 0 {
-		step++ // the first values come from the holders
+		step++ // the first worker of the host sends no first values; the shard holders do
 	}
 	l.came = slices.Repeat([]uint64{step}, len(now.pieces))
 	l.running.Go(l.receive)
 	return l, nil
 }
 
-// declare sends the declaration. The chief adds its first values, unless the
+// declare sends the declaration. The chief also sends the first values, unless
 // training resumes from a checkpoint.
 func (l *link) declare(body []byte) error {
 	h := l.holders
@@ -82,16 +83,16 @@ func (l *link) declare(body []byte) error {
 	return l.session.Send(frames...)
 }
 
-// check ends the training if a Send has failed. The error is that which the
-// holder reported, if any.
+// check ends the training if err, the result of a Send, is not nil. If the
+// holder has reported a reason, the training ends with that reason.
 func (l *link) check(err error) {
 	if err != nil {
 		l.fail(l.session.SendFailed(err))
 	}
 }
 
-// fail ends the training with err. It blames the holder, unless err blames
-// another task.
+// fail ends the training with err. The error blames this holder, unless err
+// already blames another task.
 func (l *link) fail(err error) {
 	if errors.Is(err, peers.ErrGoodbye) {
 		err = &peers.PeerError{Task: l.session.Task, Addr: l.session.Addr, Err: errors.New("said goodbye in the middle of the training")}
@@ -99,24 +100,25 @@ func (l *link) fail(err error) {
 	l.holders.fail(l.session.Blame(err))
 }
 
-// close hangs up. If goodbye is set, it first says goodbye.
+// close closes the connection. With goodbye, it first says goodbye and waits
+// for the reply.
 func (l *link) close(goodbye bool) (err error) {
 	if goodbye {
 		err = l.session.Goodbye(goodbyeTime)
 	}
-	l.session.Close() // its error no longer matters
+	l.session.Close() // ignore the error: nothing more is sent or received
 	l.running.Wait()
 	if err == nil {
 		return nil
 	}
-	var told *peers.PeerError // reported by the holder instead
+	var told *peers.PeerError // the error of another task that the holder reported instead of replying
 	if _, cause := l.session.Next(); errors.As(cause, &told) && told.Task != l.session.Task {
 		return cause
 	}
 	return err
 }
 
-// receive handles the frames of the holder until the connection ends.
+// receive handles the frames from the holder until the connection ends.
 func (l *link) receive() {
 	defer close(l.over)
 	for ; ; l.steps++ {
@@ -126,23 +128,24 @@ func (l *link) receive() {
 			case l.answered <- end:
 				continue
 			default:
-				err = errors.New("answered a step that was not finished")
+				err = errors.New("sent the outcome of a step that this worker has not finished")
 			}
 		}
 		l.fail(err)
-		l.session.Refuse(l.holders.reason(), tellTime) // lets the holder end, for this reason
+		l.session.Refuse(l.holders.reason(), tellTime) // send the reason to the holder, so that it can end too
 		return
 	}
 }
 
-// receiveStep receives every value after l.steps steps, and the frame that ends
-// them. That frame is ready before the first step, and done after each step.
+// receiveStep receives all values of one step and then the frame that ends the
+// step. That is a Ready frame before the first step, and a Done frame after
+// each step.
 func (l *link) receiveStep() (aggregate.Outcome, error) {
 	h := l.holders
 	left := l.holds.Load().valued
 	first := h.d.FirstStep(h.rank)
 	if l.index < 0 && l.steps == first {
-		left = 0 // first values come from the holders
+		left = 0 // the shard holders, and not the first worker of the host, send the first values
 	}
 	for {
 		f, err := l.session.Next()
@@ -177,7 +180,8 @@ func (l *link) receiveStep() (aggregate.Outcome, error) {
 	}
 }
 
-// timely refuses frames that the holder sent under another map.
+// timely returns an error if the holder sent a frame under an old or future
+// placement.
 func (l *link) timely(f wire.Header) error {
 	if now := l.holds.Load().epoch; f.Epoch != now && f.Kind != wire.Moved {
 		return fmt.Errorf("%s frame of epoch %d, this is epoch %d", f.Kind, f.Epoch, now)
@@ -185,20 +189,21 @@ func (l *link) timely(f wire.Header) error {
 	return nil
 }
 
-// value reads a value into its memory, once per step. counts is not set for
-// first values: they are no traffic of a step.
+// value reads the new value of a piece into the worker's memory. It fails if a
+// value arrives twice in a step. counts is false for first values, which are
+// not counted as traffic of a step.
 func (l *link) value(f wire.Header, counts bool) error {
 	now, h := l.holds.Load(), l.holders
 	i, ok := now.where[layout.Place{Variable: int(f.Variable), Offset: int(f.Offset)}]
 	if !ok {
-		return fmt.Errorf("value of variable %d from element %d, which is not kept there", f.Variable, f.Offset)
+		return fmt.Errorf("value of variable %d from element %d, which that task does not hold", f.Variable, f.Offset)
 	}
 	variable, into := int(f.Variable), h.memory.of(now.pieces[i])
 	if into == nil || f.Step != l.steps || f.Length != uint64(len(into)) || l.came[i] != l.steps {
 		return fmt.Errorf("value of variable %d: %d bytes after %d steps, want %d bytes after %d, once",
 			f.Variable, f.Length, f.Step, len(into), l.steps)
 	}
-	if h.relay != nil && h.relay.Early(variable, l.steps) {
+	if h.aggregator != nil && h.aggregator.Early(variable, l.steps) {
 		return fmt.Errorf("value of variable %d after step %d, before it was begun", f.Variable, l.steps-1)
 	}
 	l.came[i] = l.steps + 1
@@ -213,20 +218,21 @@ func (l *link) value(f wire.Header, counts bool) error {
 	if counts {
 		h.memory.came(now.pieces[i])
 		l.volumes[variable].received.Add(wire.HeaderSize + f.Length)
-		if h.relay != nil {
-			h.relay.Value(variable)
+		if h.aggregator != nil {
+			h.aggregator.Value(variable)
 		}
 	}
 	return nil
 }
 
-// room returns n bytes, which are valid until the next call.
+// room returns a buffer of n bytes. The next call of room overwrites it.
 func (l *link) room(n int) []byte {
 	l.body = slices.Grow(l.body[:0], n)[:n]
 	return l.body
 }
 
-// squares reads the holder's sums of squares for the norm.
+// squares reads the holder's sums of squares of gradients, from which the
+// global norm is computed.
 func (l *link) squares(f wire.Header) error {
 	h := l.holders
 	if most := aggregate.MaxReport(h.shards.Load().d, l.index); l.index < 0 || f.Length > most {
@@ -241,9 +247,9 @@ func (l *link) squares(f wire.Header) error {
 	return nil
 }
 
-// end reads the outcome of a step, if f is the frame that ends the step. If
-// first is set, that is the ready frame. left is the number of values still to
-// come.
+// end reads the outcome from the frame that ends a step. It fails if f is
+// another frame, or if left values of the step are still missing. If first is
+// true, the frame must be Ready, which contains no outcome.
 func (l *link) end(f wire.Header, first bool, left int) (aggregate.Outcome, error) {
 	kind, size := wire.Done, message.OutcomeSize
 	if first {
@@ -267,12 +273,12 @@ func (l *link) end(f wire.Header, first bool, left int) (aggregate.Outcome, erro
 }
 
 // change handles the holder's report that variables have moved. left is the
-// number of values that were still to come. change returns that number under
-// the new map.
+// number of values that were still expected under the old placement. change
+// returns the number of values to expect under the new one.
 func (l *link) change(f wire.Header, left int) (int, error) {
 	now, next := l.holds.Load(), l.coming.Swap(nil)
 	if next == nil || f.Length != 0 || f.Epoch != next.epoch || f.Step != next.step || left != now.valued {
-		return 0, fmt.Errorf("says that variables have moved, at step %d in epoch %d, which nobody asked for", f.Step, f.Epoch)
+		return 0, fmt.Errorf("reports that variables have moved, at step %d in epoch %d, which this worker did not request", f.Step, f.Epoch)
 	}
 	l.steps = next.step + 1
 	l.came = slices.Repeat([]uint64{l.steps}, len(next.pieces))

@@ -9,46 +9,45 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/trainer/aggregate"
-	"github.com/plx-run/plx/trainer/exchange/relay"
+	"github.com/plx-run/plx/trainer/exchange/localsum"
 	"github.com/plx-run/plx/trainer/exchange/server"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// local is a server in the process of a worker. The worker passes it sums
-// without copying them, and the server updates values in the memory of the
-// worker.
+// local is a server in the worker's own process. The worker passes sums to it
+// without copying, and the server updates the values in the worker's memory.
 type local struct {
 	holders *holders
-	index   int // in Declaration.Holders; -1: the worker holds nothing
+	index   int // index in Declaration.Holders; -1 if this worker holds no shards
 	server  *server.Server
-	serves  atomic.Pointer[served] // current shards; nil: the server only refuses workers that take this worker for a holder
-	volumes []volume               // by variable, then the loss
+	serves  atomic.Pointer[served] // current shards; nil if the server only refuses workers that connect by mistake
+	volumes []volume               // traffic by variable, and finally for the loss
 
-	answered chan aggregate.Outcome // outcome of each step; the first is zero and means that workers may begin steps
-	moved    chan struct{}          // gets a token after all rows have moved
+	answered chan aggregate.Outcome // receives the outcome of each step; a first, zero outcome means that steps may begin
+	moved    chan struct{}          // receives a token after variables have moved
 	running  sync.WaitGroup
 
 	mu    sync.Mutex
-	count int // number of events of the step so far
+	count int // number of events that the shards have sent in this step
 	end   aggregate.Outcome
 }
 
-// served lists the shards that a server holds under one map.
+// served lists the shards that a server holds under one placement.
 type served struct {
 	shards *aggregate.Shards
-	pieces []layout.Piece // by shard
+	pieces []layout.Piece // by shard: its piece
 }
 
-// newLocal makes the server of this worker's shards or, if r is not nil, that
-// of a relay.
-func newLocal(h *holders, r *relay.Relay) (*local, error) {
+// newLocal creates the server for this worker's shards. If r is not nil, it
+// creates the server that adds the gradients of the host's workers instead.
+func newLocal(h *holders, r *localsum.Aggregator) (*local, error) {
 	l := &local{holders: h, index: h.d.HolderIndex(h.config.Peers.Self), answered: make(chan aggregate.Outcome, 1), moved: make(chan struct{}, 1)}
 	l.volumes = make([]volume, len(h.d.Variables)+1)
 	c := h.config
 	s, err := server.NewLocal(
 		server.Config{Peers: c.Peers, Listener: c.Listener, Cluster: c.Cluster, Checkpoints: c.Checkpoints, Memory: c.Memory},
-		server.Local{Worker: l, Declaration: h.d, Values: h.memory.of, Relay: r})
+		server.Local{Worker: l, Declaration: h.d, Values: h.memory.of, Aggregator: r})
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +56,8 @@ func newLocal(h *holders, r *relay.Relay) (*local, error) {
 	return l, l.fill()
 }
 
-// fill gives the rows that this worker holds their first values, if it has them.
+// fill sets the initial rows of sparse variables on this worker, if this
+// worker is the chief and the caller provided them.
 func (l *local) fill() error {
 	if !l.holders.config.initial() || l.index < 0 || l.serves.Load() == nil {
 		return nil
@@ -73,7 +73,7 @@ func (l *local) fill() error {
 	return nil
 }
 
-// take records the current shards.
+// take sets the current shards; nil is ignored.
 func (l *local) take(shards *aggregate.Shards) {
 	if shards == nil {
 		return
@@ -85,9 +85,10 @@ func (l *local) take(shards *aggregate.Shards) {
 	l.serves.Store(now)
 }
 
-// start serves the other workers until close, or until the training fails.
+// start begins to serve the other workers, until close is called or the
+// training fails.
 func (l *local) start() {
-	l.running.Go(func() { l.server.Run(context.Background()) }) // Fail gets the error
+	l.running.Go(func() { l.server.Run(context.Background()) }) // Fail receives the error that Run returns
 	context.AfterFunc(l.holders.ctx, func() {
 		if err := context.Cause(l.holders.ctx); !errors.Is(err, transition.ErrEnded) {
 			l.server.End(err)
@@ -95,13 +96,14 @@ func (l *local) start() {
 	})
 }
 
-// idle reports whether the server holds nothing under the current map.
+// idle reports whether the server holds no shards under the current placement.
 func (l *local) idle() bool { return len(l.serves.Load().shards.All()) == 0 }
 
 // Fail implements server.Worker.
 func (l *local) Fail(err error) { l.holders.fail(err) }
 
-// Tell implements server.Worker. The goroutine that causes the event calls it.
+// Tell implements server.Worker. It runs on the goroutine that caused the
+// event.
 func (l *local) Tell(e aggregate.Event) {
 	switch e := e.(type) {
 	case server.Opened:
@@ -111,7 +113,7 @@ func (l *local) Tell(e aggregate.Event) {
 		l.take(e.Shards)
 		l.moved <- struct{}{}
 		return
-	case aggregate.SquaresWanted: // workers hold variables in sync mode only: there is one group
+	case aggregate.SquaresWanted: // group 0, because workers hold variables only in mode sync, which has a single group
 		l.holders.takeNorm(l.index, aggregate.Report(l.serves.Load().shards.All(), 0, nil))
 		return
 	case aggregate.Updated:
@@ -133,7 +135,7 @@ func (l *local) Tell(e aggregate.Event) {
 	}
 }
 
-// begin begins a step of this worker.
+// begin begins a step of this worker on its own server.
 func (l *local) begin(step uint64, b aggregate.Beginning) error {
 	if l.idle() {
 		return nil
@@ -141,7 +143,8 @@ func (l *local) begin(step uint64, b aggregate.Beginning) error {
 	return l.server.Begin(step, b)
 }
 
-// contribute passes the server a bucket's sums of a part.
+// contribute passes the sums of a bucket (a group of variables) to the server.
+// part is the index of the summation tree's part that was summed.
 func (l *local) contribute(out *aggregate.Outbox, bucket, part int) {
 	now := l.serves.Load()
 	me := now.shards.Contributor(l.holders.rank)
@@ -161,8 +164,8 @@ func (l *local) contribute(out *aggregate.Outbox, bucket, part int) {
 // shard returns the shard of a piece that this worker holds.
 func (l *local) shard(p layout.Piece) *aggregate.Shard { return l.serves.Load().shards.At(p) }
 
-// close ends the server. If why is nil, it says goodbye for this worker and
-// waits until the other workers have left.
+// close ends the server. If why is nil, it says goodbye on behalf of this
+// worker, and waits until all other workers have left.
 func (l *local) close(why error) error {
 	if why != nil || l.serves.Load() == nil {
 		l.server.End(why)

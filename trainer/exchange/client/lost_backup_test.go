@@ -12,17 +12,18 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// accepted0 waits until the first shard holder has accepted a worker for a step.
+// accepted0 waits until the first shard holder has accepted a worker's
+// gradients for step 0.
 func accepted0(t *testing.T, j *testJob, rank int) {
 	t.Helper()
 	selects := serverOf(t, j, 0).Shards().Selection()
 	eventually(t, fmt.Sprintf("worker:%d was accepted", rank), func() bool { return selects.Counted(rank) > 0 })
 }
 
-// brings sends what a worker with one virtual worker that was accepted for step 0
-// has for a server: the first so many gradients. It returns when the server has
-// them: a server that first hears from others that the worker is lost drops what is
-// still on its way.
+// brings sends a server the first gradients of step 0, for a worker with one
+// virtual worker whose gradients were accepted. It returns after the server
+// has received them, because a server drops frames that arrive after it
+// learned that the worker is lost.
 func (m *member) brings(t *testing.T, j *testJob, server, gradients int) {
 	t.Helper()
 	all := []wire.Frame{{Header: wire.Header{Kind: wire.Step}, Payload: message.EncodeBeginning(nil, aggregate.Beginning{Rate: 1, Present: []int{1}})}}
@@ -43,12 +44,12 @@ func (m *member) brings(t *testing.T, j *testJob, server, gradients int) {
 	})
 }
 
-// A worker that is lost after it was accepted stays in its step as far as it
-// came: the other one does not wait, nobody takes its place, and every piece is
-// made from those that are in it.
-func TestAcceptedWorkerIsLost(t *testing.T) {
+// If a worker is lost after its gradients were accepted, the step uses those
+// gradients that have arrived. Other workers do not wait for the rest, and no
+// other worker is accepted instead.
+func TestTrainingContinuesAfterLossOfAcceptedWorker(t *testing.T) {
 	const (
-		nothing = -1 // not even that it begins
+		nothing = -1 // not even the Step frame is sent
 		all     = -2
 	)
 	for name, came := range map[string][]int{ // by server: gradients
@@ -120,9 +121,9 @@ func TestAcceptedWorkerIsLost(t *testing.T) {
 	}
 }
 
-// Too few are left because one has left and one is lost: a step that is closed
-// is still made, one that is not is not.
-func TestTooFewAreLeftAfterALoss(t *testing.T) {
+// One worker has left and one is lost, so too few remain. A step for which
+// enough gradients were accepted is still completed, any other step is not.
+func TestBackupModeEndsWhenLossLeavesTooFewWorkers(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		t.Run(fmt.Sprint("closed ", closed), func(t *testing.T) {
 			j := newJob(t, in("backup:1", example(3, 3)), policy.Servers, 3)
@@ -159,9 +160,9 @@ func TestTooFewAreLeftAfterALoss(t *testing.T) {
 	}
 }
 
-// More are lost than may be late: the training cannot come to its end, and that
-// is no good one.
-func TestTooManyAreLost(t *testing.T) {
+// If more workers are lost than may be late, training fails, because it cannot
+// be completed.
+func TestTooManyLossesEndTraining(t *testing.T) {
 	j := newJob(t, in("backup:1", example(3, 3)), policy.Servers, 3)
 	members := j.connect(t)
 	die(members[2])

@@ -22,14 +22,15 @@ import (
 
 var bearing = []string{"async", "ssp:1", "backup:1", "backup:2"}
 
-// loser is a training of 4 workers on 3 servers that loses one of them.
+// loser is a training of 4 workers on 3 servers that loses one worker, the
+// victim.
 type loser struct {
 	*testJob
 	members []*member
 	victim  *member
-	acked   atomic.Int64 // steps that the victim was told of
-	counted atomic.Int64 // leaves of the others that count
-	ended   chan error   // the victim's, when it has ended
+	acked   atomic.Int64 // number of steps that the victim has finished
+	counted atomic.Int64 // number of virtual workers of the other workers that steps have used
+	ended   chan error   // receives the victim's error
 }
 
 const loserSteps = 8
@@ -47,7 +48,8 @@ func newLoser(t *testing.T, d layout.Declaration, victim int, views func(servers
 	return &loser{testJob: j, members: members, victim: members[victim], ended: make(chan error, 1)}
 }
 
-// train has everybody take steps; before says when the victim is done for.
+// train makes all workers take steps. The victim calls before first in each of
+// its steps, and ends if before returns an error.
 func (l *loser) train(t *testing.T, before func(step uint64) error) {
 	var running sync.WaitGroup
 	given := make([]atomic.Uint64, len(l.members))
@@ -82,7 +84,7 @@ func (l *loser) train(t *testing.T, before func(step uint64) error) {
 	running.Wait()
 }
 
-// suffer has the victim take steps until it cannot.
+// suffer makes the victim take steps until it gets an error.
 func (l *loser) suffer(before func(step uint64) error) error {
 	for {
 		if err := before(l.victim.Step()); err != nil {
@@ -98,8 +100,8 @@ func (l *loser) suffer(before func(step uint64) error) error {
 	}
 }
 
-// check wants every server to know of the loss, and every element to have had
-// every update exactly once.
+// check checks that every server has recorded the loss, and that every element
+// was updated exactly once per step.
 func (l *loser) check(t *testing.T) {
 	t.Helper()
 	for i, s := range l.served {
@@ -135,7 +137,7 @@ func (l *loser) check(t *testing.T) {
 	l.says(t, l.victim.holders.config.Peers.Self.String()+" (", "; the training goes on without it")
 }
 
-// says waits for a line of the log.
+// says waits for a log line with a given beginning and end.
 func (l *loser) says(t *testing.T, first, last string) {
 	t.Helper()
 	eventually(t, first+"... "+last, func() (found bool) {
@@ -147,8 +149,8 @@ func (l *loser) says(t *testing.T, first, last string) {
 	})
 }
 
-// meaning is counting with means in place of sums: an element goes down by one
-// per update, whoever is in it.
+// meaning is like counting, but averages gradients: every update decreases an
+// element by one, for any number of workers.
 func meaning(mode string) layout.Declaration {
 	d := counting(mode, 4)
 	d.Sum = false
@@ -160,13 +162,14 @@ func meaning(mode string) layout.Declaration {
 	return d
 }
 
-// A worker dies at any byte that it sends. The others make all their steps, and
-// nothing that they or it were told of is lost, half in or in twice.
-func TestOthersGoOnWithoutTheLost(t *testing.T) {
+// A worker dies after sending an arbitrary number of bytes. The other workers
+// complete all their steps. No finished step is lost, applied in part or
+// applied twice.
+func TestTrainingContinuesAfterLoss(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	testLosses(t, 6) // a long test has more
+	testLosses(t, 6) // the long test tries more seeds
 }
 
 func testLosses(t *testing.T, seeds uint64) {
@@ -183,7 +186,7 @@ func testLosses(t *testing.T, seeds uint64) {
 					var f *fuse
 					l := newLoser(t, d, 1+random.IntN(3), func(servers []string) []string {
 						var at []string
-						if seed%3 == 0 { // only one connection is lost, and the worker gives up
+						if seed%3 == 0 { // only one connection breaks, and then the worker gives up
 							n := random.IntN(len(servers))
 							f, at = newFuse(t, servers[n])
 							servers = append([]string(nil), servers...)
@@ -204,8 +207,8 @@ func testLosses(t *testing.T, seeds uint64) {
 	}
 }
 
-// A worker that gives up says why, and the servers say so.
-func TestOthersGoOnWithoutOneThatGivesUp(t *testing.T) {
+// If a worker gives up, the servers log its reason.
+func TestTrainingContinuesAfterWorkerGivesUp(t *testing.T) {
 	for _, mode := range bearing {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -225,8 +228,8 @@ func TestOthersGoOnWithoutOneThatGivesUp(t *testing.T) {
 	}
 }
 
-// A worker that is frozen holds up the others for as long as it may be silent.
-func TestOthersGoOnWithoutASilentOne(t *testing.T) {
+// A worker that hangs delays the other workers only until the silence limit.
+func TestTrainingContinuesAfterWorkerGoesSilent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -255,7 +258,7 @@ func TestOthersGoOnWithoutASilentOne(t *testing.T) {
 				}
 				return nil
 			})
-			shut() // it may always have been late
+			shut() // the worker may have been late in every step
 			within(t, l.ended)
 			l.check(t)
 			if took := time.Since(began); took > patience.Limit/2 {
@@ -265,8 +268,9 @@ func TestOthersGoOnWithoutASilentOne(t *testing.T) {
 	}
 }
 
-// A worker that sends what it must not is out, and nobody else.
-func TestOthersGoOnWithoutOneThatBreaksTheProtocol(t *testing.T) {
+// A worker that sends an invalid frame is excluded, and the other workers
+// continue.
+func TestTrainingContinuesAfterProtocolViolation(t *testing.T) {
 	for i, c := range []struct {
 		name string
 		bad  wire.Frame
@@ -280,7 +284,7 @@ func TestOthersGoOnWithoutOneThatBreaksTheProtocol(t *testing.T) {
 		{"no loss", wire.Frame{Header: wire.Header{Kind: wire.Without, Part: 99, Step: 5}}},
 		{"long loss", wire.Frame{Header: wire.Header{Kind: wire.Without, Part: 1, Step: 5}, Payload: []byte{1}}},
 	} {
-		for _, mode := range []string{bearing[i%2], bearing[2+i%2]} { // one in which workers compete, and one in which they do not
+		for _, mode := range []string{bearing[i%2], bearing[2+i%2]} { // one backup mode, and one mode in which all gradients are used
 			t.Run(mode+" "+c.name, func(t *testing.T) {
 				t.Parallel()
 				l := newLoser(t, counting(mode, 4), 2, nil)
@@ -292,7 +296,7 @@ func TestOthersGoOnWithoutOneThatBreaksTheProtocol(t *testing.T) {
 				})
 				err := within(t, l.ended)
 				var peer *peers.PeerError
-				if !errors.As(err, &peer) || peer.Task != worker(2) && !l.d.Sync.Competes() { // where the others may have hung up before
+				if !errors.As(err, &peer) || peer.Task != worker(2) && !l.d.Sync.Competes() { // in backup mode another task may have hung up first
 					t.Errorf("it was told %v", err)
 				}
 				l.check(t)
@@ -301,8 +305,9 @@ func TestOthersGoOnWithoutOneThatBreaksTheProtocol(t *testing.T) {
 	}
 }
 
-// The chief decides and saves: without it there is no training, in any mode.
-func TestLostChiefEndsTheTraining(t *testing.T) {
+// Training ends in every mode if the chief is lost, because only the chief
+// makes decisions and saves.
+func TestLostChiefEndsTraining(t *testing.T) {
 	for _, mode := range append([]string{"group:3"}, bearing...) {
 		j := newJob(t, in(mode, example(4, 4)), policy.Servers, 2)
 		members := j.connect(t)
@@ -320,8 +325,8 @@ func TestLostChiefEndsTheTraining(t *testing.T) {
 	}
 }
 
-// Before all are ready nobody may be missing.
-func TestLossBeforeTheStartIsAnError(t *testing.T) {
+// A worker that is lost before all workers are ready ends the training.
+func TestLossBeforeFirstStepIsAnError(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -360,9 +365,10 @@ func TestLossBeforeTheStartIsAnError(t *testing.T) {
 	}
 }
 
-// A server that was not ready when the first shard holder lost a worker ends the
-// training: that worker may never have come to it.
-func TestWordOfALossBeforeTheStart(t *testing.T) {
+// A server that is not ready yet ends the training when it gets the
+// announcement of a lost worker, because that worker may never have connected
+// to it.
+func TestWithoutFrameBeforeFirstStepIsAnError(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}

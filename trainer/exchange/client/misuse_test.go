@@ -9,7 +9,7 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-func TestDifferentRatesAreRefused(t *testing.T) {
+func TestDifferentLearningRatesAreRefused(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, example(2, 2), a, 1)
 		members := j.connect(t)
@@ -28,7 +28,7 @@ func TestDifferentRatesAreRefused(t *testing.T) {
 	}
 }
 
-func TestLeavingEarlyIsAnError(t *testing.T) {
+func TestWorkerThatLeavesEarlyIsAnError(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, example(2, 2), a, 1)
 		members := j.connect(t)
@@ -37,14 +37,14 @@ func TestLeavingEarlyIsAnError(t *testing.T) {
 		left := make(chan error, 1)
 		go func() { left <- members[1].Close() }()
 		_, errs = step(members[:1], 1, 0.1)
-		if errs[0] == nil || !strings.Contains(errs[0].Error(), "every worker must take as many") {
+		if errs[0] == nil || !strings.Contains(errs[0].Error(), "all workers must take the same number of steps") {
 			t.Errorf("%s: got %v", a, errs[0])
 		}
 		within(t, left)
 	}
 }
 
-func TestContextEndsAStep(t *testing.T) {
+func TestCanceledContextEndsStep(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, example(2, 2), a, 2)
 		members := j.connect(t)
@@ -65,8 +65,9 @@ func TestContextEndsAStep(t *testing.T) {
 	}
 }
 
-// A mistake of the caller is an error of the step, in words.
-func TestMisuseIsAnErrorOfTheStep(t *testing.T) {
+// If the caller misuses the API during a step, Finish returns an error that
+// explains the mistake.
+func TestFinishReportsMisuse(t *testing.T) {
 	sums := [][]float64{{1, 0, 0}, {1, 0, 0}}
 	all := func(m *member, leaves ...int) {
 		for _, leaf := range leaves {

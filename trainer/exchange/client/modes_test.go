@@ -26,9 +26,10 @@ func in(mode string, d layout.Declaration) layout.Declaration {
 	return d
 }
 
-// One group's step after the other has the bits of the twin that applies them
-// in the same order; whoever did not step keeps what it had.
-func TestGroupsTakeTurnsAsTheirTwin(t *testing.T) {
+// Groups take steps one after the other. The values equal those of the
+// reference that applies the steps in the same order. A group that has taken
+// no step keeps its old values.
+func TestGroupsInTurnMatchReference(t *testing.T) {
 	for _, c := range []struct {
 		mode            string
 		leaves, workers int
@@ -45,7 +46,7 @@ func TestGroupsTakeTurnsAsTheirTwin(t *testing.T) {
 				d.Norm = c.leaves == 6
 				j := newJob(t, d, policy.Servers, 2)
 				members := j.connect(t)
-				n := newTwin(&j.d)
+				n := newReference(&j.d)
 				random := rand.New(rand.NewPCG(1, 2))
 				steps := make([]uint64, len(c.groups))
 				for range 8 {
@@ -64,7 +65,7 @@ func TestGroupsTakeTurnsAsTheirTwin(t *testing.T) {
 				}
 				table := make([]byte, len(n.table(5)))
 				if err := members[0].Rows.Whole(context.Background(), 5, table); err != nil || string(table) != string(n.table(5)) {
-					t.Errorf("the table differs from the twin: %v", err)
+					t.Errorf("the table differs from the reference: %v", err)
 				}
 				leave(t, j, members)
 			})
@@ -82,7 +83,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// bounded is a training with ssp:K whose servers the test can look at.
+// bounded returns a training in mode ssp:k. waits reports whether a worker
+// must wait for slower workers.
 func bounded(t *testing.T, k uint64) (j *testJob, members []*member, waits func(rank int) bool) {
 	d := in(fmt.Sprintf("ssp:%d", k), example(3, 3))
 	j = newJob(t, d, policy.Servers, 1)
@@ -90,8 +92,8 @@ func bounded(t *testing.T, k uint64) (j *testJob, members []*member, waits func(
 	return j, members, func(rank int) bool { return kept(t, j, rank, k+1) }
 }
 
-// kept reports whether, on every server, a worker that has finished so many
-// steps may not begin another.
+// kept reports whether every server prevents a worker from beginning another
+// step after the given number of finished steps.
 func kept(t *testing.T, j *testJob, rank int, steps uint64) bool {
 	for i := range j.served {
 		s := serverOf(t, j, i)
@@ -102,12 +104,13 @@ func kept(t *testing.T, j *testJob, rank int, steps uint64) bool {
 	return true
 }
 
-// A worker that is K steps ahead blocks after the next one, and goes on when
-// the slowest one has moved, also by a step in which it sends nothing.
-func TestBoundedWorkerBlocksAtItsBound(t *testing.T) {
+// A worker that is K steps ahead of the slowest worker blocks at the end of
+// its next step. It continues when the slowest worker takes a step, even one
+// without data.
+func TestWorkerBlocksAtStalenessBound(t *testing.T) {
 	const k = 2
 	j, members, waits := bounded(t, k)
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	ctx := context.Background()
 	for s := range uint64(k) {
 		if _, err := members[0].take(ctx, s, 0.05, everyLeaf); err != nil {
@@ -122,7 +125,7 @@ func TestBoundedWorkerBlocksAtItsBound(t *testing.T) {
 	}()
 	n.step(0, 1, k, 0.05, everyLeaf)
 	eventually(t, "worker:0 waits", func() bool { return waits(0) })
-	if _, err := members[1].take(ctx, 0, 0.05, everyLeaf); err != nil { // worker:2 is still at 0
+	if _, err := members[1].take(ctx, 0, 0.05, everyLeaf); err != nil { // worker:2 has taken no step yet
 		t.Fatal(err)
 	}
 	n.step(1, 2, 0, 0.05, everyLeaf)
@@ -141,12 +144,12 @@ func TestBoundedWorkerBlocksAtItsBound(t *testing.T) {
 	if err := within(t, done); err != nil {
 		t.Fatal(err)
 	}
-	n.compare(t, members[0].values, "worker:0") // the values of the moment when it went on
+	n.compare(t, members[0].values, "worker:0") // worker:0 got the values at the moment when it could continue
 	leave(t, j, members)
 }
 
-// A worker that has left bounds nobody.
-func TestBoundedWorkerGoesOnWhenOthersLeave(t *testing.T) {
+// Other workers do not wait for a worker that has left.
+func TestWorkerContinuesWhenOthersLeave(t *testing.T) {
 	j, members, waits := bounded(t, 0)
 	done := make(chan error, 1)
 	go func() {
@@ -174,9 +177,9 @@ func TestBoundedWorkerGoesOnWhenOthersLeave(t *testing.T) {
 	leave(t, j, members)
 }
 
-// Whatever the scheduler does, nobody begins a step more than K ahead of what
-// the slowest one has given away.
-func TestBoundIsNeverExceeded(t *testing.T) {
+// For every goroutine schedule, no worker begins a step more than K steps
+// ahead of the slowest worker.
+func TestStalenessBoundIsNeverExceeded(t *testing.T) {
 	for _, k := range []uint64{0, 1, 3} {
 		d := in(fmt.Sprintf("ssp:%d", k), example(4, 4))
 		j := newJob(t, d, policy.Servers, 2)
@@ -191,7 +194,7 @@ func TestBoundIsNeverExceeded(t *testing.T) {
 							t.Errorf("K=%d: worker:%d begins step %d, worker:%d gave %d", k, m.rank, s, rank, ahead-k)
 						}
 					}
-					given[m.rank].Store(s + 1) // at the latest from now on its step may be finished
+					given[m.rank].Store(s + 1) // from here on the servers may count this step as finished
 					if _, err := m.take(context.Background(), s, 0.01, everyLeaf); err != nil {
 						t.Errorf("worker:%d: %v", m.rank, err)
 						return
@@ -204,9 +207,8 @@ func TestBoundIsNeverExceeded(t *testing.T) {
 	}
 }
 
-// Without any order between workers the sum of all updates is what it must
-// be: nothing is lost and nothing counts twice.
-func TestAsynchronousStepsLoseNothing(t *testing.T) {
+// In mode async, every gradient is applied exactly once, in any order.
+func TestAsynchronousModeUsesEveryGradient(t *testing.T) {
 	for _, mode := range []string{"async", "ssp:1", "group:2"} {
 		d := in(mode, example(4, 4))
 		d.Optimizer, d.Sum = optimizer.Settings{Rule: optimizer.SGD}, true
@@ -250,9 +252,9 @@ func TestAsynchronousStepsLoseNothing(t *testing.T) {
 	}
 }
 
-// A worker's failure reaches those that do not wait for it in any step, where
-// it leaves a group that cannot go on.
-func TestLostMemberOfAGroupIsNamed(t *testing.T) {
+// If a worker is lost and its group cannot continue, workers of all other
+// groups get the error too.
+func TestLostWorkerOfGroupIsReported(t *testing.T) {
 	j := newJob(t, in("group:3", example(3, 3)), policy.Servers, 2)
 	members := j.connect(t)
 	die(members[1])

@@ -12,9 +12,9 @@ import (
 	"github.com/plx-run/plx/trainer/timeline"
 )
 
-// The first bucket is with its shard holder before the last gradient exists, in
-// every architecture; the recorded trace shows it.
-func TestFirstBucketLeavesBeforeTheLastGradient(t *testing.T) {
+// In every architecture, the first bucket arrives at its shard holder before
+// the last gradient is computed. The recorded trace shows that.
+func TestFirstBucketIsSentBeforeLastGradient(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		d := example(2, 2)
 		d.Variables = []layout.Variable{
@@ -44,10 +44,10 @@ func TestFirstBucketLeavesBeforeTheLastGradient(t *testing.T) {
 			t.Fatal(err)
 		}
 		gradient(m.holders.d, m.Gradient(0, 1), 1, 0, 0)
-		m.Contribute(0, 1) // as in a backward pass: the last layer first
+		m.Contribute(0, 1) // in the order of backpropagation: the last layer first
 		least := uint64(4 * 64 * 1024)
 		if a == policy.AllReduce {
-			least /= 2 // half of it is this worker's own
+			least /= 2 // this worker itself holds half of the bucket
 		}
 		eventually(t, "the first bucket left", func() bool { return sent()-before >= least })
 		last := time.Now()

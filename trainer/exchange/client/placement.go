@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Placement moves rows of sparse variables to other holders, and reports
+// Placement moves rows of sparse variables to other shard holders, and reports
 // traffic.
 type Placement struct {
 	holders  *holders
@@ -21,11 +21,13 @@ type Placement struct {
 	rows     *Rows
 }
 
-// Room asks every holder whether it has the memory for its share of pieces, in
-// addition to the current pieces. The error is a [*transition.RoomError] for
-// the first holder without enough memory. Any one worker may call Room, between
-// two steps. Room counts a new piece as if every row had been updated. A piece
-// that stays unchanged needs no memory.
+// Room asks every shard holder whether it has enough memory for the given
+// pieces in addition to its current ones. The error is a
+// [*transition.RoomError] for the first holder with too little memory. Any
+// single worker may call Room, between two steps.
+//
+// Room assumes the worst case, in which every row of a new piece has been
+// updated. Pieces that stay the same need no memory.
 func (p *Placement) Room(ctx context.Context, pieces []layout.Piece) error {
 	h := p.holders
 	if err := h.working(); err != nil {
@@ -57,17 +59,18 @@ func (p *Placement) Room(ctx context.Context, pieces []layout.Piece) error {
 	return full
 }
 
-// Repartition moves sparse variables to other holders, between two steps. Every
-// worker calls it with the same pieces before the same step. It returns after
-// every holder has its new pieces. Values and optimiser state move and are not
-// recomputed, so no bit of the training changes. Holders stay as declared. A
-// holder without pieces costs nothing from then on, and may get pieces later.
-// The Declaration must be Movable.
+// Repartition moves sparse variables to other shard holders, between two
+// steps. Every worker calls it with the same pieces before the same step. It
+// returns after every holder has its new pieces. Values and optimiser state
+// move unchanged, so the result of training keeps the same bits.
 //
-// No other method of Rows or Placement may run at the same time, and every
-// prefetch request must have been awaited. Repartition refuses impossible
-// pieces and then changes nothing. After any other error the client cannot be
-// used.
+// The set of holders stays as declared. A holder that loses all pieces takes
+// no part in steps, and may get pieces later. Declaration.Movable must be set.
+// No other method of Rows or Placement may run at the same time, and
+// Rows.Await must have returned for every prefetch request.
+//
+// If the pieces are invalid, Repartition changes nothing. After any other
+// error the client cannot be used.
 func (p *Placement) Repartition(ctx context.Context, pieces []layout.Piece) error {
 	h, step := p.holders, p.progress.step
 	if err := h.working(); err != nil {
@@ -93,8 +96,8 @@ func (p *Placement) Repartition(ctx context.Context, pieces []layout.Piece) erro
 	if len(body) > message.MaxDeclaration {
 		return fmt.Errorf("%d pieces take %d bytes, want at most %d", len(pieces), len(body), message.MaxDeclaration)
 	}
-	if h.relay != nil {
-		h.relay.Rows.Skip(step)
+	if h.aggregator != nil {
+		h.aggregator.Rows.Skip(step)
 	}
 	for _, l := range h.connected() {
 		l.coming.Store(newHolding(next.epoch, step, d, l.index, l.out))
@@ -118,7 +121,8 @@ func (p *Placement) Repartition(ctx context.Context, pieces []layout.Piece) erro
 	return nil
 }
 
-// awaitMoved waits until every holder has reported that its rows have arrived.
+// awaitMoved waits until every shard holder has reported that it has received
+// all its rows.
 func (p *Placement) awaitMoved(ctx context.Context) error {
 	for _, l := range p.holders.serving {
 		if _, err := await(ctx, p.holders, l.moved); err != nil {
@@ -134,8 +138,8 @@ func (p *Placement) awaitMoved(ctx context.Context) error {
 	return nil
 }
 
-// Volumes returns the traffic of this worker by variable and holder. First
-// values and heartbeats are not included.
+// Volumes returns the traffic of this worker by variable and shard holder,
+// without first values and heartbeats.
 func (p *Placement) Volumes() (all []Volume) {
 	h := p.holders
 	for variable := range len(h.d.Variables) + 1 {

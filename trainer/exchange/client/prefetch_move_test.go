@@ -13,9 +13,10 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// Workers run freely and want rows ahead or not, while tables move before
-// some steps: every row is the twin's at every step.
-func TestWantedRowsWhileVariablesMove(t *testing.T) {
+// Workers run without synchronisation between steps and prefetch only some of
+// their rows, while tables move before some steps. All rows must equal those
+// of the reference.
+func TestPrefetchedRowsMatchReferenceAcrossMoves(t *testing.T) {
 	for _, c := range []struct {
 		workers int
 		a       policy.Architecture
@@ -45,7 +46,7 @@ func TestWantedRowsWhileVariablesMove(t *testing.T) {
 					}
 				}
 				members := j.connect(t)
-				n := newTwin(&j.d)
+				n := newReference(&j.d)
 				after := make([]map[int][]byte, steps)
 				for step := range after {
 					after[step] = n.allTables()
@@ -87,7 +88,7 @@ func (s *seeker) moveAndStep(moves [][]layout.Piece, after []map[int][]byte) err
 	return nil
 }
 
-func TestRowsMustBeAwaitedBeforeAMove(t *testing.T) {
+func TestMoveWithPendingPrefetchIsRefused(t *testing.T) {
 	j := newJob(t, movableTables(1, 1, optimizer.SGD), policy.Servers, 2)
 	m := j.connect(t)[0]
 	if err := m.Rows.Prefetch([]message.RowRequest{{Variable: 5, Index: []int64{3}, Into: make([]byte, 12)}}); err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// seeker is a member that wants rows as a trainer does.
+// seeker is a worker that requests rows in every step, like a trainer with
+// embeddings.
 type seeker struct {
 	*member
 	random *rand.Rand
@@ -38,7 +39,7 @@ func tables(d *layout.Declaration) (all []int) {
 	return all
 }
 
-// choose wants random rows, now and then none, of some of the tables.
+// choose selects random rows, sometimes none, of some of the tables.
 func (s *seeker) choose() {
 	s.wanted = nil
 	for _, i := range tables(s.holders.d) {
@@ -58,8 +59,8 @@ func (s *seeker) choose() {
 	}
 }
 
-// allTables are the twin's sparse variables.
-func (t *twin) allTables() map[int][]byte {
+// allTables returns the whole sparse variables of the reference, by variable.
+func (t *reference) allTables() map[int][]byte {
 	all := map[int][]byte{}
 	for _, i := range tables(t.d) {
 		all[i] = t.table(i)
@@ -67,7 +68,7 @@ func (t *twin) allTables() map[int][]byte {
 	return all
 }
 
-// check wants the rows to be the twin's.
+// check compares the received rows with those of the reference.
 func (s *seeker) check(tables map[int][]byte) error {
 	for _, w := range s.wanted {
 		size := s.holders.d.Variables[w.Variable].UnitBytes()
@@ -83,7 +84,8 @@ func (s *seeker) check(tables map[int][]byte) error {
 	return nil
 }
 
-// takeWanting takes a step, with a Want for the next in it where ahead says.
+// takeWanting takes a step. If ahead is set, it prefetches the rows of the
+// next step meanwhile.
 func (s *seeker) takeWanting(step uint64, ahead bool) error {
 	if err := s.Begin(0.05); err != nil {
 		return err
@@ -110,7 +112,7 @@ func (s *seeker) takeWanting(step uint64, ahead bool) error {
 	return err
 }
 
-// await gets the rows of the next step, whether or not they were wanted ahead.
+// await gets the rows of the next step, whether they were prefetched or not.
 func (s *seeker) await(ctx context.Context) error {
 	if s.Rows.asking == nil {
 		s.choose()
@@ -137,9 +139,9 @@ func wide(leaves, workers int) layout.Declaration {
 	return d
 }
 
-// Rows that are wanted ahead are those of the twin at every step, whoever
-// wants which, early or late or not at all.
-func TestWantedRowsAreTheTwins(t *testing.T) {
+// Prefetched rows equal those of the reference at every step, whether workers
+// request them early, late or not at all.
+func TestPrefetchedRowsMatchReference(t *testing.T) {
 	for i, c := range jobsThatWant {
 		testWanting(t, c, []string{"always", "mixed"}[i%2])
 		if i%4 == 0 {
@@ -148,7 +150,7 @@ func TestWantedRowsAreTheTwins(t *testing.T) {
 	}
 }
 
-// wantingJob is a job whose workers want rows ahead.
+// wantingJob is a job whose workers prefetch rows.
 type wantingJob struct {
 	workers int
 	place
@@ -173,8 +175,9 @@ func testWanting(t *testing.T, c wantingJob, ahead string) {
 	})
 }
 
-// Likewise where the training goes on from a checkpoint.
-func TestWantedRowsOfARestoredTraining(t *testing.T) {
+// Prefetched rows also equal those of the reference if training resumes from a
+// checkpoint.
+func TestPrefetchedRowsMatchReferenceAfterRestore(t *testing.T) {
 	for _, hosts := range [][]layout.Range{nil, {{Lo: 0, Hi: 3}}, {{Lo: 0, Hi: 1}, {Lo: 1, Hi: 3}}} {
 		for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 			t.Run(fmt.Sprint(hosts, a), func(t *testing.T) {
@@ -208,12 +211,12 @@ func checkWanting(t *testing.T, j *testJob, ahead string) {
 			n.compare(t, m.values, worker(m.rank).String())
 		}
 	}
-	leave(t, j, members) // with a Want that nobody awaits
+	leave(t, j, members) // leave with a prefetch request that was not awaited
 }
 
-// Workers run freely: nobody waits for the others between steps but in
-// Finish, so requests come in any order.
-func TestWantedRowsOfFreeWorkersAreTheTwins(t *testing.T) {
+// Workers wait for each other only in Finish, so their prefetch requests
+// arrive in any order.
+func TestPrefetchedRowsMatchReferenceWhileWorkersRunFreely(t *testing.T) {
 	for name, hosts := range map[string][]layout.Range{"alone": nil, "hosts": {{Lo: 0, Hi: 3}, {Lo: 3, Hi: 5}}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -222,8 +225,8 @@ func TestWantedRowsOfFreeWorkersAreTheTwins(t *testing.T) {
 			d.Hosts = hosts
 			j := newJob(t, d, policy.Servers, 3)
 			members := j.connect(t)
-			n := newTwin(&j.d)
-			after := make([]map[int][]byte, steps) // so many steps: the tables
+			n := newReference(&j.d)
+			after := make([]map[int][]byte, steps) // by number of steps: the tables of the reference
 			for step := range after {
 				after[step] = n.allTables()
 				n.step(0, 6, uint64(step), 0.05, everyLeaf)
@@ -247,7 +250,7 @@ func TestWantedRowsOfFreeWorkersAreTheTwins(t *testing.T) {
 	}
 }
 
-func TestBadWantsAreRefused(t *testing.T) {
+func TestInvalidPrefetchRequestsAreRefused(t *testing.T) {
 	j := newJob(t, mixed(2, 1), policy.Servers, 1)
 	m := j.connect(t)[0]
 	ctx := context.Background()
@@ -263,7 +266,7 @@ func TestBadWantsAreRefused(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	refuse("nobody requested", func() error { return m.Rows.Await(ctx) })
+	refuse("without a prefetch request", func() error { return m.Rows.Await(ctx) })
 	refuse("which is not sparse", wants(message.RowRequest{Variable: 0}))
 	refuse("variable 9", wants(message.RowRequest{Variable: 9}))
 	refuse("row 41 is outside", wants(rows(41)))

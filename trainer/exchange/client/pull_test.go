@@ -12,16 +12,16 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Rows come from whoever holds them, in the order that was asked for, for many
-// callers side by side, and are those of the twin after every step.
-func TestRowsAreTheTwins(t *testing.T) {
+// Pull gets rows from all holders in the requested order, for several callers
+// at the same time. The rows equal those of the reference after every step.
+func TestPulledRowsMatchReference(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce, policy.Hybrid} {
 		t.Run(a.String(), func(t *testing.T) {
 			d := mixed(4, 2)
-			d.Variables[5].Shape = []int{2000, 3} // many rows, of which a step touches some
+			d.Variables[5].Shape = []int{2000, 3} // so many rows that a step touches only some of them
 			j := newJob(t, d, a, 2)
 			members := j.connect(t)
-			n := newTwin(&j.d)
+			n := newReference(&j.d)
 			for s := range uint64(3) {
 				want := wire.Floats[float32](n.table(5))
 				var pulling sync.WaitGroup
@@ -61,12 +61,12 @@ func checkRows(t *testing.T, m *member, want []float32, caller int) {
 	}
 }
 
-func TestWholeFetchesInPieces(t *testing.T) {
+func TestWholeRequestsLargeTableInRanges(t *testing.T) {
 	d := mixed(2, 2)
-	d.Variables[5].Shape = []int{600_000, 3} // more than one frame may carry
+	d.Variables[5].Shape = []int{600_000, 3} // more rows than fit in one frame
 	j := newJob(t, d, policy.Hybrid, 2)
 	members := j.connect(t)
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	got := make([]byte, 600_000*3*4)
 	if err := members[1].Rows.Whole(context.Background(), 5, got); err != nil || string(got) != string(n.table(5)) {
 		t.Errorf("the table differs: %v", err)
@@ -78,7 +78,7 @@ func TestWholeFetchesInPieces(t *testing.T) {
 	leave(t, j, members)
 }
 
-func TestBadRequestsAreRefusedBeforeTheyTravel(t *testing.T) {
+func TestInvalidRequestsAreNotSent(t *testing.T) {
 	j := newJob(t, mixed(2, 1), policy.Servers, 1)
 	m := j.connect(t)[0]
 	ctx := context.Background()
@@ -95,12 +95,12 @@ func TestBadRequestsAreRefusedBeforeTheyTravel(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	_, errs := step([]*member{m}, 0, 0.1) // it is still of use
+	_, errs := step([]*member{m}, 0, 0.1) // the client can still be used
 	must(t, errs)
 	leave(t, j, []*member{m})
 }
 
-func TestLostOwnerEndsAPull(t *testing.T) {
+func TestLostHolderEndsPull(t *testing.T) {
 	j := newJob(t, mixed(2, 2), policy.Hybrid, 1)
 	members := j.connect(t)
 	go j.stop[0]()

@@ -14,9 +14,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Any leaves, workers, hosts, servers, variables and absent data give the bits
-// of the twin.
-func TestBitsOfRandomJobs(t *testing.T) {
+// Random virtual workers, workers, hosts, servers, variables and absent data
+// give the same bits as the reference.
+func TestRandomJobsMatchReference(t *testing.T) {
 	testRandomJobs(t, 1, 24)
 }
 
@@ -34,7 +34,8 @@ func randomJob(t *testing.T, random *rand.Rand) *testJob {
 	return randomlyPlaced(t, randomDeclaration(random), random)
 }
 
-// randomlyPlaced has hosts that add up in about half of all cases.
+// randomlyPlaced returns a job with a random placement, and with local
+// aggregation in about half of all cases.
 func randomlyPlaced(t *testing.T, d layout.Declaration, random *rand.Rand) *testJob {
 	a := []policy.Architecture{policy.Servers, policy.Hybrid, policy.Hybrid, policy.AllReduce}[random.IntN(4)]
 	servers := 1 + random.IntN(4)
@@ -96,10 +97,11 @@ func randomVariable(random *rand.Rand, name string) layout.Variable {
 	return v
 }
 
-// trainRandomly takes steps in which any leaves are absent, and pulls rows.
+// trainRandomly takes steps in which random virtual workers are absent, and
+// pulls rows.
 func trainRandomly(t *testing.T, j *testJob, random *rand.Rand) {
 	members := j.connect(t)
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	for s := range uint64(4) {
 		absent, count := make([]bool, j.d.VirtualWorkers), 0
 		if odds := random.IntN(4); odds > 0 {
@@ -129,8 +131,9 @@ func trainRandomly(t *testing.T, j *testJob, random *rand.Rand) {
 	leave(t, j, members)
 }
 
-// comparePulled wants the rows that a worker's leaves touch to be the twin's.
-func (t *twin) comparePulled(tb testing.TB, m *member, s uint64) {
+// comparePulled pulls the rows that a worker's virtual workers touch in step
+// s, and compares them with those of the reference.
+func (t *reference) comparePulled(tb testing.TB, m *member, s uint64) {
 	for i, v := range t.d.Variables {
 		if v.Sparse == nil {
 			continue
@@ -144,7 +147,7 @@ func (t *twin) comparePulled(tb testing.TB, m *member, s uint64) {
 			tb.Fatal(err)
 		}
 		if string(wire.Bytes(got)) != string(wire.Bytes(want)) {
-			tb.Fatalf("worker:%d: rows %v of %s before step %d differ from the twin's", m.rank, index, v.Name, s)
+			tb.Fatalf("worker:%d: rows %v of %s before step %d differ from the reference", m.rank, index, v.Name, s)
 		}
 	}
 }

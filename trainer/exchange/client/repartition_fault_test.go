@@ -20,8 +20,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// breaker carries connections to a task until so many bytes have gone there,
-// then breaks them and every later one.
+// breaker is a proxy for connections to a task. After it has forwarded a given
+// number of bytes, it breaks all connections, including later ones.
 type breaker struct {
 	addr string
 	mu   sync.Mutex
@@ -78,8 +78,8 @@ func (b *breaker) carry(in, out net.Conn, counts bool) {
 	}
 }
 
-// large is a job on three servers with a table of some frames whose rows were
-// all updated.
+// large returns a job on three servers. Its table takes several frames to
+// move, and all its rows were updated.
 func large(t *testing.T, a policy.Architecture) (*testJob, []*member) {
 	d := movableTables(4, 2, optimizer.Momentum)
 	d.Variables[5].Shape = []int{4000, 200}
@@ -93,22 +93,24 @@ func large(t *testing.T, a policy.Architecture) (*testJob, []*member) {
 	return j, members
 }
 
-// detour lets the servers reach ps:1 at another address.
+// detour makes the servers reach ps:1 at another address.
 func (j *testJob) detour(addr string) {
 	for i := range j.served {
 		j.reroute(i, j.cluster.PS[0], addr, j.cluster.PS[2])
 	}
 }
 
-// reroute changes the addresses of all servers as one of them sees them. It has
-// their memory; its lock orders the change.
+// reroute changes the addresses of all servers that server i uses. Server i
+// shares the slice and reads it after taking its lock, which orders this write
+// before the read.
 func (j *testJob) reroute(i int, servers ...string) {
 	j.served[i].Workers()
 	copy(j.routes[i], servers)
 	j.served[i].Workers()
 }
 
-// endsBlaming wants all workers and servers to blame one of tasks for what.
+// endsBlaming checks that all workers and servers blame one of the given
+// tasks, with an error that contains what.
 func endsBlaming(t *testing.T, j *testJob, errs []error, what string, tasks ...cluster.Task) {
 	t.Helper()
 	for i, ended := range j.ended {
@@ -133,9 +135,9 @@ func containsTask(all []cluster.Task, t cluster.Task) bool {
 	return false
 }
 
-// A connection between two shard holders that breaks in the middle of a move ends
-// the training, and everybody hears which shard holders it was.
-func TestCutWhileMoving(t *testing.T) {
+// If a connection between two shard holders breaks during a move, training
+// ends, and all tasks blame one of the two.
+func TestBrokenConnectionDuringMoveIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -149,16 +151,16 @@ func TestCutWhileMoving(t *testing.T) {
 		j.detour(b.addr)
 		errs := repartition(members, onHolder(&j.d, 1))
 		what := "connection lost"
-		if after == 0 { // during the proof, which is tried again
+		if after == 0 { // the connection breaks during authentication, which the dialler retries
 			what = "not reached within 2s"
 		}
 		endsBlaming(t, j, errs, what, server0(0), server0(1), server0(2))
 	}
 }
 
-// A network between two shard holders that swallows everything is noticed within the
-// silence that was declared.
-func TestSilenceWhileMoving(t *testing.T) {
+// If the network between two shard holders drops all data during a move,
+// training ends after the declared silence limit.
+func TestSilentConnectionDuringMoveIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -176,8 +178,8 @@ func TestSilenceWhileMoving(t *testing.T) {
 	}
 }
 
-// A shard holder that dies in the middle of a move is named by all.
-func TestOwnerDiesWhileMoving(t *testing.T) {
+// If a shard holder dies during a move, all tasks blame it.
+func TestDeadHolderDuringMoveIsReported(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		j, members := large(t, a)
 		died := make(chan struct{})
@@ -195,11 +197,11 @@ func TestOwnerDiesWhileMoving(t *testing.T) {
 	}
 }
 
-// dies ends a server as the death of its process does.
-func dies(j *testJob, i int) { j.served[i].End(nil) } // it hangs up on all and reports nothing
+// dies simulates the death of a server's process.
+func dies(j *testJob, i int) { j.served[i].End(nil) } // without an error, so that the server closes its connections without a report
 
-// A worker that dies while variables move is named by all.
-func TestWorkerDiesWhileMoving(t *testing.T) {
+// If a worker dies while variables move, all tasks blame it.
+func TestDeadWorkerDuringMoveIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -222,7 +224,8 @@ func TestWorkerDiesWhileMoving(t *testing.T) {
 	within(t, left)
 }
 
-// moverConn is a connection to a server of a job as another shard holder's.
+// moverConn returns a connection to ps:0, as if another shard holder had
+// opened it to send rows.
 func moverConn(t testing.TB, j *testJob, from cluster.Task) *wire.Conn {
 	t.Helper()
 	raw, err := peers.Dial(context.Background(), j.peers(from), server0(0), j.cluster.PS[0], transition.Purpose)
@@ -234,15 +237,15 @@ func moverConn(t testing.TB, j *testJob, from cluster.Task) *wire.Conn {
 	return conn
 }
 
-// moves is a job in which ps:1 is to bring everything to ps:0, but what it
-// brings is up to the test.
+// moves returns a job in which ps:1 must send all its rows to ps:0. The test
+// sends them instead of ps:1.
 func moves(t testing.TB) (*testJob, []*member, chan []error) {
 	d := movableTables(2, 2, optimizer.Momentum)
 	d.Variables = d.Variables[5:6]
 	j := newJob(t, d, policy.Servers, 2)
 	members := j.connect(t)
 	must(t, repartition(members, []layout.Piece{{Variable: 0, Holder: 1, Offset: 0, Count: 20}, {Variable: 0, Holder: 1, Offset: 20, Count: 21}}))
-	// ps:1 would send its rows to an address where nobody is.
+	// ps:1 sends its own rows to this address, on which no task listens.
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -254,8 +257,9 @@ func moves(t testing.TB) (*testJob, []*member, chan []error) {
 	return j, members, asked
 }
 
-// A shard holder may send anything: it is refused in words, and named.
-func TestBadRowsEndTheTraining(t *testing.T) {
+// If a shard holder sends invalid rows, training ends with an explanation that
+// names the holder.
+func TestInvalidMoveFramesEndTraining(t *testing.T) {
 	t.Parallel()
 	row := func(index ...int64) []byte {
 		table := newExport(t)
@@ -309,8 +313,8 @@ func TestBadRowsEndTheTraining(t *testing.T) {
 	}
 }
 
-// Who has no say in a move is refused, and the move goes on.
-func TestStrangersMoveNothing(t *testing.T) {
+// A task that must not send rows is refused, and the move is completed.
+func TestUnexpectedSenderOfRowsIsRefused(t *testing.T) {
 	d := movableTables(2, 2, optimizer.Momentum)
 	j := newJob(t, d, policy.Servers, 3)
 	members := j.connect(t)
@@ -337,7 +341,8 @@ func TestStrangersMoveNothing(t *testing.T) {
 	leave(t, j, members)
 }
 
-// newExport is a table like that of moves, of which every row was updated.
+// newExport returns a table like that of moves, all of whose rows were
+// updated.
 func newExport(t *testing.T) *sparse.Table[float32] {
 	table, err := sparse.NewTable[float32]("table", layout.RowInit{}, optimizer.Settings{Rule: optimizer.Momentum}, 0, 41, 3)
 	if err == nil {

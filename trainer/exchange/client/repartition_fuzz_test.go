@@ -11,7 +11,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// FuzzRemap lets a worker want any shard holders, and ask for room for them.
+// FuzzRemap makes a worker request arbitrary placements, and ask whether
+// memory suffices for them.
 func FuzzRemap(f *testing.F) {
 	f.Add([]byte(`{"epoch":1,"step":0,"pieces":[{"variable":0,"owner":1,"count":41}]}`))
 	f.Add([]byte(`{"epoch":1,"step":0,"pieces":[{"variable":0,"owner":1,"count":20},{"offset":20,"count":21}]}`))
@@ -41,7 +42,7 @@ func FuzzRemap(f *testing.F) {
 	})
 }
 
-// FuzzMover lets a shard holder bring any rows to another.
+// FuzzMover makes a shard holder send arbitrary rows to another.
 func FuzzMover(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 4, 1, 3, 9, 9, 1, 0, 0, 0, 1, 20, 0, 0})
 	f.Add([]byte{1, 0, 0, 0, 1, 20, 0, 0})
@@ -52,7 +53,7 @@ func FuzzMover(f *testing.F) {
 		kinds := []wire.Kind{wire.Move, wire.Moved, wire.Error, wire.Value}
 		for len(b) >= 4 {
 			n := min(int(b[3]), len(b)-4)
-			conn.Send(wire.Frame{ // may be refused half way
+			conn.Send(wire.Frame{ // an error is allowed: the peer may hang up before it has read everything
 				Header:  wire.Header{Kind: kinds[b[0]%4], Epoch: 2 + uint32(b[0]>>6), Offset: uint64(b[1]), Step: uint64(b[2])},
 				Payload: b[4 : 4+n],
 			})

@@ -12,8 +12,9 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// What cannot be is refused before anybody hears of it, and training goes on.
-func TestRepartitionRefuses(t *testing.T) {
+// Repartition refuses invalid pieces before it sends anything, and training
+// can continue.
+func TestRepartitionRefusesInvalidPieces(t *testing.T) {
 	for want, change := range map[string]func(d *layout.Declaration, pieces []layout.Piece) []layout.Piece{
 		"only sparse variables": func(d *layout.Declaration, pieces []layout.Piece) []layout.Piece {
 			for i, p := range pieces {
@@ -59,22 +60,23 @@ func TestRepartitionNeedsMovable(t *testing.T) {
 	}
 }
 
-// With local aggregation the workers of a host add what servers own, so a
-// table stays with servers or with workers.
-func TestRepartitionKeepsTheKindWhereHostsAdd(t *testing.T) {
+// With local aggregation, the workers of a host add the gradients of variables
+// on servers. So a table can move only between servers or only between
+// workers.
+func TestRepartitionBetweenServersAndWorkersIsRefusedWithLocalAggregation(t *testing.T) {
 	d := movableTables(2, 2, optimizer.SGD)
 	d.Hosts = []layout.Range{{Lo: 0, Hi: 2}}
 	j := newJob(t, d, policy.Hybrid, 1)
 	members := j.connect(t)
 	for _, err := range repartition(members, onHolder(&j.d, 1)) {
-		if err == nil || !strings.Contains(err.Error(), "stays with one kind of shard holder") {
+		if err == nil || !strings.Contains(err.Error(), "only between servers or only between workers") {
 			t.Error(err)
 		}
 	}
 	leave(t, j, members)
 }
 
-// blameAll wants everybody to name one of the workers, and what it did.
+// blameAll checks that all errors blame a worker and contain what.
 func blameAll(t *testing.T, errs []error, what string) {
 	t.Helper()
 	for rank, err := range errs {
@@ -84,7 +86,7 @@ func blameAll(t *testing.T, errs []error, what string) {
 	}
 }
 
-func TestWorkersMustWantTheSame(t *testing.T) {
+func TestWorkersMustRequestTheSameMove(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := newJob(t, movableTables(3, 3, optimizer.SGD), a, 2)
 		members := j.connect(t)
@@ -98,9 +100,9 @@ func TestWorkersMustWantTheSame(t *testing.T) {
 	}
 }
 
-// A worker that goes on while others wait for it ends the training, whoever
-// comes first, also where it is behind the first worker of its host.
-func TestAWorkerThatGoesOnIsFound(t *testing.T) {
+// If a worker takes a step instead of requesting the move like the others,
+// training ends. That also holds for a worker whose host aggregates.
+func TestWorkerThatSkipsMoveIsReported(t *testing.T) {
 	for name, hosts := range map[string][]layout.Range{"alone": nil, "hosts": {{Lo: 0, Hi: 3}}} {
 		for astray := range 3 {
 			for range 4 {
@@ -130,8 +132,8 @@ func TestAWorkerThatGoesOnIsFound(t *testing.T) {
 	}
 }
 
-// A worker that leaves while others wait for it does too.
-func TestAGoodbyeInsteadOfAMove(t *testing.T) {
+// If a worker leaves instead of requesting the move, training ends.
+func TestWorkerThatLeavesInsteadOfMovingIsReported(t *testing.T) {
 	j := newJob(t, movableTables(2, 2, optimizer.SGD), policy.Servers, 2)
 	members := j.connect(t)
 	left := make(chan error, 1)
@@ -141,7 +143,7 @@ func TestAGoodbyeInsteadOfAMove(t *testing.T) {
 	within(t, left)
 }
 
-func TestRepartitionEndsWithItsContext(t *testing.T) {
+func TestCanceledContextEndsRepartition(t *testing.T) {
 	j := newJob(t, movableTables(2, 2, optimizer.SGD), policy.Servers, 2)
 	members := j.connect(t)
 	ctx, cancel := context.WithCancelCause(context.Background())

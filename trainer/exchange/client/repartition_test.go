@@ -14,7 +14,7 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// movableTables is a declaration with two tables that may move.
+// movableTables returns a declaration with two tables that may move.
 func movableTables(leaves, workers int, rule optimizer.Rule) layout.Declaration {
 	d := mixed(leaves, workers)
 	d.Optimizer = optimizer.Settings{Rule: rule, Momentum: 0.9, Accumulator: 0.1, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
@@ -22,8 +22,8 @@ func movableTables(leaves, workers int, rule optimizer.Rule) layout.Declaration 
 	return d
 }
 
-// shuffled gives the sparse variables other bounds and shard holders: any number of
-// pieces, any of the shard holders, often some of them without a piece.
+// shuffled returns random pieces for the sparse variables, on random shard
+// holders. Often some holders get no piece.
 func shuffled(d *layout.Declaration, random *rand.Rand, holders []int) []layout.Piece {
 	pieces := slices.DeleteFunc(slices.Clone(d.Pieces), func(p layout.Piece) bool { return d.Variables[p.Variable].Sparse != nil })
 	for i, v := range d.Variables {
@@ -39,7 +39,7 @@ func shuffled(d *layout.Declaration, random *rand.Rand, holders []int) []layout.
 	return pieces
 }
 
-// repartition makes every worker ask for the same.
+// repartition makes all workers request the same move.
 func repartition(members []*member, pieces []layout.Piece) []error {
 	errs := make([]error, len(members))
 	var moving sync.WaitGroup
@@ -50,13 +50,13 @@ func repartition(members []*member, pieces []layout.Piece) []error {
 	return errs
 }
 
-// checkMoves trains with variables moving before some steps and compares with
-// the twin, of which nothing moves.
+// checkMoves moves variables before some steps, and compares all results with
+// the reference.
 func checkMoves(t *testing.T, j *testJob, steps, seed uint64, holders []int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 5))
 	members := j.connect(t)
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	for s := range steps {
 		for range random.IntN(3) {
 			must(t, repartition(members, shuffled(&j.d, random, holders)))
@@ -75,8 +75,8 @@ func checkMoves(t *testing.T, j *testJob, steps, seed uint64, holders []int) {
 	leave(t, j, members)
 }
 
-// compareTables wants a worker to find the twin's rows.
-func compareTables(t *testing.T, m *member, n *twin) {
+// compareTables pulls all rows and compares them with those of the reference.
+func compareTables(t *testing.T, m *member, n *reference) {
 	t.Helper()
 	for i, v := range m.holders.d.Variables {
 		if v.Sparse == nil {
@@ -94,7 +94,7 @@ func compareTables(t *testing.T, m *member, n *twin) {
 		want, size := string(n.table(i)), v.UnitBytes()
 		last := index[len(index)-1]
 		if string(all) != want || string(some[(len(index)-1)*size:]) != want[int(last)*size:] {
-			t.Fatalf("%s differs from the twin after %d steps", v.Name, n.steps)
+			t.Fatalf("%s differs from the reference after %d steps", v.Name, n.steps)
 		}
 	}
 }
@@ -106,9 +106,9 @@ func everyOwner(d *layout.Declaration) (all []int) {
 	return all
 }
 
-// Adam, which keeps most, anywhere by few and by many workers; the other rules here
-// and there. A long test has all of them.
-func TestBitsWhileVariablesMove(t *testing.T) {
+// Adam has the most optimiser state and is tested with few and many workers;
+// the other rules are tested in some cases. The long test combines all.
+func TestMovesKeepBits(t *testing.T) {
 	rules := []optimizer.Rule{optimizer.SGD, optimizer.Momentum, optimizer.Adagrad}
 	for i, at := range placesToMove {
 		testMoves(t, optimizer.Adam, 1+i%2, at, 4)
@@ -133,8 +133,8 @@ func testMoves(t *testing.T, rule optimizer.Rule, workers int, at place, steps u
 	})
 }
 
-// Hosts add up for servers while tables move between these.
-func TestBitsWhileVariablesMoveAndHostsAdd(t *testing.T) {
+// Tables move between servers while hosts use local aggregation.
+func TestMovesKeepBitsWithLocalAggregation(t *testing.T) {
 	for _, hosts := range [][]layout.Range{{{Lo: 0, Hi: 4}}, {{Lo: 0, Hi: 1}, {Lo: 1, Hi: 3}, {Lo: 3, Hi: 4}}} {
 		for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 			t.Run(fmt.Sprint(hosts, a), func(t *testing.T) {
@@ -148,8 +148,8 @@ func TestBitsWhileVariablesMoveAndHostsAdd(t *testing.T) {
 	}
 }
 
-// Without norms and clipping a step ends differently.
-func TestBitsWhileVariablesMoveUnclipped(t *testing.T) {
+// Steps end in a different way if no norm is computed and nothing is clipped.
+func TestMovesKeepBitsWithoutClipping(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid, policy.AllReduce} {
 		for _, norm := range []bool{true, false} {
 			t.Run(fmt.Sprint(a, norm), func(t *testing.T) {
@@ -163,12 +163,12 @@ func TestBitsWhileVariablesMoveUnclipped(t *testing.T) {
 	}
 }
 
-// Steps without any data count for nothing, before and after a move.
-func TestEmptyStepsAroundAMove(t *testing.T) {
+// Steps without data change nothing, before and after a move.
+func TestMoveBetweenStepsWithoutData(t *testing.T) {
 	d := movableTables(6, 3, optimizer.Adam)
 	j := newJob(t, d, policy.Servers, 3)
 	members := j.connect(t)
-	n := newTwin(&j.d)
+	n := newReference(&j.d)
 	random := rand.New(rand.NewPCG(1, 1))
 	for s := range uint64(8) {
 		present := func(leaf int) bool { return s%3 != 1 && (leaf+int(s))%2 == 0 }
@@ -181,7 +181,7 @@ func TestEmptyStepsAroundAMove(t *testing.T) {
 	leave(t, j, members)
 }
 
-// onHolder gives every table to one shard holder.
+// onHolder returns pieces that place all tables on one shard holder.
 func onHolder(d *layout.Declaration, holder int) []layout.Piece {
 	pieces := slices.DeleteFunc(slices.Clone(d.Pieces), func(p layout.Piece) bool { return d.Variables[p.Variable].Sparse != nil })
 	for i, v := range d.Variables {
@@ -192,8 +192,9 @@ func onHolder(d *layout.Declaration, holder int) []layout.Piece {
 	return pieces
 }
 
-// A shard holder of nothing hears nothing, whether from the first step on or later.
-func TestIdleOwnersCostNothing(t *testing.T) {
+// A shard holder without pieces gets no frames in a step, whether it had
+// pieces earlier or not.
+func TestHolderWithoutPiecesGetsNoFrames(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()

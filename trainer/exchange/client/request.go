@@ -13,16 +13,16 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// asking is a prefetch request for rows of one step. It goes to all holders
-// that have some of the rows.
+// asking is one worker's prefetch request: it requests rows for one step from
+// all shard holders that have some of them.
 type asking struct {
 	step   uint64
-	own    []portion            // rows of pieces that this worker holds
-	host   []message.RowRequest // rows requested through the first worker of the host
-	direct atomic.Bool          // this worker must request the rows of host itself
-	left   atomic.Int32         // number of replies to come, plus one until all requests are sent
+	own    []portion            // rows that this worker itself holds
+	host   []message.RowRequest // rows to request through the first worker of the host
+	direct atomic.Bool          // the first worker of the host cannot get the rows in host, so this worker must request them
+	left   atomic.Int32         // number of missing replies, plus 1 until all requests are sent
 	done   chan struct{}        // closed after all replies have arrived
-	then   func()               // called before done is closed; nil: nothing is called
+	then   func()               // called before done is closed; may be nil
 }
 
 func newAsking(step uint64, own []portion, host []message.RowRequest, then func()) *asking {
@@ -31,7 +31,7 @@ func newAsking(step uint64, own []portion, host []message.RowRequest, then func(
 	return a
 }
 
-// answered counts a reply. After the last one it calls then and closes done.
+// answered counts a reply. After the last reply it calls then and closes done.
 func (a *asking) answered() {
 	if a.left.Add(-1) > 0 {
 		return
@@ -42,17 +42,18 @@ func (a *asking) answered() {
 	close(a.done)
 }
 
-// portion is the requested rows of one piece.
+// portion is the part of a request that concerns one piece.
 type portion struct {
 	layout.Piece
-	size  int     // bytes of a row
-	index []int64 // rows, ascending
-	into  []byte  // memory for the rows, one after the other
-	came  []bool  // by row: it has arrived
-	left  int     // number of rows that have not arrived
+	size  int     // size of a row in bytes
+	index []int64 // requested rows, in ascending order
+	into  []byte  // receives the values of the rows, one row after the other
+	came  []bool  // by row of index: true after its values have arrived
+	left  int     // number of rows whose values have not arrived
 }
 
-// portions splits requests by piece. It returns those for some pieces.
+// portions splits requests for rows by piece. It returns the portions for the
+// given pieces.
 func portions(d *layout.Declaration, pieces []layout.Piece, rows []message.RowRequest) (all []portion) {
 	for _, p := range pieces {
 		for _, w := range rows {
@@ -74,13 +75,14 @@ func portions(d *layout.Declaration, pieces []layout.Piece, rows []message.RowRe
 	return all
 }
 
-// take copies rows of a reply into the memory of the portion.
+// take copies the rows of a reply to the portion's memory. It fails if the
+// reply contains a row that was not requested.
 func (p *portion) take(index []int64, values []byte) error {
 	at := 0
 	for _, row := range index {
 		n, found := slices.BinarySearch(p.index[at:], row)
 		if !found {
-			return fmt.Errorf("row %d of variable %d, which is not asked for", row, p.Variable)
+			return fmt.Errorf("row %d of variable %d, which was not requested", row, p.Variable)
 		}
 		at += n
 		copy(p.into[at*p.size:(at+1)*p.size], values)
@@ -94,23 +96,25 @@ func (p *portion) take(index []int64, values []byte) error {
 	return nil
 }
 
-// demand is one holder's share of a prefetch request.
+// demand is the part of a prefetch request that goes to one shard holder.
 type demand struct {
 	asking   *asking
 	portions []portion
-	longest  int // limit for the payload of a reply, in bytes
+	longest  int // largest valid payload of a reply, in bytes
 }
 
-// requests sends requests for rows to one holder and receives the replies.
+// requests sends requests for rows to one shard holder, and handles the
+// replies.
 type requests struct {
 	*holder
 	jobs   chan<- job
-	demand atomic.Pointer[demand] // prefetch request whose final reply is still to come; nil: none
+	demand atomic.Pointer[demand] // prefetch request whose final reply has not arrived; nil if there is none
 	pulls  *pulls
-	body   []byte // memory for a reply; only the receiver uses it
+	body   []byte // buffer for a reply; only the goroutine that receives frames uses it
 }
 
-// prefetch sends a prefetch request, after all jobs that were posted before.
+// prefetch sends a prefetch request for the given rows to the shard holder.
+// The sender sends earlier jobs first.
 func (r *requests) prefetch(a *asking, rows []portion) {
 	a.left.Add(1)
 	body := message.AppendCount(nil, len(rows))
@@ -127,8 +131,8 @@ func (r *requests) prefetch(a *asking, rows []portion) {
 	r.jobs <- job{request: body, bucket: flush, step: a.step}
 }
 
-// overhead counts the bytes of a frame that belong to no rows, in equal parts
-// for the requested pieces.
+// overhead counts the rest bytes of a frame that belong to no row, such as its
+// header. It divides them equally among the requested pieces.
 func (r *requests) overhead(s *demand, rest int, count func(v *volume, n uint64)) {
 	n := len(s.portions)
 	if n == 0 {
@@ -139,11 +143,11 @@ func (r *requests) overhead(s *demand, rest int, count func(v *volume, n uint64)
 	}
 }
 
-// given handles an early or a final reply.
+// given handles an early or a final reply to a prefetch request.
 func (r *requests) given(f wire.Header) error {
 	s := r.demand.Load()
 	if s == nil || f.Step != s.asking.step || f.Length > uint64(s.longest) {
-		return fmt.Errorf("%s rows of step %d, %d bytes, which nobody asked for", f.Kind, f.Step, f.Length)
+		return fmt.Errorf("%s rows of step %d, %d bytes, which this worker did not request", f.Kind, f.Step, f.Length)
 	}
 	r.body = slices.Grow(r.body[:0], int(f.Length))[:f.Length]
 	began := time.Now()
@@ -172,7 +176,8 @@ func (r *requests) given(f wire.Header) error {
 	return nil
 }
 
-// take copies the rows of a reply into the memory of the request.
+// take copies the rows in the payload of a reply to the memory of the request.
+// It fails if the reply does not match the request.
 func (r *requests) take(s *demand, body []byte) error {
 	has := r.holds.Load()
 	lists, values, err := message.DecodeRows(body, len(s.portions), func(at layout.Place) (lo, hi int64, ok bool) {
@@ -187,7 +192,7 @@ func (r *requests) take(s *demand, body []byte) error {
 			at++
 		}
 		if at == len(s.portions) {
-			return fmt.Errorf("variable %d from row %d, which is not asked for", rows.Variable, rows.Offset)
+			return fmt.Errorf("variable %d from row %d, which was not requested", rows.Variable, rows.Offset)
 		}
 		p := &s.portions[at]
 		size := len(rows.Index) * p.size
@@ -210,7 +215,8 @@ func (r *requests) take(s *demand, body []byte) error {
 	return nil
 }
 
-// pulls registers the pull requests of a worker that have no reply yet.
+// pulls has the worker's pull requests that have no reply yet, by number. A
+// pull requests the current values of rows.
 type pulls struct {
 	mu   sync.Mutex
 	last uint32
@@ -220,11 +226,11 @@ type pulls struct {
 // pull is a request for the current values of rows of one piece.
 type pull struct {
 	variable int
-	into     []byte        // memory for the rows
+	into     []byte        // receives the values of the rows
 	done     chan struct{} // closed after the rows have arrived
 }
 
-// add registers a pull and returns its number.
+// add stores a pull request and returns the number by which take finds it.
 func (p *pulls) add(w *pull) uint32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,7 +240,8 @@ func (p *pulls) add(w *pull) uint32 {
 	return p.last
 }
 
-// take removes the pull with a number and returns it; nil: there is none.
+// take removes the pull request with a number and returns it. It returns nil
+// if there is none.
 func (p *pulls) take(number uint32) *pull {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -243,8 +250,8 @@ func (p *pulls) take(number uint32) *pull {
 	return w
 }
 
-// pull requests rows of a piece: those of index. If index is nil, it requests
-// the rows from row first on that fit in into.
+// pull requests the rows of a piece that index lists. If index is nil, it
+// requests as many consecutive rows from row first on as fit into into.
 func (r *requests) pull(p layout.Piece, first int, index []int64, into []byte) (*pull, error) {
 	var body []byte
 	if index != nil {
@@ -256,11 +263,11 @@ func (r *requests) pull(p layout.Piece, first int, index []int64, into []byte) (
 	return w, r.session.Send(wire.Frame{Header: header, Payload: body})
 }
 
-// pulled reads the reply to a pull into the memory of the pull.
+// pulled reads the reply to a pull request into the memory of the request.
 func (r *requests) pulled(f wire.Header) error {
 	w := r.pulls.take(f.Part)
 	if w == nil || int(f.Variable) != w.variable || f.Length != uint64(len(w.into)) {
-		return fmt.Errorf("rows of variable %d, %d bytes, which nobody asked for", f.Variable, f.Length)
+		return fmt.Errorf("rows of variable %d, %d bytes, which this worker did not request", f.Variable, f.Length)
 	}
 	if err := r.session.Payload(w.into); err != nil {
 		return err

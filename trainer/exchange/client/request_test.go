@@ -10,7 +10,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// asker has asked a holder for some rows of variables 5 and 6.
+// asker returns requests that wait for a reply with some rows of variables 5
+// and 6.
 func asker() (*requests, *demand, []byte) {
 	d := mixed(2, 2)
 	has := &holding{where: map[layout.Place]int{}, pieces: []layout.Piece{{Variable: 5, Count: 20}, {Variable: 5, Offset: 20, Count: 21}, {Variable: 6, Count: 9}}}
@@ -26,7 +27,8 @@ func asker() (*requests, *demand, []byte) {
 	return r, &demand{asking: &asking{}, portions: portions(&d, has.pieces, wanted)}, into
 }
 
-// good is an answer to asker with rows that begin with their numbers.
+// good returns a valid reply to the request of asker. Each row begins with its
+// number.
 func good() []byte {
 	var reply message.Reply
 	rows := func(variable, offset int, index ...int64) message.Share {
@@ -36,7 +38,7 @@ func good() []byte {
 	return reply.Frame(wire.FinalReply, 0, []message.Share{rows(5, 0, 1, 3), rows(5, 20, 20, 40), rows(6, 0, 0, 8)}).Payload
 }
 
-// numbered is a table whose rows are their numbers and zeros.
+// numbered is a table in which each row has its number, followed by zeros.
 type numbered int
 
 func (n numbered) RowBytes() int { return int(n) }
@@ -49,8 +51,9 @@ func (n numbered) Read(index []int64, into []byte) error {
 	return nil
 }
 
-// An answer is what was asked for, in its place, or it is refused.
-func TestAnswersAreChecked(t *testing.T) {
+// A reply must contain exactly the requested rows, in order; any other reply
+// is refused.
+func TestInvalidReplyIsRefused(t *testing.T) {
 	l, s, into := asker()
 	if err := l.take(s, good()); err != nil {
 		t.Fatal(err)
@@ -72,12 +75,12 @@ func TestAnswersAreChecked(t *testing.T) {
 		return append(append(head, make([]byte, message.Padded(len(head))-len(head))...), make([]byte, values)...)
 	}
 	for want, body := range map[string][]byte{
-		"row 4 of variable 5, which is not asked for":            answer(16, 1, 5, 0, 1, 4),
-		"8 bytes of values for 1 rows of 12":                     answer(8, 1, 5, 0, 1, 3),
-		"8 bytes after the rows":                                 answer(24, 1, 5, 0, 1, 3),
-		"variable 5 from row 0, which is not asked for":          answer(32, 2, 6, 0, 1, 8, 5, 0, 1, 3), // another order
-		"rows of variable 7 from row 0, which are not kept here": answer(16, 1, 7, 0, 1, 3),
-		"no list of pieces":                                      answer(0, 4),
+		"row 4 of variable 5, which was not requested":                 answer(16, 1, 5, 0, 1, 4),
+		"8 bytes of values for 1 rows of 12":                           answer(8, 1, 5, 0, 1, 3),
+		"8 bytes after the rows":                                       answer(24, 1, 5, 0, 1, 3),
+		"variable 5 from row 0, which was not requested":               answer(32, 2, 6, 0, 1, 8, 5, 0, 1, 3), // another order
+		"rows of variable 7 from row 0, which this task does not hold": answer(16, 1, 7, 0, 1, 3),
+		"no list of pieces":                                            answer(0, 4),
 	} {
 		l, s, _ := asker()
 		if err := l.take(s, body); err == nil || !strings.Contains(err.Error(), want) {
@@ -86,8 +89,8 @@ func TestAnswersAreChecked(t *testing.T) {
 	}
 }
 
-// FuzzAnswer takes any bytes for an answer.
-func FuzzAnswer(f *testing.F) {
+// FuzzReply decodes arbitrary bytes as a reply.
+func FuzzReply(f *testing.F) {
 	f.Add(good())
 	f.Add([]byte{1, 5, 0, 1, 3, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
 	f.Add([]byte{})

@@ -17,25 +17,27 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// restored is a job that goes on from what its twin has before a step.
+// restored returns a job that resumes from a checkpoint with the state of the
+// reference before a step.
 func restored(t testing.TB, d layout.Declaration, step uint64, a policy.Architecture, servers int) *testJob {
 	t.Helper()
 	d.Checkpoint, d.First = "some name", step
 	j := newJob(t, d, a, servers)
-	j.shelf.has = trained(&j.d, step).kept()
+	j.store.has = trained(&j.d, step).kept()
 	return j
 }
 
-// trained is the twin after so many steps.
-func trained(d *layout.Declaration, steps uint64) *twin {
-	n := newTwin(d)
+// trained returns the reference after the given number of steps.
+func trained(d *layout.Declaration, steps uint64) *reference {
+	n := newReference(d)
 	for s := range steps {
 		n.step(0, d.VirtualWorkers, s, 0.05, everyLeaf)
 	}
 	return n
 }
 
-// connecting connects all workers and returns where their errors come.
+// connecting begins to connect all workers, and returns a channel per worker
+// with its error.
 func (j *testJob) connecting() []chan error {
 	errs := make([]chan error, len(j.d.Workers))
 	for rank := range errs {
@@ -51,7 +53,8 @@ func (j *testJob) connecting() []chan error {
 	return errs
 }
 
-// holds is a task of an architecture that holds something and is not the chief.
+// holds returns a task other than the chief that holds pieces in an
+// architecture.
 func holds(a policy.Architecture) cluster.Task {
 	if a == policy.Servers {
 		return server0(0)
@@ -59,20 +62,21 @@ func holds(a policy.Architecture) cluster.Task {
 	return worker(1)
 }
 
-// What a task cannot restore ends the training, and all hear which it was.
-func TestRestoreFails(t *testing.T) {
+// If a task cannot restore a piece, training ends, and all tasks report which
+// task it was.
+func TestFailedRestoreEndsTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
-		for want, instead := range map[string]func(s *shelf, ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error{
-			"the disk is gone": func(*shelf, context.Context, *layout.Declaration, layout.Piece, transition.Restoring) error {
+		for want, instead := range map[string]func(s *store, ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error{
+			"the disk is gone": func(*store, context.Context, *layout.Declaration, layout.Piece, transition.Restoring) error {
 				return errors.New("the disk is gone")
 			},
-			"a part of variable 3, want one of": func(s *shelf, _ context.Context, _ *layout.Declaration, _ layout.Piece, into transition.Restoring) error {
+			"a part of variable 3, want one of": func(s *store, _ context.Context, _ *layout.Declaration, _ layout.Piece, into transition.Restoring) error {
 				return into.Put(s.has[3])
 			},
-			"[%d, %d) is missing": func(*shelf, context.Context, *layout.Declaration, layout.Piece, transition.Restoring) error {
+			"[%d, %d) is missing": func(*store, context.Context, *layout.Declaration, layout.Piece, transition.Restoring) error {
 				return nil
 			},
 		} {
@@ -81,9 +85,9 @@ func TestRestoreFails(t *testing.T) {
 				j := restored(t, example(3, 3), 2, a, 2)
 				at := slices.IndexFunc(j.d.Pieces, func(p layout.Piece) bool { return j.d.Holders[p.Holder] == holds(a) })
 				broken := j.d.Pieces[at]
-				j.shelf.instead = func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+				j.store.instead = func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
 					if p == broken {
-						return instead(&j.shelf, ctx, d, p, into)
+						return instead(&j.store, ctx, d, p, into)
 					}
 					<-ctx.Done() // is told
 					return ctx.Err()
@@ -103,13 +107,14 @@ func TestRestoreFails(t *testing.T) {
 	}
 }
 
-// A part that is missing is named, of dense variables and of tables.
-func TestRestoreOfAPart(t *testing.T) {
+// If a part of a variable is missing in the checkpoint, the error names it,
+// for dense variables and for tables.
+func TestIncompleteRestoreEndsTraining(t *testing.T) {
 	for variable, what := range map[int]string{2: `"big" [0, 5120) from checkpoint "some name": [100, 200)`, 5: `"table" [0, 41) from checkpoint "some name": [40, 41)`} {
 		t.Run(what, func(t *testing.T) {
 			j := restored(t, mixed(2, 2), 2, policy.Servers, 1)
-			j.shelf.instead = func(_ context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
-				k := j.shelf.has[p.Variable]
+			j.store.instead = func(_ context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+				k := j.store.has[p.Variable]
 				if p.Variable != variable {
 					return into.Put(k)
 				}
@@ -127,9 +132,9 @@ func TestRestoreOfAPart(t *testing.T) {
 	}
 }
 
-// A restore that takes too long ends the start, whether it listens or not;
-// what it puts then is refused.
-func TestRestoreIsBounded(t *testing.T) {
+// If a restore takes longer than the start time, training ends, whether
+// Restore respects its context or not. Data that arrives later is refused.
+func TestSlowRestoreEndsTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -141,16 +146,16 @@ func TestRestoreIsBounded(t *testing.T) {
 				d.StartMillis = 700
 				j := restored(t, d, 2, a, 1)
 				wait, late := make(chan struct{}), make(chan error, len(j.d.Pieces))
-				j.shelf.instead = func(ctx context.Context, _ *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+				j.store.instead = func(ctx context.Context, _ *layout.Declaration, p layout.Piece, into transition.Restoring) error {
 					if j.d.Holders[p.Holder] != holds(a) {
-						return into.Put(j.shelf.has[p.Variable])
+						return into.Put(j.store.has[p.Variable])
 					}
 					if listens {
 						<-ctx.Done()
 					} else {
 						<-wait
 					}
-					late <- into.Put(j.shelf.has[p.Variable])
+					late <- into.Put(j.store.has[p.Variable])
 					return ctx.Err()
 				}
 				began := time.Now()
@@ -169,28 +174,29 @@ func TestRestoreIsBounded(t *testing.T) {
 	}
 }
 
-// A task that has nothing to restore from says so.
-func TestOwnerWithoutARestore(t *testing.T) {
+// A task without Checkpoints returns an error if it must restore.
+func TestHolderWithoutCheckpointsCannotRestore(t *testing.T) {
 	j := restored(t, example(2, 2), 2, policy.Servers, 1)
 	j.again(t, 0, func(c *server.Config) { c.Checkpoints = nil })
 	for _, errs := range j.connecting() {
-		blames(t, within(t, errs), server0(0), `is to restore its variables from checkpoint "some name" and was not configured to`)
+		blames(t, within(t, errs), server0(0), `cannot restore its variables from checkpoint "some name": no checkpoint store is configured`)
 	}
 	j = restored(t, example(1, 1), 2, policy.AllReduce, 0)
 	c := j.config(0, firstValues(&j.d, 1))
 	c.Checkpoints = nil
 	_, err := Connect(context.Background(), c)
-	blames(t, err, worker(0), "was not configured to")
+	blames(t, err, worker(0), "no checkpoint store is configured")
 }
 
-// Whoever dies or gives up while others restore is named, and they stop.
-func TestLostWhileRestoring(t *testing.T) {
+// If a worker dies or gives up while other tasks restore, they stop and blame
+// it.
+func TestLostWorkerDuringRestoreIsReported(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()
 			j := restored(t, example(3, 3), 2, a, 1)
 			begun, stopped := make(chan struct{}, 100), make(chan struct{}, 100)
-			j.shelf.instead = func(ctx context.Context, _ *layout.Declaration, _ layout.Piece, _ transition.Restoring) error {
+			j.store.instead = func(ctx context.Context, _ *layout.Declaration, _ layout.Piece, _ transition.Restoring) error {
 				begun <- struct{}{}
 				<-ctx.Done()
 				stopped <- struct{}{}
@@ -232,13 +238,13 @@ func TestLostWhileRestoring(t *testing.T) {
 	}
 }
 
-// A server that dies while another restores is named.
-func TestLostServerWhileRestoring(t *testing.T) {
+// If a server dies while another one restores, all tasks blame it.
+func TestLostServerDuringRestoreIsReported(t *testing.T) {
 	j := restored(t, example(2, 2), 2, policy.Servers, 2)
 	begun := make(chan struct{}, 100)
-	j.shelf.instead = func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+	j.store.instead = func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
 		if d.Holders[p.Holder] == server0(1) {
-			return into.Put(j.shelf.has[p.Variable])
+			return into.Put(j.store.has[p.Variable])
 		}
 		begun <- struct{}{}
 		<-ctx.Done()
@@ -255,11 +261,11 @@ func TestLostServerWhileRestoring(t *testing.T) {
 	}
 }
 
-// Workers that go on from something else are refused.
-func TestOtherCheckpointIsADisagreement(t *testing.T) {
+// Workers whose declarations name different checkpoints are refused.
+func TestDifferentCheckpointsEndTraining(t *testing.T) {
 	for want, change := range map[string]func(d *layout.Declaration){
 		`begins from checkpoint "other", not from checkpoint "some name"`: func(d *layout.Declaration) { d.Checkpoint = "other" },
-		`begins anew, not from checkpoint "some name"`:                    func(d *layout.Declaration) { d.Checkpoint, d.First = "", 0 },
+		`begins from scratch, not from checkpoint "some name"`:            func(d *layout.Declaration) { d.Checkpoint, d.First = "", 0 },
 		"begins with step 6, not 5":                                       func(d *layout.Declaration) { d.First = 6 },
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -277,8 +283,9 @@ func TestOtherCheckpointIsADisagreement(t *testing.T) {
 	}
 }
 
-// Steps are counted from the first training on, also where somebody leaves.
-func TestLeavingEarlyAfterARestore(t *testing.T) {
+// After a restore, errors count steps from the beginning of the first
+// training.
+func TestWorkerThatLeavesEarlyAfterRestoreIsAnError(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.AllReduce} {
 		j := restored(t, example(2, 2), 5, a, 1)
 		members := j.connect(t)

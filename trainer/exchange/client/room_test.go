@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// freeMemory is what a test says a shard holder's host has free.
+// freeMemory is the simulated free memory of a shard holder's host.
 type freeMemory struct{ free atomic.Uint64 }
 
 const unknown = math.MaxUint64
@@ -25,7 +25,8 @@ func (h *freeMemory) memory() (uint64, error) {
 	return 0, errors.New("no such file")
 }
 
-// on gives a task whose memory nobody has asked for yet a host.
+// on returns the simulated free memory for a task's host. Call it before the
+// task starts.
 func (j *testJob) on(task cluster.Task) *freeMemory {
 	h := &freeMemory{}
 	h.free.Store(unknown)
@@ -33,7 +34,8 @@ func (j *testJob) on(task cluster.Task) *freeMemory {
 	return h
 }
 
-// memory returns what a task's host has free: of the test's, or really.
+// memory returns the function that reports the free memory of a task's host:
+// the simulated value if there is one, and otherwise the real one.
 func (j *testJob) memory(task cluster.Task) func() (uint64, error) {
 	return func() (uint64, error) {
 		if h, ok := j.free.Load(task); ok {
@@ -43,8 +45,9 @@ func (j *testJob) memory(task cluster.Task) func() (uint64, error) {
 	}
 }
 
-// Rows of the larger table take 3 floats with 2 slots, 36 bytes, and a bit;
-// of the smaller 24.
+// A row of the larger table has 3 floats of 4 bytes, each with 2 numbers of
+// optimiser state: 36 bytes plus one bit. A row of the smaller table has 24
+// bytes.
 const (
 	largeTable = 41*36 + 5
 	smallTable = 9*24 + 1
@@ -56,11 +59,11 @@ func TestRoom(t *testing.T) {
 		free   [3]uint64
 		want   *transition.RoomError
 	}{
-		"plenty":         {1, [3]uint64{0, 10 * largeTable, 0}, nil},
-		"too little":     {1, [3]uint64{1 << 20, 100, 1 << 20}, &transition.RoomError{Holder: server0(1), Need: largeTable + smallTable, Free: 100}},
-		"no headroom":    {1, [3]uint64{1 << 20, largeTable + smallTable, 1 << 20}, &transition.RoomError{Holder: server0(1), Need: largeTable + smallTable, Free: largeTable + smallTable}},
-		"nobody knows":   {1, [3]uint64{0, unknown, 0}, nil},
-		"on other hosts": {2, [3]uint64{0, 0, 1 << 20}, nil},
+		"plenty":              {1, [3]uint64{0, 10 * largeTable, 0}, nil},
+		"too little":          {1, [3]uint64{1 << 20, 100, 1 << 20}, &transition.RoomError{Holder: server0(1), Need: largeTable + smallTable, Free: 100}},
+		"no headroom":         {1, [3]uint64{1 << 20, largeTable + smallTable, 1 << 20}, &transition.RoomError{Holder: server0(1), Need: largeTable + smallTable, Free: largeTable + smallTable}},
+		"unknown free memory": {1, [3]uint64{0, unknown, 0}, nil},
+		"on other hosts":      {2, [3]uint64{0, 0, 1 << 20}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := movableTables(2, 2, optimizer.Adam)
@@ -94,8 +97,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Shard holders on one host share what it has free.
-func TestRoomOfNeighbours(t *testing.T) {
+// Shard holders on the same host share its free memory.
+func TestRoomAddsHoldersOfSameHost(t *testing.T) {
 	d := movableTables(2, 2, optimizer.Adam)
 	j := newJob(t, d, policy.Servers, 3)
 	var hosts []*freeMemory
@@ -118,7 +121,7 @@ func TestRoomOfNeighbours(t *testing.T) {
 	blameAll(t, errs, "has no room")
 }
 
-// A worker that holds pieces answers too.
+// A worker that holds pieces also reports its memory.
 func TestRoomOnWorkers(t *testing.T) {
 	j := newJob(t, movableTables(3, 3, optimizer.Adam), policy.AllReduce, 0)
 	members := j.connect(t)

@@ -9,24 +9,25 @@ import (
 	"time"
 
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/localsum"
 	"github.com/plx-run/plx/trainer/exchange/message"
-	"github.com/plx-run/plx/trainer/exchange/relay"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/sparse"
 )
 
-// Rows requests rows of sparse variables from their holders.
+// Rows requests rows of sparse variables from their shard holders.
 type Rows struct {
 	holders  *holders
 	progress *progress
-	asking   *asking // last prefetch request, until Await has returned; nil: none
-	asked    uint64  // 1 + step of the last prefetch request; 0 means never
+	asking   *asking // prefetch request for which Await has not returned; nil if there is none
+	asked    uint64  // step of the last prefetch request, plus 1; 0 means that there was none
 }
 
 // Pull copies the current values of rows of a sparse variable to into, one row
-// after the other. index lists the rows, strictly ascending. In a step, Pull
-// must be called before the virtual worker contributes. Several goroutines may
-// call Pull. After an error the client cannot be used.
+// after the other. index lists the rows in strictly ascending order. During a
+// step, a virtual worker must call Pull before it contributes its gradient.
+// Several goroutines may call Pull at the same time. After an error the client
+// cannot be used.
 func (r *Rows) Pull(ctx context.Context, variable int, index []int64, into []byte) error {
 	if err := r.requestable(variable, index, into); err != nil {
 		return err
@@ -43,9 +44,10 @@ func (r *Rows) Pull(ctx context.Context, variable int, index []int64, into []byt
 	return r.collect(ctx, waiting...)
 }
 
-// Whole copies all values of a variable to into, for saving and comparing. It
-// pulls the rows of a sparse variable from their holders, each row with its
-// current values.
+// Whole copies all values of a variable to into, for example to save or
+// compare them. It requests the rows of a sparse variable from their shard
+// holders. Different rows may have values of different steps, if workers take
+// steps meanwhile.
 func (r *Rows) Whole(ctx context.Context, variable int, into []byte) error {
 	h := r.holders
 	if variable < 0 || variable >= len(h.d.Variables) {
@@ -78,7 +80,7 @@ func (r *Rows) Whole(ctx context.Context, variable int, into []byte) error {
 	return nil
 }
 
-// requestable returns why a request for rows is invalid; nil: it is valid.
+// requestable returns an error if a request for rows is invalid.
 func (r *Rows) requestable(variable int, index []int64, into []byte) error {
 	d := r.holders.d
 	if variable < 0 || variable >= len(d.Variables) || d.Variables[variable].Sparse == nil {
@@ -98,9 +100,10 @@ func (r *Rows) requestable(variable int, index []int64, into []byte) error {
 	return nil
 }
 
-// pull requests rows of a piece: those of index. If index is nil, it requests
-// the rows from row first on that fit in into. If this worker holds the piece,
-// pull copies the rows at once and returns nil.
+// pull requests the rows of a piece that index lists. If index is nil, it
+// requests as many consecutive rows from row first on as fit into into. If
+// this worker holds the piece, pull copies the rows immediately and returns
+// nil.
 func (r *Rows) pull(p layout.Piece, first int, index []int64, into []byte) (*pull, error) {
 	l := r.holders.links[p.Holder]
 	switch {
@@ -117,7 +120,7 @@ func (r *Rows) pull(p layout.Piece, first int, index []int64, into []byte) (*pul
 	return w, nil
 }
 
-// collect waits for the replies to pulls.
+// collect waits until the rows of all given pull requests have arrived.
 func (r *Rows) collect(ctx context.Context, waiting ...*pull) error {
 	for _, w := range waiting {
 		if w != nil {
@@ -129,15 +132,15 @@ func (r *Rows) collect(ctx context.Context, waiting ...*pull) error {
 	return nil
 }
 
-// Prefetch requests all rows of a step in advance, in one request per holder.
-// During a step, it requests those of the following step. Between two steps, it
-// requests those of the next one. While a step is under way, holders already
-// send rows that the step does not change. Prefetch does not wait; Await does.
-// Until Await returns, the client owns requests.
+// Prefetch requests all rows that this worker needs in a step, in one request
+// per shard holder. Called during a step, it requests rows for the following
+// step. Called between two steps, it requests rows for the next one. Holders
+// send rows that the current step does not change while that step is still
+// running. Prefetch does not wait for the rows; Await does. Until Await
+// returns, the caller must not use requests.
 //
-// The caller makes at most one prefetch request per step. After a request
-// without Await, no further request is possible. Workers must be in step: mode
-// sync.
+// Each step allows one prefetch request, which must be followed by Await.
+// Prefetch works only in mode sync.
 func (r *Rows) Prefetch(requests []message.RowRequest) error {
 	step := r.progress.step
 	if r.progress.within {
@@ -173,16 +176,16 @@ func (r *Rows) prefetchable(step uint64, requests []message.RowRequest) error {
 	return nil
 }
 
-// Await waits until all rows of the last prefetch request have arrived. The
-// rows have their values after all steps before the requested step. Await must
-// be called before that step begins.
+// Await waits until all rows of the last prefetch request have arrived. Their
+// values include all steps before the step for which they were requested. Call
+// Await before that step begins.
 func (r *Rows) Await(ctx context.Context) error {
 	h, a, step := r.holders, r.asking, r.progress.step
 	switch {
 	case h.reason() != nil:
 		return h.reason()
 	case a == nil:
-		return errors.New("rows are awaited that nobody requested")
+		return errors.New("rows are awaited without a prefetch request")
 	case r.progress.within || step != a.step:
 		return fmt.Errorf("rows of step %d are awaited at step %d", a.step, step)
 	}
@@ -208,8 +211,9 @@ func (r *Rows) Await(ctx context.Context) error {
 	return nil
 }
 
-// request requests the rows of a step from their holders, directly or through
-// the first worker of the host.
+// request sends the requests for rows of a step to their shard holders, or to
+// the first worker of the host if that worker combines the requests of its
+// host.
 func (r *Rows) request(step uint64, requests []message.RowRequest) *asking {
 	h := r.holders
 	var host, others []message.RowRequest
@@ -228,9 +232,9 @@ func (r *Rows) request(step uint64, requests []message.RowRequest) *asking {
 	switch {
 	case h.up != nil:
 		h.up.requests.prefetch(a, portions(h.d, h.up.holds.Load().pieces, host))
-	case h.relay != nil:
+	case h.aggregator != nil:
 		a.left.Add(1)
-		mine := relay.Request{Rank: h.rank, Done: func(direct bool) {
+		mine := localsum.Request{Rank: h.rank, Done: func(direct bool) {
 			a.direct.Store(direct)
 			a.answered()
 		}}
@@ -238,7 +242,7 @@ func (r *Rows) request(step uint64, requests []message.RowRequest) *asking {
 			mine.Rows = append(mine.Rows, message.Rows{Place: layout.Place{Variable: w.Variable}, Index: w.Index})
 			mine.Into = append(mine.Into, w.Into)
 		}
-		h.relay.Rows.Add(step, mine)
+		h.aggregator.Rows.Add(step, mine)
 	}
 	for _, p := range own {
 		h.local.shard(p.Piece).Ask(step, p.index)
@@ -248,8 +252,9 @@ func (r *Rows) request(step uint64, requests []message.RowRequest) *asking {
 	return a
 }
 
-// ask requests from every other holder its share. After the last request it
-// calls a.answered, for the count that newAsking added.
+// ask sends every other shard holder its part of the requests. After the last
+// one it calls a.answered, to remove the extra 1 that newAsking added to
+// a.left.
 func (r *Rows) ask(a *asking, requests []message.RowRequest) {
 	for _, l := range r.holders.links {
 		if l == nil {
@@ -262,34 +267,34 @@ func (r *Rows) ask(a *asking, requests []message.RowRequest) {
 	a.answered()
 }
 
-// travelsWithHost reports whether one worker requests the rows of a variable
-// for the whole host.
+// travelsWithHost reports whether the first worker of the host requests the
+// rows of a variable for all workers of the host.
 func (r *Rows) travelsWithHost(variable int) bool {
 	h := r.holders
-	if h.up == nil && h.relay == nil {
+	if h.up == nil && h.aggregator == nil {
 		return false
 	}
 	i := slices.IndexFunc(h.d.Pieces, func(p layout.Piece) bool { return p.Variable == variable })
 	return h.d.Holders[h.d.Pieces[i].Holder].Role == cluster.PS
 }
 
-// host implements relay.Holders: it sends the sums and requests of the whole
-// host to the holders.
+// host implements localsum.Holders: on the first worker of a host, it sends
+// the host's sums and requests to the shard holders.
 type host struct {
 	gate     *gate
 	progress *progress
 	rows     *Rows
 }
 
-// Begin implements relay.Holders.
+// Begin implements localsum.Holders.
 func (h *host) Begin(payload []byte) { h.gate.open(job{begin: payload, step: h.progress.step}) }
 
-// Push implements relay.Holders.
+// Push implements localsum.Holders.
 func (h *host) Push(bucket, part int) {
 	h.gate.post(job{bucket: bucket, part: part, step: h.progress.step})
 }
 
-// Request implements relay.Holders.
+// Request implements localsum.Holders.
 func (h *host) Request(step uint64, requests []message.RowRequest, done func()) {
 	h.rows.ask(newAsking(step, nil, nil, done), requests)
 }

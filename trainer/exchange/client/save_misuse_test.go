@@ -14,17 +14,17 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// A save that cannot be is an error, and nothing has happened.
-func TestSaveMisuse(t *testing.T) {
+// An invalid call of Save returns an error and changes nothing.
+func TestMisuseOfSaveIsRefused(t *testing.T) {
 	for want, do := range map[string]func(members []*member) error{
-		"worker:1 saves, which is for worker:0 to do": func(members []*member) error { return members[1].Saves.Save() },
+		"worker:1 cannot save: only worker:0 can": func(members []*member) error { return members[1].Saves.Save() },
 		"saved twice before step 1": func(members []*member) error {
 			if err := members[0].Saves.Save(); err != nil {
 				return err
 			}
 			return members[0].Saves.Save()
 		},
-		"was not configured to": func(members []*member) error {
+		"no checkpoint store is configured": func(members []*member) error {
 			members[0].holders.config.Checkpoints = nil
 			return members[0].Saves.Save()
 		},
@@ -44,7 +44,7 @@ func TestSaveMisuse(t *testing.T) {
 	}
 }
 
-func TestSaveInAStepIsRefused(t *testing.T) {
+func TestSaveDuringStepIsRefused(t *testing.T) {
 	j := newJob(t, example(1, 1), policy.Servers, 1)
 	m := j.connect(t)[0]
 	if err := m.Begin(0.1); err != nil {
@@ -58,16 +58,16 @@ func TestSaveInAStepIsRefused(t *testing.T) {
 		t.Errorf("%+v, %v", end, err)
 	}
 	leave(t, j, []*member{m})
-	if len(j.shelf.took) > 0 {
-		t.Errorf("%d snapshots", len(j.shelf.took))
+	if len(j.store.took) > 0 {
+		t.Errorf("%d snapshots", len(j.store.took))
 	}
 	if err := m.Saves.Save(); err == nil {
 		t.Error("saved after the end")
 	}
 }
 
-// A shard holder that has nowhere to save to says so to all.
-func TestOwnerWithoutASave(t *testing.T) {
+// If a shard holder without Checkpoints must save, all tasks report that.
+func TestHolderWithoutCheckpointsCannotSave(t *testing.T) {
 	for a, task := range map[policy.Architecture]cluster.Task{policy.Servers: server0(0), policy.AllReduce: worker(1)} {
 		j := newJob(t, example(2, 2), a, 1)
 		if a == policy.Servers {
@@ -75,16 +75,17 @@ func TestOwnerWithoutASave(t *testing.T) {
 		}
 		j.bare = []cluster.Task{task}
 		members := j.connect(t)
-		members[0].Saves.Save() // may hear of it already
+		members[0].Saves.Save() // an error is allowed: the holder's report may already have arrived
 		_, errs := step(members, 0, 0.1)
 		for _, err := range errs {
-			blames(t, err, task, "is to save its variables and was not configured to")
+			blames(t, err, task, "cannot save its variables: no checkpoint store is configured")
 		}
 	}
 }
 
-// A shard holder that is lost is named by the save or by what comes next.
-func TestSaveToALostOwner(t *testing.T) {
+// If a shard holder is lost, Save or the next step returns an error that
+// blames it.
+func TestSaveReportsLostHolder(t *testing.T) {
 	for a, task := range map[policy.Architecture]cluster.Task{policy.Servers: server0(1), policy.AllReduce: worker(1)} {
 		j := newJob(t, mixed(3, 3), a, 2)
 		members := j.connect(t)
@@ -109,8 +110,9 @@ func TestSaveToALostOwner(t *testing.T) {
 	}
 }
 
-// What the chief says at the wrong time, or anybody else, is refused in words.
-func TestBadSaveFramesEndTheTraining(t *testing.T) {
+// A Save frame at the wrong time, or from another worker than the chief, ends
+// the training with an explanation.
+func TestInvalidSaveFramesEndTraining(t *testing.T) {
 	save := func(step uint64, size int) wire.Frame { return frame(wire.Save, 0, 0, step, size) }
 	begin := wire.Frame{Header: wire.Header{Kind: wire.Step, Step: 5}, Payload: message.EncodeBeginning(nil, aggregate.Beginning{Rate: 0.1, Present: []int{1}})}
 	for name, c := range map[string]struct {
@@ -118,17 +120,17 @@ func TestBadSaveFramesEndTheTraining(t *testing.T) {
 		frames []wire.Frame
 		want   string
 	}{
-		"not the chief":     {1, []wire.Frame{save(5, 0)}, "unexpected save frame"},
-		"with a payload":    {0, []wire.Frame{save(5, 3)}, "with 3 bytes"},
-		"an earlier step":   {0, []wire.Frame{save(4, 0)}, "save frame for step 4"},
-		"a later step":      {0, []wire.Frame{save(6, 0)}, "save frame for step 6"},
-		"in a step":         {0, []wire.Frame{begin, save(6, 0)}, "gradients to come"},
-		"twice":             {0, []wire.Frame{save(5, 0), save(5, 0)}, "saves twice before step 5"},
-		"begins elsewhere":  {1, []wire.Frame{stepFrame(0, 1)}, "begins step 0 during step 5"},
-		"begins later":      {1, []wire.Frame{stepFrame(6, 1)}, "begins step 6 during step 5"},
-		"gradient of then":  {1, []wire.Frame{frame(wire.Push, 0, 1, 4, 60)}, "5 steps were begun"},
-		"gradient too soon": {1, []wire.Frame{frame(wire.Push, 0, 1, 5, 60)}, "5 steps were begun"},
-		"rows of then":      {1, []wire.Frame{frame(wire.Prefetch, 0, 0, 4, 1)}, "wants rows of step 4, 5 steps were begun"},
+		"not the chief":               {1, []wire.Frame{save(5, 0)}, "unexpected save frame"},
+		"with a payload":              {0, []wire.Frame{save(5, 3)}, "with 3 bytes"},
+		"an earlier step":             {0, []wire.Frame{save(4, 0)}, "save frame for step 4"},
+		"a later step":                {0, []wire.Frame{save(6, 0)}, "save frame for step 6"},
+		"in a step":                   {0, []wire.Frame{begin, save(6, 0)}, "gradients to come"},
+		"twice":                       {0, []wire.Frame{save(5, 0), save(5, 0)}, "saves twice before step 5"},
+		"begins an earlier step":      {1, []wire.Frame{stepFrame(0, 1)}, "begins step 0 during step 5"},
+		"begins a later step":         {1, []wire.Frame{stepFrame(6, 1)}, "begins step 6 during step 5"},
+		"gradient of an earlier step": {1, []wire.Frame{frame(wire.Push, 0, 1, 4, 60)}, "5 steps were begun"},
+		"gradient too soon":           {1, []wire.Frame{frame(wire.Push, 0, 1, 5, 60)}, "5 steps were begun"},
+		"rows of an earlier step":     {1, []wire.Frame{frame(wire.Prefetch, 0, 0, 4, 1)}, "wants rows of step 4, 5 steps were begun"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := mixed(2, 2)
@@ -143,8 +145,8 @@ func TestBadSaveFramesEndTheTraining(t *testing.T) {
 	}
 }
 
-// The first worker of a host keeps nothing.
-func TestRelayRefusesToSave(t *testing.T) {
+// The first worker of a host holds no shards and refuses Save frames.
+func TestAggregatorRefusesToSave(t *testing.T) {
 	j, members := pair(t)
 	if err := members[1].holders.up.session.Send(frame(wire.Save, 0, 0, 0, 0)); err != nil {
 		t.Fatal(err)
@@ -154,7 +156,7 @@ func TestRelayRefusesToSave(t *testing.T) {
 	blames(t, within(t, j.ended[0]), worker(1), "unexpected save frame")
 }
 
-func TestFirstStepIsChecked(t *testing.T) {
+func TestInvalidFirstStepIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		checkpoint string
 		first      uint64

@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// counting is a declaration in which every element of every variable goes
-// down by the leaves of each update: its value says how many there were.
+// counting returns a declaration in which every update decreases every element
+// by the number of its virtual workers. So values count the applied gradients.
 func counting(mode string, workers int) layout.Declaration {
 	d := in(mode, example(workers, workers))
 	d.Variables = append(d.Variables, layout.Variable{Name: "table", Dtype: layout.Float32, Shape: []int{50, 3}, Sparse: &layout.Sparse{}})
@@ -25,7 +25,7 @@ func counting(mode string, workers int) layout.Declaration {
 	return d
 }
 
-// count takes a step of ones.
+// count takes a step in which every gradient is 1.
 func (m *member) count() (Outcome, error) { return m.add(1) }
 
 // add takes a step in which every gradient is x.
@@ -67,7 +67,8 @@ func fill(d layout.Dtype, b []byte, x float64) {
 	}
 }
 
-// downBy wants all of a part to have gone down by the same, and returns that.
+// downBy checks that all elements of a part have decreased by the same number,
+// and returns that number.
 func downBy(t *testing.T, d *layout.Declaration, k aggregate.Kept) float64 {
 	t.Helper()
 	var all []float64
@@ -94,8 +95,8 @@ func downBy(t *testing.T, d *layout.Declaration, k aggregate.Kept) float64 {
 	return math.Abs(all[0])
 }
 
-// saves are what all shard holders handed over, in the order of saves.
-func (s *shelf) saves() (all [][]transition.Snapshot) {
+// saves returns the snapshots of all shard holders, grouped by save.
+func (s *store) saves() (all [][]transition.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := map[cluster.Task]int{}
@@ -109,9 +110,9 @@ func (s *shelf) saves() (all [][]transition.Snapshot) {
 	return all
 }
 
-// Saves while all workers push: every piece has the steps before the cut, and no
-// other.
-func TestSaveUnderLoad(t *testing.T) {
+// While all workers send gradients, every saved piece contains exactly the
+// steps before the cut.
+func TestSaveInOtherModesUnderLoad(t *testing.T) {
 	const steps = 25
 	for _, c := range []struct {
 		mode string
@@ -144,7 +145,7 @@ func TestSaveUnderLoad(t *testing.T) {
 				}
 				running.Wait()
 				leave(t, j, members)
-				saves := j.shelf.saves()
+				saves := j.store.saves()
 				if len(saves) != len(cuts) || len(cuts) == 0 {
 					t.Fatalf("%d saves of %d cuts", len(saves), len(cuts))
 				}
@@ -157,7 +158,8 @@ func TestSaveUnderLoad(t *testing.T) {
 	}
 }
 
-// checkCut wants all shard holders to have made the steps before a cut.
+// checkCut checks that the snapshots of all shard holders contain exactly the
+// steps before a cut.
 func checkCut(t *testing.T, d *layout.Declaration, all []transition.Snapshot, cut []uint64, per float64) {
 	t.Helper()
 	want := uint64(0)
@@ -176,7 +178,7 @@ func checkCut(t *testing.T, d *layout.Declaration, all []transition.Snapshot, cu
 	}
 }
 
-// saveCut saves as the chief does.
+// saveCut makes the chief agree on a cut and save it.
 func (m *member) saveCut(t *testing.T, kind CutKind) []uint64 {
 	t.Helper()
 	cut, err := m.Saves.Cut(context.Background(), kind)
@@ -189,13 +191,13 @@ func (m *member) saveCut(t *testing.T, kind CutKind) []uint64 {
 	return cut
 }
 
-// countOn restores in another mode and goes on: what comes then is added to
-// what was there.
+// countOn resumes from a checkpoint in another mode, and checks that new steps
+// add to the restored values.
 func countOn(t *testing.T, last []transition.Snapshot, mode string) {
 	t.Helper()
 	const steps = 3
 	if strings.HasPrefix(mode, "backup") {
-		mode = "backup:0" // so that the end is the same whoever is first
+		mode = "backup:0" // makes the final values independent of the order of workers
 	}
 	d := counting(mode, 2)
 	d.VirtualWorkers, d.Workers = 4, ranges(4, 2)
@@ -204,7 +206,7 @@ func countOn(t *testing.T, last []transition.Snapshot, mode string) {
 	if err := j.d.Place(policy.Servers, 2, 100); err != nil { // otherwise
 		t.Fatal(err)
 	}
-	j.shelf.fill(last)
+	j.store.fill(last)
 	members := j.connect(t)
 	members[0].saveCut(t, Passing)
 	began := j.saved(t, j.d.Pieces, d.First)
@@ -244,11 +246,11 @@ func countOn(t *testing.T, last []transition.Snapshot, mode string) {
 		}
 	}
 	leave(t, j, members)
-	checkSums(t, &j.d, last, j.shelf.at(d.First+steps), 4*steps)
+	checkSums(t, &j.d, last, j.store.at(d.First+steps), 4*steps)
 }
 
-// checkOverlaps wants a restored part to have the highest count of those that
-// it was made of.
+// checkOverlaps checks that a restored part has the highest number of updates
+// of all saved parts that it overlaps.
 func checkOverlaps(t *testing.T, k aggregate.Kept, from []transition.Snapshot) {
 	t.Helper()
 	most := uint64(0)
@@ -264,7 +266,7 @@ func checkOverlaps(t *testing.T, k aggregate.Kept, from []transition.Snapshot) {
 	}
 }
 
-// checkSums wants every element to have gone down by more than it had.
+// checkSums checks that every element has decreased by more since before.
 func checkSums(t *testing.T, d *layout.Declaration, before, after []transition.Snapshot, more float64) {
 	t.Helper()
 	for i, v := range d.Variables {
@@ -277,7 +279,8 @@ func checkSums(t *testing.T, d *layout.Declaration, before, after []transition.S
 	}
 }
 
-// spreadOut returns all elements of a variable.
+// spreadOut returns all elements of a variable from the snapshots that contain
+// them.
 func spreadOut(d *layout.Declaration, snapshots []transition.Snapshot, variable int) []float64 {
 	v := d.Variables[variable]
 	all := make([]float64, v.NumElements())
@@ -303,13 +306,13 @@ func spreadOut(d *layout.Declaration, snapshots []transition.Snapshot, variable 
 	return all
 }
 
-// Pieces that were saved after different numbers of updates may become one:
-// it has had the most of them.
-func TestUnevenCountsMove(t *testing.T) {
+// Pieces that were saved with different numbers of updates can be joined by a
+// move. The new piece has the highest of these numbers.
+func TestMoveJoinsPiecesWithUnevenUpdateCounts(t *testing.T) {
 	d := movableTables(2, 2, optimizer.Adam)
 	j := restored(t, d, 3, policy.Servers, 2)
 	var parts []aggregate.Kept
-	for _, k := range j.shelf.has {
+	for _, k := range j.store.has {
 		half := (k.Count + 1) / 2
 		parts = append(parts, slice(&d, k, 0, half))
 		if k.Count > half {
@@ -317,7 +320,7 @@ func TestUnevenCountsMove(t *testing.T) {
 			parts[len(parts)-1].Updates += 4
 		}
 	}
-	j.shelf.has = parts
+	j.store.has = parts
 	var halved []layout.Piece // of the tables
 	for _, p := range j.d.Pieces {
 		v := j.d.Variables[p.Variable]

@@ -15,15 +15,16 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// course is a training that is saved now and then, and in which variables
-// move where they may.
+// course is a training with saves before some steps, and with moves of
+// variables if they are movable.
 type course struct {
 	seed   uint64
-	n      *twin
+	n      *reference
 	random *rand.Rand
 }
 
-// present has leaves absent, the same whoever trains.
+// present returns which virtual workers have data in a step. It depends only
+// on the seed and the step.
 func (c *course) present(s uint64) func(leaf int) bool {
 	odds := rand.New(rand.NewPCG(c.seed, s)).IntN(4)
 	return func(leaf int) bool {
@@ -31,7 +32,7 @@ func (c *course) present(s uint64) func(leaf int) bool {
 	}
 }
 
-// pieces gives tables any shard holders that they may have.
+// pieces returns a random valid placement of the tables.
 func (c *course) pieces(d *layout.Declaration) []layout.Piece {
 	var holders []int
 	for i, task := range d.Holders {
@@ -42,8 +43,8 @@ func (c *course) pieces(d *layout.Declaration) []layout.Piece {
 	return shuffled(d, c.random, holders)
 }
 
-// train takes the steps up to one, saves before it and before others, and
-// wants everything to be the twin's.
+// train trains up to a step, saves before that step and some others, and
+// compares everything with the reference.
 func (c *course) train(t *testing.T, j *testJob, to uint64) []transition.Snapshot {
 	t.Helper()
 	members := j.connect(t)
@@ -88,26 +89,26 @@ func (c *course) save(t *testing.T, j *testJob, chief *member) []transition.Snap
 	return all
 }
 
-// goOn trains to a step, and from what was saved there with another job to a
-// later one.
+// goOn trains the first job up to a step, restores its checkpoint in a second
+// job, and trains that further.
 func goOn(t *testing.T, seed uint64, first *testJob, second func(d layout.Declaration) *testJob) {
 	t.Helper()
 	const half, end = 3, 6
-	c := &course{seed: seed, n: newTwin(&first.d), random: rand.New(rand.NewPCG(seed, 21))}
+	c := &course{seed: seed, n: newReference(&first.d), random: rand.New(rand.NewPCG(seed, 21))}
 	all := c.train(t, first, half)
 	d := first.d
 	d.Checkpoint, d.First = "some name", half
 	j := second(d)
-	j.shelf.fill(all)
+	j.store.fill(all)
 	c.n.d = &j.d // of the same variables
 	c.train(t, j, end)
 }
 
-// What was restored goes on as if nothing had been, wherever its pieces were
-// and are.
-func TestBitsOfRestoredTrainings(t *testing.T) {
+// A restored training continues with the same bits, for any placement of
+// pieces before and after the restore.
+func TestRestoredTrainingHasSameBits(t *testing.T) {
 	rules, n := []optimizer.Rule{optimizer.SGD, optimizer.Momentum, optimizer.Adagrad}, len(placesToRestore)
-	for i := range placesToRestore { // a long test has all pairs
+	for i := range placesToRestore { // the long test uses all pairs
 		testRestored(t, optimizer.Adam, i, (i+1)%n) // which keeps most
 		testRestored(t, optimizer.Adam, i, (i+3)%n)
 		testRestored(t, rules[i%len(rules)], i, (2*n-i)%n)
@@ -122,7 +123,7 @@ var placesToRestore = []struct {
 	{place{policy.Hybrid, 2}, nil}, {place{policy.Hybrid, 2}, []layout.Range{{Lo: 0, Hi: 3}}},
 }
 
-// testRestored goes on at place k from what was saved at place i.
+// testRestored saves with the i-th placement and resumes with the k-th.
 func testRestored(t *testing.T, rule optimizer.Rule, i, k int) {
 	from, to := placesToRestore[i], placesToRestore[k]
 	t.Run(fmt.Sprint(rule, from, to), func(t *testing.T) {
@@ -140,8 +141,9 @@ func testRestored(t *testing.T, rule optimizer.Rule, i, k int) {
 	})
 }
 
-// Likewise with any variables, workers, hosts, partitions and clipping.
-func TestBitsOfRandomRestoredTrainings(t *testing.T) {
+// Random variables, workers, hosts, placements and clipping: a restored
+// training continues with the same bits.
+func TestRandomRestoredTrainingHasSameBits(t *testing.T) {
 	testRandomRestores(t, 1, 14)
 }
 
@@ -163,7 +165,7 @@ func testRandomRestores(t *testing.T, first, jobs uint64) {
 	}
 }
 
-// shard holders returns the engines of all shard holders.
+// engines returns the shards of all shard holders.
 func (j *testJob) engines(t *testing.T, members []*member) (all []*aggregate.Shards) {
 	for i, task := range j.d.Holders {
 		if isServer(task) {
@@ -175,15 +177,17 @@ func (j *testJob) engines(t *testing.T, members []*member) (all []*aggregate.Sha
 	return all
 }
 
-// othersWait reports whether a step lacks nothing but the chief.
+// othersWait reports whether all workers except the chief have sent their
+// gradients of the current step.
 func othersWait(e *aggregate.Shards) bool {
 	missing, _ := e.Waiting()
 	return missing == 1
 }
 
-// The others may have begun the next step, and brought all they have, when
-// the chief saves; it is saved on every step, and what was saved never changes.
-func TestSaveWhileOthersBegin(t *testing.T) {
+// When the chief saves, other workers may already have sent all gradients of
+// the next step. The save contains the steps before it, and snapshots never
+// change later.
+func TestSaveWhileOtherWorkersBeginStep(t *testing.T) {
 	const steps = 6
 	for _, c := range []struct {
 		a     policy.Architecture
@@ -197,7 +201,7 @@ func TestSaveWhileOthersBegin(t *testing.T) {
 			j := newJob(t, d, c.a, 2)
 			members := j.connect(t)
 			engines := j.engines(t, members)
-			n := newTwin(&j.d)
+			n := newReference(&j.d)
 			var running sync.WaitGroup
 			for _, m := range members[1:] {
 				running.Go(func() {
@@ -238,13 +242,13 @@ func TestSaveWhileOthersBegin(t *testing.T) {
 	}
 }
 
-// A save goes with the map of its time, on either side of a move, and the
-// next step tells of it under the next map.
-func TestSaveAroundAMove(t *testing.T) {
+// A save before or after a move has the pieces of that moment. The next step
+// reports the save, even if variables move before that step.
+func TestSaveBeforeAndAfterMove(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid, policy.AllReduce} {
 		j := newJob(t, movableTables(4, 2, optimizer.Adam), a, 3)
 		members := j.connect(t)
-		n := newTwin(&j.d)
+		n := newReference(&j.d)
 		for s := range uint64(4) {
 			before, after := members[0].holders.shards.Load().d.Pieces, onHolder(&j.d, int(s)%len(j.d.Holders))
 			early := s%2 == 0

@@ -11,38 +11,39 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Saves makes the shard holders save checkpoints. Only the chief may call its
-// methods, between two steps.
+// Saves makes the shard holders save checkpoints. Only the chief (the worker
+// of rank 0) may call its methods, and only between two steps.
 type Saves struct {
 	holders  *holders
 	progress *progress
-	last     uint64   // 1 + step before which the last save was; 0 means never
+	last     uint64   // step before which the last save was, plus 1; 0 means that nothing was saved
 	number   uint64   // number of saves so far
-	cut      []uint64 // agreed and not yet saved; nil: none
-	holds    bool     // the other workers wait after the cut, see Holding
+	cut      []uint64 // consistent cut that the next Save will save: number of steps of each group; nil if there is none
+	holds    bool     // the other workers wait after the cut until the chief continues, see Holding
 }
 
-// CutKind says when the other workers continue after a cut.
+// CutKind determines when the other workers may take steps after a consistent
+// cut.
 type CutKind uint32
 
 // The kinds of cuts.
 const (
-	Passing CutKind = iota // as soon as the cut is saved
-	Holding                // when the chief begins its next step, or concludes
+	Passing CutKind = iota // workers continue as soon as the cut is saved
+	Holding                // workers continue when the chief begins its next step or calls Conclude
 )
 
-// Cut asks all holders for a consistent cut. The chief must call Save soon
-// after. Cut returns how many steps of each group of workers every copy will
-// contain; no copy will contain later steps. The first group is that of the
-// chief. Holders keep gradients of later steps until the cut is saved. If
-// workers are in step, Cut does nothing and returns nil.
+// Cut agrees with all shard holders on a consistent cut, which the next
+// checkpoint will contain. It returns the number of steps of each group of
+// workers before the cut, for the chief's group first. Holders apply gradients
+// of later steps only after the cut is saved, so the chief must call Save
+// soon. In mode sync, Cut does nothing and returns nil.
 func (s *Saves) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
 	h := s.holders
 	if err := s.savable(); err != nil || !h.d.Sync.Cuts() {
 		return nil, err
 	}
 	if s.cut != nil {
-		return nil, fmt.Errorf("asked for two cuts before step %d", s.progress.step)
+		return nil, fmt.Errorf("requested two cuts before step %d", s.progress.step)
 	}
 	if err := h.tell(wire.Frame{Header: wire.Header{Kind: wire.Cut, Step: s.progress.step, Part: uint32(kind)}}); err != nil {
 		return nil, err
@@ -61,14 +62,15 @@ func (s *Saves) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
 	return slices.Clone(cut), nil
 }
 
-// Save makes every holder that has pieces give a copy of them to its
-// Checkpoints. The chief calls it at most once before each step, and may call
-// it after the last one. It does not wait for the copies on other tasks.
+// Save makes every shard holder pass a copy of its pieces to its Checkpoints.
+// The chief calls Save at most once before each step, and may call it after
+// its last step. Save does not wait for copies on other tasks.
 //
-// If workers are in step, every holder makes its copy before it reads the
-// chief's next frame. So all copies are of the same moment, and the [Outcome]
-// of the next step reports the save to every worker. In other modes the copies
-// are of the cut that [Saves.Cut] returned, and no worker is told.
+// In mode sync, every holder copies its pieces before it reads the chief's
+// next frame. So all copies have the same number of steps, and the [Outcome]
+// of the next step reports the save to all workers. In other modes, the copies
+// are those of the cut that [Saves.Cut] returned, and other workers get no
+// report.
 func (s *Saves) Save() error {
 	h, step, inStep := s.holders, s.progress.step, !s.holders.d.Sync.Cuts()
 	if err := s.savable(); err != nil {
@@ -78,7 +80,7 @@ func (s *Saves) Save() error {
 	case inStep && s.last == step+1:
 		return fmt.Errorf("saved twice before step %d", step)
 	case !inStep && s.cut == nil:
-		return fmt.Errorf("saved before step %d and asked for no cut", step)
+		return fmt.Errorf("saved before step %d without requesting a cut first", step)
 	}
 	frame := wire.Frame{Header: wire.Header{Kind: wire.Save, Step: step, Offset: s.number}, Payload: message.EncodeCut(s.cut)}
 	if s.holds {
@@ -98,14 +100,14 @@ func (s *Saves) Save() error {
 	return h.working()
 }
 
-// Number returns the number of calls of Save that sent a request.
+// Number returns the number of saves that this client has requested.
 func (s *Saves) Number() uint64 { return s.number }
 
-// Conclude tells the holders that the chief takes no further step, so that no
-// worker waits for the chief. It is for modes in which workers are not in step.
-// It returns true after all other workers have left. If that takes longer than
-// most, it returns false. The chief may then call Cut and Save, and Conclude
-// again.
+// Conclude reports to the shard holders that the chief takes no further step,
+// so that no worker waits for the chief. It returns true after all other
+// workers have left the training. If that takes longer than most, it returns
+// false; the chief may then call Cut, Save and again Conclude. Conclude fails
+// in mode sync, in which all workers end after the same step.
 func (s *Saves) Conclude(ctx context.Context, most time.Duration) (alone bool, err error) {
 	h := s.holders
 	if err := s.savable(); err != nil {
@@ -134,16 +136,16 @@ func (s *Saves) Conclude(ctx context.Context, most time.Duration) (alone bool, e
 	return true, nil
 }
 
-// savable returns why the chief cannot save now; nil: it can.
+// savable returns an error if this worker cannot save now.
 func (s *Saves) savable() error {
 	if err := s.holders.working(); err != nil {
 		return err
 	}
 	switch self := s.holders.config.Peers.Self; {
 	case !self.IsChief():
-		return fmt.Errorf("%s saves, which is for %s to do", self, cluster.Chief)
+		return fmt.Errorf("%s cannot save: only %s can", self, cluster.Chief)
 	case s.holders.config.Checkpoints == nil:
-		return fmt.Errorf("%s saves and was not configured to: nobody would take the copies", self)
+		return fmt.Errorf("%s cannot save: no checkpoint store is configured", self)
 	case s.progress.within:
 		return fmt.Errorf("saved between two steps, not in step %d", s.progress.step)
 	}

@@ -8,44 +8,44 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// job is data to send: the sums of a bucket for a part, a step's first frame, a
-// prefetch request, or a flush.
+// job is something for a sender to send: the sums of a bucket, a Step frame, a
+// prefetch request, or nothing but what it has already collected (a flush).
 type job struct {
 	bucket, part int
 	step         uint64
-	begin        []byte // payload of the step's first frame, which the sender sends with the next job
+	begin        []byte // payload of the Step frame, which the sender keeps and sends together with its next job
 	request      []byte // payload of a prefetch request
 }
 
-// flush, as the bucket of a job, makes the sender send the frames that it has,
-// and nothing else.
+// flush is a value of job.bucket. It makes the sender send a Step frame that
+// it may have kept back.
 const flush = -1
 
-// sender sends jobs to one holder. One goroutine calls run.
+// sender sends jobs to one shard holder. A single goroutine calls run.
 type sender struct {
 	*holder
 	jobs chan job
 }
 
-// newSender returns a sender with room for all jobs of a step and a prefetch
-// request. The jobs of a step are its buckets, its two ends and the end of the
-// previous step.
+// newSender returns a sender whose channel has room for all jobs that can be
+// pending: the buckets of a step, its Step frame, the flushes of this and the
+// previous step, and prefetch requests.
 func newSender(to *holder) *sender {
 	return &sender{to, make(chan job, len(to.out.Buckets)*len(to.out.Parts)+5)}
 }
 
-// takes reports whether the holder needs a job. A holder without pieces needs
-// none.
+// takes reports whether a job must be sent to this shard holder. A holder
+// without pieces gets no jobs.
 func (s *sender) takes(j job) bool {
 	now := s.holds.Load()
 	return len(now.pieces) > 0 && (j.begin != nil || j.bucket == flush || now.has[j.bucket])
 }
 
-// run sends jobs until the training has failed or the connection is over. It
-// sends all jobs that are ready in one Send.
+// run sends jobs until the training fails or the connection ends. It sends all
+// jobs that are ready with one call of Send.
 func (s *sender) run(ctx context.Context, over <-chan struct{}) error {
 	var frames []wire.Frame
-	var encoded [][]byte // memory for rows
+	var encoded [][]byte // by frame with rows: reusable buffer for the encoded rows
 	for {
 		var j job
 		select {
@@ -69,7 +69,7 @@ func (s *sender) run(ctx context.Context, over <-chan struct{}) error {
 			}
 		}
 		if !due {
-			continue // the step's first frame travels with the next job
+			continue // a Step frame alone: send it together with the next job
 		}
 		if err := s.session.Send(frames...); err != nil {
 			return err
@@ -80,8 +80,8 @@ func (s *sender) run(ctx context.Context, over <-chan struct{}) error {
 	}
 }
 
-// frames appends the frames of a job. used is the number of slices of encoded
-// in use.
+// frames appends the frames of a job. used is the number of buffers in encoded
+// that this batch already uses. frames returns the new number.
 func (s *sender) frames(frames []wire.Frame, j job, encoded *[][]byte, used int) ([]wire.Frame, int) {
 	if j.begin != nil {
 		s.volumes[s.d.LossIndex()].sent.Add(uint64(wire.HeaderSize + len(j.begin)))
@@ -128,14 +128,15 @@ func (s *sender) span(j job, frames []wire.Frame, began time.Time) {
 	s.trace.Span("send", "send", began, time.Now(), "bucket", j.bucket, "step", j.step, "bytes", bytes, "to", s.session.Task.String())
 }
 
-// gate passes jobs to senders, or holds them. If workers compete, a worker's
-// gate holds gradients until they are accepted. The gate of a host holds its
-// sums until all workers of the host have begun the step.
+// gate passes jobs to senders, or holds them back while it is closed. In
+// backup mode, a worker's gate is closed until the first shard holder accepts
+// the worker's gradients. The gate for the sums of a host is closed until all
+// workers of the host have begun the step.
 type gate struct {
 	mu     sync.Mutex
-	links  []*sender // senders of the links; set after they are connected
-	closed bool      // the gate holds jobs
-	held   []job     // in the order of post
+	links  []*sender // senders to which the gate passes jobs; set by lead
+	closed bool      // the gate holds back jobs
+	held   []job     // jobs that the gate holds back, in the order of the calls of post
 }
 
 // lead sets the senders to which the gate passes jobs.
@@ -145,7 +146,7 @@ func (g *gate) lead(to []*sender) {
 	g.links = to
 }
 
-// post passes a job to the senders, or holds it.
+// post passes a job to the senders, or holds it back if the gate is closed.
 func (g *gate) post(j job) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -156,8 +157,8 @@ func (g *gate) post(j job) {
 	g.pass(j)
 }
 
-// open passes the jobs first and then the held ones. From now on the gate
-// passes jobs.
+// open opens the gate. It passes the jobs in first to the senders, and then
+// those that the gate has held back.
 func (g *gate) open(first ...job) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -167,15 +168,15 @@ func (g *gate) open(first ...job) {
 	g.closed, g.held = false, g.held[:0]
 }
 
-// shut drops the held jobs. From now on the gate holds jobs.
+// shut closes the gate and drops the jobs that it has held back.
 func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed, g.held = true, g.held[:0]
 }
 
-// pass passes a job to the senders that need it. It never blocks, because a
-// sender has room for all jobs of a step.
+// pass passes a job to those senders whose holder needs it. It does not block,
+// because a sender's channel has room for all jobs of a step.
 func (g *gate) pass(j job) {
 	for _, l := range g.links {
 		if l.takes(j) {

@@ -11,17 +11,17 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// progress is the position of a client in the training.
+// progress is a client's position in the training.
 type progress struct {
-	step   uint64 // current step or, between two steps, the next one
-	within bool   // a step is under way
+	step   uint64 // number of the current step or, between two steps, of the next one
+	within bool   // a step has begun and is not finished
 }
 
-// ending records whether and why the training of a worker has ended.
+// ending records whether training has ended on this worker, and why.
 type ending struct {
-	ctx     context.Context // ends when the training has failed or the connections are closed; its cause is the reason
+	ctx     context.Context // canceled when the training fails or the client closes; its cause is the reason
 	stop    context.CancelCauseFunc
-	parting atomic.Bool // the client is closing: fail has no effect
+	parting atomic.Bool // the client is closing, so fail has no effect any more
 }
 
 func newEnding() *ending {
@@ -30,14 +30,16 @@ func newEnding() *ending {
 	return e
 }
 
-// fail ends the training with err. Only the first call counts.
+// fail ends the training on this worker with err. Only the first call has an
+// effect.
 func (e *ending) fail(err error) {
 	if !e.parting.Load() {
 		e.stop(err)
 	}
 }
 
-// reason returns why the training has ended; nil: it has not ended.
+// reason returns why training has ended on this worker, or nil if it has not
+// ended.
 func (e *ending) reason() error {
 	if e.parting.Load() && e.ctx.Err() == nil {
 		return transition.ErrEnded
@@ -45,10 +47,10 @@ func (e *ending) reason() error {
 	return context.Cause(e.ctx)
 }
 
-// memory is the memory of a worker for the values of dense variables.
+// memory is the worker's memory for the values of dense variables.
 type memory struct {
 	d       *layout.Declaration
-	values  [][]byte             // by variable, then the loss
+	values  [][]byte             // by variable, and finally for the loss
 	first   [][]byte             // see Config.First
 	arrived func(p layout.Piece) // see Config.Arrived
 }
@@ -70,7 +72,8 @@ func newMemory(config *Config) (*memory, error) {
 	return m, nil
 }
 
-// of returns the value of a dense piece; nil if the piece is sparse.
+// of returns the worker's memory for a dense piece. It returns nil if the
+// piece is sparse.
 func (m *memory) of(p layout.Piece) []byte {
 	v := m.d.Variable(p.Variable)
 	if v.Sparse != nil {
@@ -80,8 +83,8 @@ func (m *memory) of(p layout.Piece) []byte {
 	return m.values[p.Variable][p.Offset*size : (p.Offset+p.Count)*size]
 }
 
-// initial returns the first values of a piece that the chief has; nil if they follow
-// from the seed.
+// initial returns the first values of a piece that the chief must send. It
+// returns nil if the shard holder computes them from a seed.
 func (m *memory) initial(p layout.Piece) []byte {
 	v := m.d.Variable(p.Variable)
 	if v.Sparse == nil || !v.Sparse.First.Given() {
@@ -90,15 +93,17 @@ func (m *memory) initial(p layout.Piece) []byte {
 	return m.first[p.Variable][p.Offset*v.UnitBytes() : (p.Offset+p.Count)*v.UnitBytes()]
 }
 
-// initial reports whether the first values are this worker's.
+// initial reports whether this worker provides the first values: it is the
+// chief, and training does not resume from a checkpoint.
 func (c *Config) initial() bool { return c.Peers.Self.IsChief() && c.Declaration.Checkpoint == "" }
 
-// came reports to the caller that a piece has its new value.
+// came calls Config.Arrived for a dense piece whose new value has arrived.
 func (m *memory) came(p layout.Piece) {
 	if m.arrived != nil && p.Variable != m.d.LossIndex() && m.d.Variables[p.Variable].Sparse == nil {
 		m.arrived(p)
 	}
 }
 
-// loss returns the loss and the metrics of the step.
+// loss returns the memory that contains the loss of the step, followed by its
+// metrics.
 func (m *memory) loss() []float64 { return wire.Floats[float64](m.values[m.d.LossIndex()]) }

@@ -15,26 +15,27 @@ import (
 
 // Outcome is the result of a step.
 type Outcome struct {
-	Step           uint64    // number of the step, from 0
-	VirtualWorkers int       // number that took part, of all workers whose gradients were added
-	Loss           float64   // over those virtual workers: the mean, or the sum if Declaration.Sum
-	Metrics        []float64 // means over those virtual workers; valid until the next step
-	Norm           float64   // of the gradients before clipping, if the declaration requests it
-	// Saved reports that the chief saved right before the step. It is false if
-	// workers are not in step.
+	Step           uint64    // number of the step; the first step is 0
+	VirtualWorkers int       // number of virtual workers whose gradients the step has added, on all workers of the group
+	Loss           float64   // mean over those virtual workers, or their sum if Declaration.Sum is set
+	Metrics        []float64 // means over those virtual workers; the slice is valid until the next step
+	Norm           float64   // global norm of the gradients before clipping; 0 unless the declaration requests it
+	// Saved is true if the chief saved a checkpoint immediately before this
+	// step. It is always false if the mode is not sync.
 	Saved bool
-	// Late, Dropped and Over are for backup mode. Late reports that enough
-	// other workers were faster, so that the gradients of Dropped virtual
-	// workers do not count. Over reports that too few workers are left for a
-	// step: this step was not made.
+	// Late, Dropped and Over are used only in backup mode. Late is true if
+	// other workers were faster, so that the step does not use this worker's
+	// gradients. Dropped is the number of virtual workers whose gradients are
+	// lost in this way. Over is true if too few workers are left to complete
+	// this step.
 	Late    bool
 	Dropped int
 	Over    bool
 }
 
-// Resume must be called before the first step. A worker may have waited for a
-// slower worker when the checkpoint was made. Then Resume waits in the same
-// way, and gets the values after that wait. Otherwise it returns at once.
+// Resume must be called before the first step. If this worker was waiting for
+// slower workers when the checkpoint was made, Resume waits for them and gets
+// the values after that. Otherwise it returns immediately.
 func (c *Client) Resume(ctx context.Context) error {
 	if !c.ahead {
 		return nil
@@ -45,15 +46,15 @@ func (c *Client) Resume(ctx context.Context) error {
 	return err
 }
 
-// Gradient returns the memory for the gradient of a dense variable and one of
-// the own virtual workers. The caller writes it between Begin and Contribute.
+// Gradient returns the memory for one virtual worker's gradient of a dense
+// variable. The caller fills the memory between Begin and Contribute.
 func (c *Client) Gradient(virtual, variable int) []byte {
 	return c.own[variable].Memory(virtual - c.virtual.Lo)
 }
 
-// Begin begins a step at a learning rate. absent lists own virtual workers
-// without data in this step. They contribute nothing, and no average includes
-// them. All workers whose gradients are added together must pass the same rate,
+// Begin begins a step with a learning rate. absent lists those virtual workers
+// of this worker that have no data in this step. They contribute no gradients,
+// and averages exclude them. All workers of a group must pass the same rate,
 // except those without any data.
 func (c *Client) Begin(rate float64, absent ...int) error {
 	h, step := c.holders, c.progress.step
@@ -94,8 +95,8 @@ func (c *Client) Begin(rate float64, absent ...int) error {
 	return h.working()
 }
 
-// presentIn returns the number of virtual workers of a part that have data in
-// this step.
+// presentIn returns the number of virtual workers that have data in this step,
+// in one part of the summation tree.
 func (c *Client) presentIn(part int) (n int) {
 	below := c.tree.Below(c.parts[part])
 	for virtual := below.Lo; virtual < below.Hi; virtual++ {
@@ -106,8 +107,8 @@ func (c *Client) presentIn(part int) (n int) {
 	return n
 }
 
-// present returns the number of own virtual workers that have data in this
-// step.
+// present returns the number of virtual workers of this worker that have data
+// in this step.
 func (c *Client) present() (n int) {
 	for i := range c.parts {
 		n += c.presentIn(i)
@@ -115,20 +116,20 @@ func (c *Client) present() (n int) {
 	return n
 }
 
-// Contribute reports that Gradient(virtual, variable) is complete, and that no
-// own virtual worker reads the variable any more in this step. Contribute adds
-// the gradient along the tree, and sends the sums that are complete. Any
-// goroutine may call it.
+// Contribute reports that the caller has filled Gradient(virtual, variable),
+// and that no virtual worker of this worker reads the variable again in this
+// step. Contribute adds the gradient in the order of the summation tree, and
+// sends sums that are complete. Any goroutine may call it.
 func (c *Client) Contribute(virtual, variable int) {
 	if c.bring(virtual, variable) {
 		c.arrive(virtual-c.virtual.Lo, variable, true)
 	}
 }
 
-// ContributeRows contributes the gradient of a sparse variable for a virtual
-// worker. index lists its rows, strictly ascending. values has the rows one
-// after the other. The client owns both slices until Finish returns, and may
-// change values.
+// ContributeRows contributes one virtual worker's gradient of a sparse
+// variable. index lists the rows in strictly ascending order, and values has
+// their gradients, one row after the other. The caller must not use both
+// slices until Finish returns; the client may change values.
 func (c *Client) ContributeRows(virtual, variable int, index []int64, values []byte) {
 	d := c.holders.d
 	if variable < 0 || variable >= len(d.Variables) || d.Variables[variable].Sparse == nil {
@@ -145,8 +146,8 @@ func (c *Client) ContributeRows(virtual, variable int, index []int64, values []b
 	c.arrive(virtual-c.virtual.Lo, variable, true)
 }
 
-// bring records a contribution. It returns false if the contribution is a
-// mistake of the caller.
+// bring records that a gradient was contributed. It returns false if the
+// caller must not contribute it, for example for the second time.
 func (c *Client) bring(virtual, variable int) bool {
 	i, d := virtual-c.virtual.Lo, c.holders.d
 	switch {
@@ -163,23 +164,26 @@ func (c *Client) bring(virtual, variable int) bool {
 	return false
 }
 
-// misused keeps the first mistake of the caller, which Finish returns.
+// misused stores the first misuse of the API in a step. Finish returns it as
+// an error.
 func (c *Client) misused(err error) { c.misuse.CompareAndSwap(nil, &err) }
 
-// arrive adds a contribution and sends the sum that it completes.
+// arrive adds a gradient in the order of the summation tree, and sends the sum
+// if it is now complete.
 func (c *Client) arrive(i, variable int, present bool) {
 	part, sum, done := c.own[variable].Arrive(i, present)
 	switch {
 	case !done || sum == nil:
-	case c.holders.relays(variable):
-		c.holders.relay.Contribute(variable, part, sum)
+	case c.holders.aggregates(variable):
+		c.holders.aggregator.Contribute(variable, part, sum)
 	default:
 		c.forward(variable, part, sum)
 	}
 }
 
-// forward puts a variable's sum of a part into its bucket. It sends the bucket
-// to the holders when it is full.
+// forward puts a variable's sum of one part of the summation tree into its
+// bucket (a group of variables that are sent together). If the bucket is now
+// full, it sends the bucket to the shard holders.
 func (c *Client) forward(variable, part int, sum aggregate.Sum) {
 	bucket, full := c.out.Put(variable, part, sum)
 	if !full {
@@ -191,12 +195,13 @@ func (c *Client) forward(variable, part int, sum aggregate.Sum) {
 	}
 }
 
-// Finish ends the step. It returns after all values are updated. sums has the
-// loss and the metrics of every own virtual worker; nil is allowed for an
-// absent one. All contributions must have been made.
+// Finish ends the step after all gradients were contributed. It returns after
+// all values are updated. sums has the loss and the metrics of every virtual
+// worker of this worker; the element of an absent virtual worker may be nil.
 //
-// After an error, including the end of ctx, the client cannot be used and the
-// values are undefined. A [peers.PeerError] names the task to blame.
+// After an error, or after ctx has ended, the client cannot be used and the
+// values are undefined. A [peers.PeerError] names the task that caused the
+// error.
 func (c *Client) Finish(ctx context.Context, sums [][]float64) (Outcome, error) {
 	h := c.holders
 	if err := cmp.Or(h.reason(), c.finishable(sums)); err != nil {
@@ -212,7 +217,7 @@ func (c *Client) Finish(ctx context.Context, sums [][]float64) (Outcome, error) 
 	}
 	step := c.progress.step
 	c.gate.post(job{bucket: flush, step: step})
-	if h.relay != nil {
+	if h.aggregator != nil {
 		c.host.gate.post(job{bucket: flush, step: step})
 	}
 	began := time.Now()
@@ -227,7 +232,8 @@ func (c *Client) Finish(ctx context.Context, sums [][]float64) (Outcome, error) 
 	return o, nil
 }
 
-// finishable returns why the caller may not finish the step; nil: it may.
+// finishable returns an error if the caller must not finish the step, for
+// example because a gradient is missing.
 func (c *Client) finishable(sums [][]float64) error {
 	if err := c.misuse.Load(); err != nil {
 		return *err
@@ -253,7 +259,8 @@ func (c *Client) finishable(sums [][]float64) error {
 	return nil
 }
 
-// settle waits for the outcome of the step.
+// settle waits until the step is complete on all shard holders, and returns
+// its outcome.
 func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	h := c.holders
 	if h.d.Sync.Competes() {
@@ -265,16 +272,17 @@ func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	}
 	o := Outcome{Step: c.Step(), VirtualWorkers: end.VirtualWorkers, Norm: end.Norm, Saved: end.Saved}
 	c.progress.step++
-	if h.relay != nil {
-		c.host.gate.shut() // before others of the host begin the next step
-		h.relay.Finish(end)
+	if h.aggregator != nil {
+		c.host.gate.shut() // hold back sums of the next step before another worker of the host can begin it
+		h.aggregator.Finish(end)
 	}
 	return o, nil
 }
 
-// compete asks the first holder whether this worker's gradients count. If they
-// do, compete sends them and waits for the outcome. If not, the worker gets the
-// current values and continues from there.
+// compete asks the first shard holder whether the step uses this worker's
+// gradients (backup mode). If so, compete sends them and waits for the
+// outcome. If not, it gets the current values, and the worker continues with a
+// later step.
 func (c *Client) compete(ctx context.Context) (Outcome, error) {
 	h, o := c.holders, Outcome{Step: c.progress.step}
 	r, err := h.commit(ctx, o.Step)
@@ -303,15 +311,16 @@ func (c *Client) compete(ctx context.Context) (Outcome, error) {
 	return o, err
 }
 
-// Join takes steps without data until no worker has data. It returns nil after
-// a step in which no virtual worker was present, of all workers whose gradients
-// are added together. All of them learn this at the same step, because
-// Outcome.VirtualWorkers is 0. If no gradients are added to those of this
-// worker, that is the first step. In backup mode Join returns at once, and the
-// worker calls Close instead.
+// Join takes steps without data until no worker has data. A worker that has
+// run out of data calls it, so that other workers can continue. It returns nil
+// after the first step in which no virtual worker of the whole group had data;
+// then Outcome.VirtualWorkers is 0 on all workers of the group. A worker that
+// is a group of its own therefore takes one step. In backup mode, Join returns
+// immediately, and the worker should call Close.
 //
-// Join repeatedly calls Begin with all own virtual workers absent, and Finish.
-// A caller that has work to do after every step calls them itself.
+// Join repeatedly calls Begin with all virtual workers absent, and then
+// Finish. A caller that has work to do after every step should call them
+// itself.
 func (c *Client) Join(ctx context.Context) error {
 	if c.holders.d.Sync.Competes() {
 		return c.holders.reason()

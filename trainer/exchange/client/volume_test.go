@@ -15,14 +15,14 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// What is counted is what the connections carry.
-func TestVolumesAreTheTraffic(t *testing.T) {
+// The sum of all volumes equals the bytes on the connections.
+func TestVolumesAddUpToTraffic(t *testing.T) {
 	for _, c := range []struct {
 		a     policy.Architecture
 		hosts []layout.Range
 	}{{policy.Servers, nil}, {policy.Hybrid, nil}, {policy.AllReduce, nil}, {policy.Servers, []layout.Range{{Lo: 0, Hi: 2}, {Lo: 2, Hi: 3}}}} {
 		d := wide(6, 3)
-		d.Hosts, d.SilenceMillis = c.hosts, 600_000 // signs of life are not counted
+		d.Hosts, d.SilenceMillis = c.hosts, 600_000 // a long silence limit, because volumes exclude heartbeats
 		j := newJob(t, d, c.a, 2)
 		members := j.connect(t)
 		carried := func(m *member) (sent, received uint64) {
@@ -35,7 +35,7 @@ func TestVolumesAreTheTraffic(t *testing.T) {
 		var before [3][2]uint64
 		for i, m := range members {
 			for _, l := range m.holders.connected() {
-				eventually(t, "the declaration left", func() bool { // a send is counted when it has returned
+				eventually(t, "the declaration left", func() bool { // the counters are complete only after the send has returned
 					sent, _ := l.session.Traffic()
 					return sent > 0
 				})
@@ -67,17 +67,18 @@ func TestVolumesAreTheTraffic(t *testing.T) {
 	}
 }
 
-// A step's bytes are those of the formulas to within a tenth, with all that
-// the formulas know nothing of: indices, headers, the frames of a step.
-// Every host has a worker and a server. What these two say to each other stays
-// on the host, so each way of a host's link carries 2(n-1)/n of what a worker
-// touches: rows for half of it as the worker, for the other half as the
-// server. So it does for a dense variable, all-reduced or not.
-func TestVolumesAreThoseOfTheFormulas(t *testing.T) {
+// The bytes of a step match the formulas of the documentation within a tenth,
+// although the formulas ignore indices and headers.
+//
+// Every host has a worker and a server, whose traffic with each other stays on
+// the host. So each direction of a host's network link carries 2(n-1)/n of the
+// rows that a worker touches: one half for the worker, the other for the
+// server. The same holds for a dense variable, with or without all-reduce.
+func TestVolumesMatchFormulas(t *testing.T) {
 	const (
 		rows, width = 8000, 64
 		dense       = 64 << 10 // elements
-		touched     = 800      // rows that a worker touches, no two the same
+		touched     = 800      // rows that each worker touches; no two workers touch the same row
 		steps       = 2
 	)
 	for _, workers := range []int{2, 4} {
@@ -101,13 +102,13 @@ func TestVolumesAreThoseOfTheFormulas(t *testing.T) {
 				want := map[string]float64{
 					"sent for table": 2 * (n - 1) / n * touched * width * 4 * steps, "sent for dense": 2 * (n - 1) / n * dense * 4 * steps,
 				}
-				got := map[string]float64{} // by what and way of a host, on the average
+				got := map[string]float64{} // mean bytes per host, by variable and direction
 				for _, m := range members {
 					for _, v := range m.Placement.Volumes() {
 						if v.Variable == m.holders.d.LossIndex() {
-							v.Variable = 0 // what belongs to none is to fit in, too
+							v.Variable = 0 // count traffic that belongs to no variable for variable 0
 						}
-						if m.holders.d.Holders[v.Holder].Index != m.rank { // a worker's send is received by a host, and the other way round
+						if m.holders.d.Holders[v.Holder].Index != m.rank { // bytes that a worker sends are received by a server's host, and vice versa
 							got["sent for "+m.holders.d.Variables[v.Variable].Name] += float64(v.Sent+v.Received) / n
 						}
 					}
@@ -124,11 +125,12 @@ func TestVolumesAreThoseOfTheFormulas(t *testing.T) {
 	}
 }
 
-// For the norm of the gradients each touched row travels as one number, however wide.
-func TestNormTravelsAsANumberForEachRow(t *testing.T) {
+// For the norm of the gradients, holders send one number for each touched row,
+// whatever its width.
+func TestHolderSendsOneSquareSumPerRow(t *testing.T) {
 	const rows, touched, workers = 4000, 300, 2
 	index := differ(workers, rows, touched)
-	carried := func(width int, clip float64) (bytes uint64) { // all that belongs to no variable, in one step
+	carried := func(width int, clip float64) (bytes uint64) { // carried returns the bytes of one step that belong to no variable
 		d := layout.Declaration{
 			VirtualWorkers: workers, Workers: ranges(workers, workers), Batch: workers, StartMillis: 20000, SilenceMillis: 600_000,
 			Optimizer: optimizer.Settings{Rule: optimizer.SGD}, Clip: clip,
@@ -150,7 +152,7 @@ func TestNormTravelsAsANumberForEachRow(t *testing.T) {
 		leave(t, j, members)
 		return bytes
 	}
-	narrow, wide := carried(400, 1), carried(1600, 1) // both tables are cut in two
+	narrow, wide := carried(400, 1), carried(1600, 1) // both tables are divided between two servers
 	if narrow != wide {
 		t.Errorf("%d bytes for rows of 400 numbers, %d for rows of 1600", narrow, wide)
 	}
@@ -160,8 +162,8 @@ func TestNormTravelsAsANumberForEachRow(t *testing.T) {
 	}
 }
 
-// apart draws as many rows for each worker, none for two, and as many of each
-// server's.
+// differ draws the same number of random rows for each worker. No two workers
+// get the same row, and each server has equally many.
 func differ(workers, rows, each int) (index [][]int64) {
 	index = make([][]int64, workers)
 	part := each / workers
@@ -179,7 +181,7 @@ func differ(workers, rows, each int) (index [][]int64) {
 	return index
 }
 
-// takeRows takes a step on some rows of variable 1.
+// takeRows takes a step whose gradient has the given rows of variable 1.
 func (s *seeker) takeRows(index []int64) error {
 	ctx := context.Background()
 	into := make([]float32, len(index)*s.holders.d.Variables[1].Width())

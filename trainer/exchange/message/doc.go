@@ -1,43 +1,47 @@
-// Package message encodes and decodes the payloads that workers and shard
-// holders exchange, except values of dense variables and the headers of package
-// wire. It is pure: it opens no connection and knows no training.
+// Package message encodes and decodes the payloads of the frames that workers
+// and shard holders exchange. Values of dense variables need no encoding, and
+// package wire encodes the headers of frames. The package is pure: it opens no
+// connection and keeps no state of a training.
 //
-// A worker opens a connection to every shard holder and sends its
+// A worker opens a connection to every shard holder and first sends its
 // layout.Declaration as JSON, at most MaxDeclaration bytes. All other payloads
-// are little-endian:
+// are little-endian. They are, by kind of frame:
 //
-//	step    rate f64, then by part: virtual workers with data u32
-//	done    virtual workers with data u64, norm f64, updates u64, saved before the step u8
-//	norm    by shard that has a gradient, in the order of the declaration's
-//	        pieces: number of sums of squares u64, then that many f64
+//	step    learning rate f64; number of virtual workers with data u32, for each part
+//	done    number of virtual workers with data u64, norm f64, updates u64,
+//	        u8 1 if the chief saved before this step, else 0
+//	norm    for each shard that has a gradient, in the order of the declaration's
+//	        pieces: number n of sums of squares u64, then n times f64
 //	scale   norm f64, factor f64
-//	cut     by group of workers: number of steps u64
+//	cut     number of steps u64, for each group of workers
 //	save    empty, or the payload of a cut
-//	room    reply to a room frame: bytes needed u64, bytes free u64
+//	room    (reply) needed bytes u64, free bytes u64
 //	want    prefetch request for rows of several pieces, see Rows
-//	early   the part of the reply that is sent before the step ends, see Reply
-//	final   the rest of the reply
+//	early   the rows of a reply that are sent before the step ends, see Reply
+//	final   the other rows of the reply
 package message
 
 import "time"
 
-// Purposes of connections. The values are part of the protocol.
+// The purposes of connections, which the dialling worker sends. They are part
+// of the wire protocol.
 const (
 	ToHolder = "owner" // from a worker to a shard holder
 	ToFirst  = "local" // from a worker to the first worker of its host
 )
 
 const (
-	// MaxDeclaration bounds a declaration, in bytes of JSON.
+	// MaxDeclaration is the largest size of a declaration's JSON, in bytes.
 	MaxDeclaration = 16 << 20
-	// Farewell bounds the wait for a peer to hang up.
+	// Farewell is the longest time to wait until a peer closes its connection.
 	Farewell = 2 * time.Second
 )
 
-// Direct is a value of Part in the header of a final reply. With it the first
-// worker of a host tells another worker to request the rows from the shard
-// holders itself.
+// Direct is a value of the field Part in the header of a final reply (the
+// reply to a request for rows). The first worker of a host sends it to another
+// worker of the host, which must then request the rows from the shard holders
+// itself.
 const Direct = 1
 
-// CutKinds is the number of kinds of cuts, see client.CutKind.
+// CutKinds is the number of values of client.CutKind.
 const CutKinds = 2

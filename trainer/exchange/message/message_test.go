@@ -9,7 +9,8 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// someRows has two pieces of one table and one of another.
+// someRows returns the range of rows of a piece; there are two pieces of
+// variable 5 and one of variable 6.
 func someRows(at layout.Place) (lo, hi int64, ok bool) {
 	switch at {
 	case layout.Place{Variable: 5, Offset: 0}:
@@ -22,7 +23,7 @@ func someRows(at layout.Place) (lo, hi int64, ok bool) {
 	return 0, 0, false
 }
 
-// encode returns a request for rows.
+// encode returns an encoded request for rows.
 func encode(lists []Rows) []byte {
 	b := binary.AppendUvarint(nil, uint64(len(lists)))
 	for _, r := range lists {
@@ -31,7 +32,7 @@ func encode(lists []Rows) []byte {
 	return b
 }
 
-// FuzzRows decodes any bytes as a request or the head of an answer.
+// FuzzRows decodes arbitrary bytes as a request, or as the head of a reply.
 func FuzzRows(f *testing.F) {
 	f.Add(encode([]Rows{
 		{Place: layout.Place{Variable: 5, Offset: 20}, Index: []int64{20, 21, 40}}, {Place: layout.Place{Variable: 6}, Index: []int64{3}},
@@ -66,7 +67,8 @@ func FuzzRows(f *testing.F) {
 	})
 }
 
-// FuzzPayloads decodes any bytes as everything that is not a variable.
+// FuzzPayloads decodes arbitrary bytes as every payload that has a fixed
+// format.
 func FuzzPayloads(f *testing.F) {
 	f.Add(binary.LittleEndian.AppendUint64(nil, 1<<63))
 	f.Add(make([]byte, 64))

@@ -13,19 +13,20 @@ import (
 // Sizes of payloads, in bytes.
 const (
 	OutcomeSize = 25
-	PairSize    = 16 // payload of a scale frame, and of a reply about room
+	PairSize    = 16 // size of two 8-byte numbers, in a Scale frame and in the reply to a Room frame
 )
 
-// Payload reads the payload of a frame. A connection implements it.
+// Payload reads the payload of the current frame from a connection.
 type Payload interface {
 	Payload(into []byte) error
 }
 
-// BeginningSize is the size of the payload of a contributor's step frame.
+// BeginningSize returns the size in bytes of a Step frame's payload, with
+// which contributor c begins a step.
 func BeginningSize(c *layout.Contributor) int { return 8 + 4*len(c.Parts) }
 
-// EncodeBeginning returns the payload of a step frame. It reuses the memory of
-// into.
+// EncodeBeginning returns the payload of a Step frame, with which a worker
+// begins a step. It reuses the memory of into.
 func EncodeBeginning(into []byte, b aggregate.Beginning) []byte {
 	into = appendFloat(into[:0], b.Rate)
 	for _, n := range b.Present {
@@ -34,7 +35,8 @@ func EncodeBeginning(into []byte, b aggregate.Beginning) []byte {
 	return into
 }
 
-// DecodeBeginning decodes BeginningSize bytes. It reuses the memory of present.
+// DecodeBeginning decodes the payload of a Step frame. from must have
+// BeginningSize bytes. It reuses the memory of present.
 func DecodeBeginning(from []byte, present []int) aggregate.Beginning {
 	b := aggregate.Beginning{Rate: float(from), Present: present[:0]}
 	for from = from[8:]; len(from) > 0; from = from[4:] {
@@ -43,8 +45,8 @@ func DecodeBeginning(from []byte, present []int) aggregate.Beginning {
 	return b
 }
 
-// EncodeOutcome returns the payload of a done frame. It reuses the memory of
-// into.
+// EncodeOutcome returns the payload of a Done frame, with which a server ends
+// a step. It reuses the memory of into.
 func EncodeOutcome(into []byte, o aggregate.Outcome) []byte {
 	into = binary.LittleEndian.AppendUint64(into[:0], uint64(o.VirtualWorkers))
 	into = appendFloat(into, o.Norm)
@@ -55,10 +57,11 @@ func EncodeOutcome(into []byte, o aggregate.Outcome) []byte {
 	return append(into, 0)
 }
 
-// DecodeOutcome decodes OutcomeSize bytes.
+// DecodeOutcome decodes the payload of a Done frame, which must have
+// OutcomeSize bytes.
 func DecodeOutcome(from []byte) (aggregate.Outcome, error) {
 	if from[24] > 1 {
-		return aggregate.Outcome{}, fmt.Errorf("the end of a step says %d where 0 or 1 is due", from[24])
+		return aggregate.Outcome{}, fmt.Errorf("done frame with %d as the save flag, want 0 or 1", from[24])
 	}
 	return aggregate.Outcome{
 		VirtualWorkers: int(binary.LittleEndian.Uint64(from)),
@@ -68,26 +71,28 @@ func DecodeOutcome(from []byte) (aggregate.Outcome, error) {
 	}, nil
 }
 
-// EncodeScale returns the payload of a scale frame: the norm of the gradients,
-// and the factor by which holders multiply every gradient.
+// EncodeScale returns the payload of a Scale frame: the norm of the gradients,
+// and the factor by which shard holders multiply every gradient to clip it.
 func EncodeScale(norm, factor float64) []byte { return appendFloat(appendFloat(nil, norm), factor) }
 
-// DecodeScale decodes PairSize bytes.
+// DecodeScale decodes the payload of a Scale frame, which must have PairSize
+// bytes.
 func DecodeScale(from []byte) (norm, factor float64) { return float(from), float(from[8:]) }
 
-// EncodeRoom returns the payload of a reply about room: bytes of memory needed
-// and free.
+// EncodeRoom returns the payload of the reply to a Room frame: the bytes of
+// memory that a new placement needs, and the free bytes.
 func EncodeRoom(need, free uint64) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, need), free)
 }
 
-// DecodeRoom decodes PairSize bytes.
+// DecodeRoom decodes the reply to a Room frame, which must have PairSize
+// bytes.
 func DecodeRoom(from []byte) (need, free uint64) {
 	return binary.LittleEndian.Uint64(from), binary.LittleEndian.Uint64(from[8:])
 }
 
-// EncodeCut returns the payload for a cut: the number of steps of each group.
-// The payload of a nil cut is empty.
+// EncodeCut returns the payload that describes a consistent cut: the number of
+// steps of each group of workers. It is empty for a nil cut.
 func EncodeCut(cut []uint64) (b []byte) {
 	for _, steps := range cut {
 		b = binary.LittleEndian.AppendUint64(b, steps)
@@ -95,8 +100,9 @@ func EncodeCut(cut []uint64) (b []byte) {
 	return b
 }
 
-// ReadCut reads the cut that follows header h: the number of steps of each
-// group. groups is the number of groups.
+// ReadCut reads the payload of a frame with header h that describes a
+// consistent cut: the number of steps of each group of workers. It returns an
+// error if there are not exactly groups numbers.
 func ReadCut(h wire.Header, groups int, from Payload) ([]uint64, error) {
 	if h.Length != uint64(8*groups) {
 		return nil, fmt.Errorf("%s frame of %d bytes, want %d for %d groups", h.Kind, h.Length, 8*groups, groups)
@@ -120,8 +126,8 @@ func appendFloat(into []byte, x float64) []byte {
 
 func float(from []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(from)) }
 
-// Sends is the event that makes a server send a frame to a worker. It is not a
-// counted event of a step.
+// Sends is an event that makes a server send a frame to a worker. Unlike the
+// counted events, it need not occur in every step.
 type Sends wire.Frame
 
 // Counted implements aggregate.Event.

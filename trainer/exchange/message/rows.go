@@ -10,23 +10,24 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Rows lists rows of one piece of a sparse variable. A request for rows, and
-// the head of a reply, consists of
+// Rows lists rows of one piece of a sparse variable. A request for rows
+// consists of these numbers, and a reply begins with them (its head):
 //
-//	uvarint number of pieces, then for each
+//	uvarint number of pieces, then for each piece
 //	uvarint variable, uvarint first row of the piece, list of rows as in package sparse
 //
 // In a reply, zeros pad the head to a multiple of 8 bytes. The values of the
-// rows of each piece follow, padded in the same way. So all numbers are
-// aligned.
+// rows follow, for each piece padded to a multiple of 8 bytes, so that all
+// values are aligned.
 type Rows struct {
 	layout.Place
-	Index []int64 // ascending rows
-	Size  int     // number of encoded bytes; set by DecodeRows
+	Index []int64 // rows of the piece, in ascending order
+	Size  int     // number of bytes of the encoded list; set by DecodeRows
 }
 
-// RowRequest is a request for rows of one sparse variable. Index is strictly
-// ascending. Into gets the values of the rows, one row after the other.
+// RowRequest requests rows of one sparse variable. Index lists the rows in
+// strictly ascending order. The values of the rows are copied to Into, one row
+// after the other.
 type RowRequest struct {
 	Variable int
 	Index    []int64
@@ -36,15 +37,15 @@ type RowRequest struct {
 // Padded returns n rounded up to a multiple of 8.
 func Padded(n int) int { return (n + 7) &^ 7 }
 
-// MaxHead bounds the encoded size of n Rows in bytes, without their lists of
-// rows.
+// MaxHead returns the largest encoded size in bytes of the head for n pieces,
+// without the lists of rows themselves.
 func MaxHead(n int) int { return binary.MaxVarintLen64*(1+2*n) + 7 }
 
-// AppendCount appends the number of pieces, with which a request or a reply
-// begins.
+// AppendCount appends the number of pieces, which is the first number in a
+// request for rows and in a reply.
 func AppendCount(b []byte, n int) []byte { return binary.AppendUvarint(b, uint64(n)) }
 
-// AppendRows appends the list of rows of one piece.
+// AppendRows appends the encoded list of rows of one piece.
 func AppendRows(b []byte, at layout.Place, index []int64) []byte {
 	b = binary.AppendUvarint(b, uint64(at.Variable))
 	b = binary.AppendUvarint(b, uint64(at.Offset))
@@ -53,9 +54,10 @@ func AppendRows(b []byte, at layout.Place, index []int64) []byte {
 
 var errRows = errors.New("no list of pieces")
 
-// DecodeRows decodes the lists of rows of up to most pieces, all different. It
-// returns them, and the bytes after their padding. bounds returns the rows [lo,
-// hi) of a piece; ok is false if the sender must not name that piece.
+// DecodeRows decodes the lists of rows of at most most pieces, all different.
+// It also returns the remaining bytes, after the padding. bounds returns the
+// range [lo, hi) of rows of a piece, and ok is false if the peer must not name
+// that piece.
 func DecodeRows(b []byte, most int, bounds func(layout.Place) (lo, hi int64, ok bool)) (all []Rows, rest []byte, err error) {
 	whole := len(b)
 	if whole == 0 {
@@ -77,7 +79,7 @@ func DecodeRows(b []byte, most int, bounds func(layout.Place) (lo, hi int64, ok 
 		}
 		lo, hi, ok := bounds(r.Place)
 		if !ok || seen[r.Place] {
-			return nil, nil, fmt.Errorf("rows of variable %d from row %d, which are not kept here, or twice", r.Variable, r.Offset)
+			return nil, nil, fmt.Errorf("rows of variable %d from row %d, which this task does not hold, or twice", r.Variable, r.Offset)
 		}
 		seen[r.Place] = true
 		if r.Index, b, err = sparse.DecodeIndex(b, lo, hi, nil); err != nil {
@@ -90,7 +92,7 @@ func DecodeRows(b []byte, most int, bounds func(layout.Place) (lo, hi int64, ok 
 	return all, b[min(len(b), Padded(used)-used):], nil
 }
 
-// number decodes a uvarint that must not exceed most.
+// number decodes a uvarint. It returns an error if the value exceeds most.
 func number(b []byte, most int) (int, []byte, error) {
 	x, n := binary.Uvarint(b)
 	if n <= 0 || x > uint64(most) {
@@ -99,10 +101,11 @@ func number(b []byte, most int) (int, []byte, error) {
 	return int(x), b[n:], nil
 }
 
-// Memory is reusable memory for the values of rows, aligned for any number.
+// Memory is a reusable buffer for the values of rows. It is aligned for
+// numbers of any type.
 type Memory struct{ numbers []float64 }
 
-// Bytes returns n bytes, which are valid until the next call.
+// Bytes returns a slice of n bytes. The next call of Bytes overwrites it.
 func (m *Memory) Bytes(n int) []byte {
 	if cap(m.numbers) < (n+7)/8 {
 		m.numbers = make([]float64, (n+7)/8)
@@ -116,19 +119,22 @@ type Source interface {
 	Read(index []int64, into []byte) error
 }
 
-// Share lists the rows of one piece in a reply, and the source of their values.
+// Share describes one piece's part of a reply: which rows the reply contains,
+// and the source of their values.
 type Share struct {
 	Rows
 	From Source
 }
 
-// Reply builds replies to requests for rows. The zero value is ready to use.
+// Reply builds replies to requests for rows, and reuses its buffers. The zero
+// value is ready to use.
 type Reply struct {
 	head   []byte
 	memory Memory
 }
 
-// Frame builds a reply. Its payload is valid until the next call.
+// Frame builds a reply with the given rows of several pieces. The next call of
+// Frame overwrites the payload.
 func (r *Reply) Frame(kind wire.Kind, step uint64, shares []Share) wire.Frame {
 	r.head = AppendCount(r.head[:0], len(shares))
 	size := 0
@@ -142,7 +148,7 @@ func (r *Reply) Frame(kind wire.Kind, step uint64, shares []Share) wire.Frame {
 	for _, s := range shares {
 		n := len(s.Index) * s.From.RowBytes()
 		if err := s.From.Read(s.Index, payload[at:at+n]); err != nil {
-			panic(err) // the list was checked
+			panic(err) // cannot happen: DecodeRows has checked the rows
 		}
 		clear(payload[at+n : at+Padded(n)])
 		at += Padded(n)
@@ -150,10 +156,10 @@ func (r *Reply) Frame(kind wire.Kind, step uint64, shares []Share) wire.Frame {
 	return wire.Frame{Header: wire.Header{Kind: kind, Step: step}, Payload: payload}
 }
 
-// maxPulled bounds the size in bytes of the rows that one frame can request
-// without a list.
+// maxPulled is the largest size in bytes of the rows in a reply to a request
+// without a list of rows.
 const maxPulled = 4 << 20
 
-// RangeRows returns the largest number of rows that one frame can request
-// without a list.
+// RangeRows returns the largest number of consecutive rows in a reply to a
+// request without a list of rows. rowBytes is the size of a row in bytes.
 func RangeRows(rowBytes int) int { return max(1, maxPulled/rowBytes) }

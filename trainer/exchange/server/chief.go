@@ -9,21 +9,23 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// chief handles the requests that only the chief may make, between two steps:
-// to save, to agree on a cut, and to conclude. Only the reader of the chief's
-// connection uses it. goOn does nothing for a nil chief.
+// chief handles the requests that only the chief (the worker of rank 0) may
+// send between two steps: save a checkpoint, agree on a consistent cut, and
+// report that the chief takes no more steps. Only the goroutine that reads the
+// chief's connection uses it. The method releaseWorkers does nothing if it is
+// called on a nil *chief.
 type chief struct {
 	peer      *peer
-	saved     uint64        // 1 + step before which the chief last saved; 0 means never
-	holds     bool          // steps after the last cut wait until the chief continues
-	copied    chan struct{} // closed after everything before the last saved cut is copied
-	concluded bool          // the chief takes no further step
+	saved     uint64        // number of the step before which the chief last saved, plus 1; 0 means that it never saved
+	holds     bool          // workers must not take steps after the last cut until the chief takes its next step
+	copied    chan struct{} // closed after the shards of the last agreed cut are copied
+	concluded bool          // the chief has reported that it takes no further step
 }
 
-// take handles a frame about checkpoints.
+// take handles a frame of the chief that concerns checkpoints.
 func (c *chief) take(h wire.Header, e *aggregate.Shards) error {
 	switch {
-	case h.Kind == wire.Save && c.peer.server.local.Relay == nil && e.Alignment() == nil:
+	case h.Kind == wire.Save && c.peer.server.local.Aggregator == nil && e.Alignment() == nil:
 		return c.save(h, e)
 	case e.Alignment() == nil || c.peer.step.unfinished(e):
 	case h.Kind == wire.Save:
@@ -37,9 +39,10 @@ func (c *chief) take(h wire.Header, e *aggregate.Shards) error {
 	return fmt.Errorf("unexpected %s frame of kind %d, with %d gradients to come", h.Kind, h.Part, c.peer.step.need)
 }
 
-// save copies all shards in a mode without cuts. The chief's own step must be
-// over. The other workers cannot step without the chief, so all holders have
-// made the same number of steps.
+// save copies all shards, in a synchronisation mode that needs no consistent
+// cut. The chief must have completed its own step. The other workers cannot
+// take a step without the chief, so all shards have seen the same number of
+// steps.
 func (c *chief) save(h wire.Header, e *aggregate.Shards) error {
 	p := c.peer
 	switch {
@@ -53,14 +56,15 @@ func (c *chief) save(h wire.Header, e *aggregate.Shards) error {
 	if err := p.awaitTurn(); err != nil {
 		return err
 	}
-	p.turn <- struct{}{} // only the end of a step brings another
+	p.turn <- struct{}{} // put back the token that awaitTurn took, because a save ends no step
 	return p.server.save(context.Background(), e, h.Step, h.Offset)
 }
 
-// cut proposes a cut to the chief, after the previous cut is saved: how many
-// steps of each group have arrived here.
+// cut proposes a consistent cut to the chief: the number of steps of each
+// group of workers that have arrived at this server. It waits until the shards
+// of the previous cut are copied.
 func (c *chief) cut(e *aggregate.Shards) error {
-	c.goOn()
+	c.releaseWorkers()
 	select {
 	case <-c.copied:
 		return c.freeze(e)
@@ -79,9 +83,9 @@ func (c *chief) cut(e *aggregate.Shards) error {
 	return nil
 }
 
-// freeze counts the steps of each group of which at least a part has arrived,
-// and sends the counts to the chief. The shards keep later steps for after the
-// cut.
+// freeze counts, for each group of workers, the steps of which at least one
+// gradient has arrived, and sends the counts to the chief. The shards apply
+// later steps only after the cut is saved.
 func (c *chief) freeze(e *aggregate.Shards) error {
 	has, err := e.Alignment().Freeze()
 	if err != nil {
@@ -91,8 +95,8 @@ func (c *chief) freeze(e *aggregate.Shards) error {
 	return nil
 }
 
-// saveCut agrees on the cut that the chief chose. It saves the shards after
-// everything before the cut has arrived.
+// saveCut reads the consistent cut that the chief chose. It saves the shards
+// after all gradients of the steps in the cut have arrived.
 func (c *chief) saveCut(h wire.Header, e *aggregate.Shards) error {
 	if h.Part > 1 {
 		return fmt.Errorf("%s frame of kind %d", h.Kind, h.Part)
@@ -116,19 +120,20 @@ func (c *chief) saveCut(h wire.Header, e *aggregate.Shards) error {
 	return nil
 }
 
-// goOn ends the wait of the workers that the last cut holds.
-func (c *chief) goOn() {
+// releaseWorkers lets workers take steps again, if the chief made them wait
+// after the last cut.
+func (c *chief) releaseWorkers() {
 	if c != nil && c.holds {
 		c.holds = false
 		c.peer.server.Shards().Alignment().GoOn()
 	}
 }
 
-// conclude records that the chief takes no further step, and ends the wait of
-// workers that a cut holds. After all other workers have left, it tells the
-// chief so, once.
+// conclude records that the chief takes no further step, and lets workers that
+// wait for it after a cut continue. After all other workers have left, the
+// server sends the chief one Alone frame.
 func (c *chief) conclude(e *aggregate.Shards) error {
-	c.goOn()
+	c.releaseWorkers()
 	if c.concluded {
 		return nil
 	}

@@ -17,19 +17,20 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// connections holds the connections from workers to a server. The mu of the
-// Server guards peers and closing.
+// connections holds the connections from workers to a server. The field mu of
+// the Server guards peers and closing.
 type connections struct {
-	server  *Server
-	peers   []*peer       // by rank; nil: not connected
-	closing bool          // the server refuses all further workers
-	turned  chan struct{} // gets a token for every refused worker
+	server   *Server
+	peers    []*peer       // by rank of the worker; nil means that this worker is not connected
+	closing  bool          // the server refuses all workers that connect from now on
+	refusals chan struct{} // receives a token for every worker that the server refused; linger counts them
 }
 
-// meet serves a connection to its end. A refused worker gets the reason.
+// meet serves the connection of one worker until it ends. If the server
+// refuses the worker, meet sends the reason.
 func (c *connections) meet(from peers.Peer) {
 	p := newPeer(from, c.server)
-	defer p.session.Close() // its error no longer matters
+	defer p.session.Close() // ignore the error: nothing more is sent or received
 	defer close(p.over)
 	defer p.session.Drain()
 	if err := c.register(p); err != nil {
@@ -37,14 +38,14 @@ func (c *connections) meet(from peers.Peer) {
 		c.server.logf("refused %s from %s: %v", from.Task, from.Addr, err)
 		p.session.Refuse(err, message.Farewell)
 		select {
-		case c.turned <- struct{}{}:
-		default: // linger has ended
+		case c.refusals <- struct{}{}:
+		default: // linger has returned, so no goroutine receives the token
 		}
 		return
 	}
 	err := p.serve()
 	switch {
-	case err == nil, errors.Is(err, errUnsaid) && c.forget(p):
+	case err == nil, errors.Is(err, errNoFrame) && c.forget(p):
 	case p.tolerable(err):
 		p.lose(err)
 	default:
@@ -52,7 +53,8 @@ func (c *connections) meet(from peers.Peer) {
 	}
 }
 
-// register admits a worker, or returns why the server refuses it.
+// register admits a worker. It returns an error with the reason if the server
+// refuses the worker.
 func (c *connections) register(p *peer) error {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -66,10 +68,11 @@ func (c *connections) register(p *peer) error {
 	return nil
 }
 
-// forget lets a worker connect again whose connection ended before the worker
-// sent anything. While it was dialling, the worker may have learned from
-// another task that training failed. That task reports the failure. If the
-// worker has died, tooLate reports it as missing.
+// forget allows a worker to connect again after its connection ended before
+// the first frame. Such a worker may have learned from another task, while
+// dialling, that training failed; that task reports the failure. If the worker
+// has died instead, tooLate reports that it is missing. forget returns false
+// if the server is closing.
 func (c *connections) forget(p *peer) bool {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -81,7 +84,8 @@ func (c *connections) forget(p *peer) bool {
 	return true
 }
 
-// close refuses all further workers, and returns the connected peers.
+// close makes the server refuse all workers that connect from now on. It
+// returns the peers that are connected.
 func (c *connections) close() (all []*peer) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -89,8 +93,9 @@ func (c *connections) close() (all []*peer) {
 	return slices.DeleteFunc(slices.Clone(c.peers), func(p *peer) bool { return p == nil })
 }
 
-// farewell hangs up on all peers. If training failed, it first tells every peer
-// why, in bounded time.
+// farewell closes the connections of all peers. If training failed, it first
+// sends the reason to every peer, and waits at most message.Farewell for the
+// peer to close.
 func (c *connections) farewell() {
 	var telling sync.WaitGroup
 	for _, p := range c.close() {
@@ -106,9 +111,10 @@ func (c *connections) farewell() {
 	c.server.running.Wait()
 }
 
-// linger waits a short while for workers that connect after a training failed
-// to begin, so that meet can tell them why. They would mistake a closed
-// listener for a dead holder.
+// linger keeps the listener open for up to message.Farewell after a training
+// that failed before its first step. Workers that connect in this time are
+// refused with the reason. A closed listener would look to them like a dead
+// shard holder.
 func (c *connections) linger(ctx context.Context) {
 	c.server.mu.Lock()
 	opened, absent := c.server.opened, c.server.workers.absent()
@@ -117,7 +123,7 @@ func (c *connections) linger(ctx context.Context) {
 	defer timer.Stop()
 	for ; absent > 0 && c.server.Err() != nil && !opened; absent-- {
 		select {
-		case <-c.turned:
+		case <-c.refusals:
 		case <-timer.C:
 			return
 		case <-ctx.Done():
@@ -126,9 +132,10 @@ func (c *connections) linger(ctx context.Context) {
 	}
 }
 
-// write starts a writer for every worker. It makes the shards deliver events to
-// the workers that contribute to them. The caller of write, succeed or moved
-// holds the mu of the server, so no worker begins a step meanwhile.
+// write starts one writer (the goroutine that sends frames) for every
+// connected worker, and subscribes the writer to the events of the shards. The
+// callers of write, succeed and moved hold the server's mu, so that no worker
+// begins a step meanwhile.
 func (c *connections) write(e *aggregate.Shards, m *members) {
 	for rank, p := range c.peers {
 		if p == nil {
@@ -136,26 +143,28 @@ func (c *connections) write(e *aggregate.Shards, m *members) {
 		}
 		var events <-chan aggregate.Event
 		if e.Contributor(rank) != nil {
-			events = p.subscribe(m, e.Events()+4+len(c.peers)) // the counted events of a step, and room for others
+			events = p.subscribe(m, e.Events()+4+len(c.peers)) // room for the events of one step, and for events that do not occur in every step
 			for _, shard := range e.All() {
-				shard.Keep(e.Audience(rank)) // other workers may begin a step before this worker has the values
+				shard.Keep(e.Audience(rank)) // keep a copy of the values, because faster workers may begin a step before this worker has them
 			}
 		}
 		c.server.running.Go(newWriter(e, p, events).run)
 	}
 }
 
-// succeed makes the shards of next notify all workers, from step on. The last
-// event that a worker gets from the shards before is succeeds.
+// succeed subscribes all workers to the shards of next, which begin with the
+// given step. It sends every worker the event succeeds as the last event from
+// the previous shards.
 func (c *connections) succeed(next *aggregate.Shards, m, before *members, step uint64) {
 	for rank, p := range c.peers {
 		if p != nil && next.Contributor(rank) != nil {
-			before.Tell(rank, succeeds{next, p.subscribe(m, next.Events()+4), step}) // never blocks: no other event is queued
+			before.Tell(rank, succeeds{next, p.subscribe(m, next.Events()+4), step}) // cannot block: between two steps the channel is empty
 		}
 	}
 }
 
-// moved tells all workers that the map of an epoch is valid from step on.
+// moved tells all workers that variables have moved: the placement with this
+// epoch (its version number) is valid from the given step on.
 func (c *connections) moved(epoch uint32, step uint64) {
 	for _, p := range c.peers {
 		if p == nil {
@@ -164,15 +173,15 @@ func (c *connections) moved(epoch uint32, step uint64) {
 		p.session.SetEpoch(epoch)
 		c.server.running.Go(func() {
 			err := p.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Moved, Step: step}})
-			if err = p.quiet(err); err != nil {
+			if err = p.unlessEnded(err); err != nil {
 				c.server.End(p.session.Blame(err))
 			}
 		})
 	}
 }
 
-// announce tells all other workers the first step in which a lost worker does
-// not count.
+// announce tells all other workers that worker lost takes part in no step from
+// step counts on.
 func (c *connections) announce(lost int, counts uint64) {
 	frame := wire.Frame{Header: wire.Header{Kind: wire.Without, Part: uint32(lost), Step: counts}}
 	for rank := range c.peers {
@@ -183,11 +192,11 @@ func (c *connections) announce(lost int, counts uint64) {
 }
 
 // members implements aggregate.Host for the shards of a server: it delivers
-// their events to the workers.
+// the events of the shards to the workers.
 type members struct {
-	values func(layout.Piece) []byte // returns the memory of a dense piece; nil: the shards allocate it
-	tell   []func(aggregate.Event)   // by rank; a function never blocks; set before the first step
-	fail   func(error)               // ends the training
+	values func(layout.Piece) []byte // returns the memory for the values of a dense piece; nil means that the shards allocate it
+	tell   []func(aggregate.Event)   // by rank: delivers an event to the worker, without blocking; set before the first step
+	fail   func(error)               // ends the training with an error
 }
 
 func newMembers(n int, fail func(error), values func(layout.Piece) []byte) *members {
@@ -206,17 +215,17 @@ func (m *members) Tell(rank int, e aggregate.Event) { m.tell[rank](e) }
 func (m *members) Fail(err error) { m.fail(err) }
 
 var (
-	errUnsaid  = errors.New("hung up before it said anything")
-	errUseless = errors.New("the chief has no use for this task")
+	errNoFrame  = errors.New("hung up before it sent a frame")
+	errNoPieces = errors.New("the chief assigns no variables to this task")
 )
 
-// start reads the declaration and, from the chief, the first values. filled
-// reports that first values have arrived. The error is errUnsaid if the
-// connection ended before the worker sent anything.
+// start reads the worker's declaration. From the chief it also reads the first
+// values, unless they come from a checkpoint; filled is then true. The error
+// is errNoFrame if the connection ended before the worker sent a frame.
 func (p *peer) start() (filled bool, err error) {
 	h, err := p.next()
 	if lost := peers.Lost(err); err != nil && lost.Error() != err.Error() {
-		return false, fmt.Errorf("%w: %w", errUnsaid, lost)
+		return false, fmt.Errorf("%w: %w", errNoFrame, lost)
 	}
 	if err != nil {
 		return false, err
@@ -236,7 +245,8 @@ func (p *peer) start() (filled bool, err error) {
 	return false, nil
 }
 
-// declaration reads the declaration that follows header h.
+// declaration reads the payload of a frame with header h, which must be a
+// worker's declaration.
 func (p *peer) declaration(h wire.Header) (*layout.Declaration, error) {
 	if h.Kind != wire.Declare || h.Length > message.MaxDeclaration {
 		return nil, fmt.Errorf("%s frame of %d bytes where a declaration was due", h.Kind, h.Length)
@@ -245,13 +255,13 @@ func (p *peer) declaration(h wire.Header) (*layout.Declaration, error) {
 	return &d, p.readJSON(h, &d)
 }
 
-// difference returns the error with which to refuse a worker. A worker may
-// connect to a server without pieces, or to the first worker of another host,
-// because the declarations differ. Then the error names the difference. If the
-// worker sends no declaration in time, the error is why.
+// difference returns the error with which to refuse a worker. If the worker
+// connected to the wrong task because its declaration differs, the error names
+// the difference. In all other cases, or if the worker sends no declaration in
+// time, it returns why.
 func (p *peer) difference(why error) error {
 	p.server.mu.Lock()
-	holds, of := p.server.workers.misled(p.server.local.Relay != nil)
+	holds, of := p.server.workers.expected(p.server.local.Aggregator != nil)
 	p.server.mu.Unlock()
 	if holds == nil {
 		return why
@@ -265,12 +275,13 @@ func (p *peer) difference(why error) error {
 	if err != nil || holds.Difference(d) == "" {
 		return why
 	}
-	return p.session.Blame(fmt.Errorf("declares something else than %s: %s", of, holds.Difference(d)))
+	return p.session.Blame(fmt.Errorf("declares a different training than %s: %s", of, holds.Difference(d)))
 }
 
-// dismissed ends a server to which the chief gives no pieces. Connected workers
-// take this task for a holder, so their declarations differ from the chief's.
-// They get a moment to declare, so that declare can end the training with the
+// dismissed ends a server to which the chief assigns no pieces of variables. A
+// worker that has connected here takes this task for a shard holder, so its
+// declaration differs from the chief's. The server waits up to
+// message.Farewell for such a declaration, so that declare can report the
 // difference.
 func (p *peer) dismissed() error {
 	if err := p.session.Bye(); err != nil {
@@ -285,8 +296,8 @@ func (p *peer) dismissed() error {
 	return nil
 }
 
-// fill reads the chief's first values: one frame per piece that has them from the
-// chief, in any order.
+// fill reads the chief's first values in any order: one frame for each piece
+// whose values the chief sends.
 func (p *peer) fill(e *aggregate.Shards) error {
 	left := 0
 	for _, s := range e.All() {
@@ -316,12 +327,13 @@ func (p *peer) fill(e *aggregate.Shards) error {
 	return nil
 }
 
-// fillOne reads the first values of a shard, of size bytes.
+// fillOne reads the first values of one shard into its memory. size is their
+// length in bytes.
 func (p *peer) fillOne(s *aggregate.Shard, size int) error {
 	if s.RowBytes() == 0 {
 		return p.session.Payload(s.Value(-1))
 	}
-	values := make([]byte, size) // no more than the table itself
+	values := make([]byte, size) // temporary buffer as large as the sparse table itself
 	if err := p.session.Payload(values); err != nil {
 		return err
 	}

@@ -10,19 +10,20 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// contribution records the gradients that one worker sends in the current step.
-// Only the reader of the worker's connection uses it.
+// contribution tracks which gradients one worker has sent in the current step.
+// Only the goroutine that reads the worker's connection uses it.
 type contribution struct {
 	rank    int
-	begun   uint64 // number of steps begun
-	ahead   bool   // the worker must fetch values before its first step
-	payload []byte // of the step's first frame
-	present []int  // by part: number of virtual workers with data in the step
-	got     []bool // by shard and part: its gradient has arrived; nil: no step was begun under this map
-	need    int    // number of gradients still to come
+	begun   uint64 // number of steps that the worker has begun
+	ahead   bool   // the worker is too far ahead of others to take a step, and must first request values with a Fetch frame
+	payload []byte // payload of the Step frame, with which the worker began the step
+	present []int  // by part (subtree of the sum) that the worker sends: its virtual workers with data in this step
+	got     []bool // by shard and part: whether the gradient has arrived; nil if no step has begun under the current placement
+	need    int    // number of gradients of this step that have not arrived yet
 }
 
-// read reads the first frame of a step.
+// read reads the Step frame, with which a worker begins a step, and checks
+// that the worker may begin that step.
 func (c *contribution) read(h wire.Header, e *aggregate.Shards, from message.Payload) error {
 	if want := message.BeginningSize(e.Contributor(c.rank)); h.Length != uint64(want) {
 		return fmt.Errorf("step frame of %d bytes, want %d", h.Length, want)
@@ -31,20 +32,21 @@ func (c *contribution) read(h wire.Header, e *aggregate.Shards, from message.Pay
 	if err := from.Payload(c.payload); err != nil {
 		return err
 	}
-	jumps := e.Declaration().Sync.Competes() && h.Step > c.begun // a late worker skips steps
+	jumps := e.Declaration().Sync.Competes() && h.Step > c.begun // in backup mode a worker that was too late skips steps
 	if h.Step != c.begun && !jumps || c.need > 0 || c.ahead {
 		return fmt.Errorf("begins step %d during step %d, with %d gradients to come", h.Step, c.begun, c.need)
 	}
 	return nil
 }
 
-// decode decodes the frame that read has read. It reuses the memory of the
-// previous step, which must be over.
+// decode decodes the Step frame that read has stored. It overwrites the data
+// of the previous step, so that step must be complete.
 func (c *contribution) decode() aggregate.Beginning {
 	return message.DecodeBeginning(c.payload, c.present)
 }
 
-// begin records that a step has begun and counts the gradients to come.
+// begin records that the worker has begun a step, and computes how many
+// gradients the worker must send.
 func (c *contribution) begin(step uint64, b aggregate.Beginning, e *aggregate.Shards) {
 	of := e.Contributor(c.rank)
 	c.begun, c.present = step+1, b.Present
@@ -59,8 +61,8 @@ func (c *contribution) begin(step uint64, b aggregate.Beginning, e *aggregate.Sh
 	}
 }
 
-// push takes one gradient of the current step. Each gradient must come exactly
-// once.
+// push reads one gradient of the current step. It fails if the same gradient
+// arrives twice.
 func (c *contribution) push(h wire.Header, e *aggregate.Shards, read func([]byte) error) error {
 	if c.got == nil || h.Step+1 != c.begun {
 		return fmt.Errorf("gradient of step %d, %d steps were begun", h.Step, c.begun)
@@ -72,7 +74,7 @@ func (c *contribution) push(h wire.Header, e *aggregate.Shards, read func([]byte
 	of := e.Contributor(c.rank)
 	input, ok := of.Input(h.Part)
 	if !ok || c.present[input-of.First] == 0 {
-		return fmt.Errorf("gradient of variable %d for part %d of the tree, which it does not bring", h.Variable, h.Part)
+		return fmt.Errorf("gradient of variable %d for part %d of the tree, which it must not send", h.Variable, h.Part)
 	}
 	got := &c.got[i*len(of.Parts)+input-of.First]
 	if *got {
@@ -88,26 +90,28 @@ func (c *contribution) push(h wire.Header, e *aggregate.Shards, read func([]byte
 	return nil
 }
 
-// unfinished reports whether gradients of the current step are still to come.
-// If workers compete it returns false, because a worker sends no gradients for
-// a step in which they do not count.
+// unfinished reports whether the worker must still send gradients of the
+// current step. In backup mode it returns false, because a worker sends no
+// gradients for a step in which they are not used.
 func (c *contribution) unfinished(e *aggregate.Shards) bool {
 	return c.need > 0 && !e.Declaration().Sync.Competes()
 }
 
-// lose completes, on this holder, the last step in which the lost worker
-// counts. counts is the first step in which it does not. Pieces that have the
-// gradient of the worker keep it. The others are updated from the gradients
-// that arrived, divided by the number of their virtual workers. what describes
-// the missing gradients; "": none are missing. lose is called once, after the
-// reader has ended.
+// lose completes, on this shard holder, the last step in which a lost worker
+// takes part. Step counts is the first one without the worker.
+//
+// A shard that has already received the worker's gradient uses it. All other
+// shards divide the sum of the gradients that arrived by the number of virtual
+// workers in that sum. The returned text describes the missing gradients; it
+// is empty if none are missing. Call lose once, after the goroutine that reads
+// the worker's connection has ended.
 func (c *contribution) lose(e *aggregate.Shards, counts uint64) (what string, err error) {
 	of := e.Contributor(c.rank)
 	if c.begun < counts {
 		if err := e.Begin(c.rank, counts-1, aggregate.Beginning{Present: make([]int, len(of.Parts))}); err != nil {
 			return "", fmt.Errorf("step %d without the lost worker %d: %w", counts-1, c.rank, err)
 		}
-		return fmt.Sprintf("step %d is made without %s here: nothing of its gradients had come", counts-1, worker(c.rank)), nil
+		return fmt.Sprintf("step %d is completed without %s: none of its gradients had arrived", counts-1, worker(c.rank)), nil
 	}
 	if c.need == 0 {
 		return "", nil
@@ -119,17 +123,18 @@ func (c *contribution) lose(e *aggregate.Shards, counts uint64) (what string, er
 			}
 		}
 	}
-	return fmt.Sprintf("step %d is made with a part of what %s had: %d of its gradients had not come", c.begun-1, worker(c.rank), c.need), nil
+	return fmt.Sprintf("step %d is completed with only some gradients of %s: %d had not arrived", c.begun-1, worker(c.rank), c.need), nil
 }
 
-// find returns the index of the shard that a frame of kind want is for.
+// find checks that a frame has kind want, and returns the index of the shard
+// that the frame is for.
 func find(e *aggregate.Shards, h wire.Header, want wire.Kind) (int, error) {
 	if h.Kind != want {
 		return 0, fmt.Errorf("%s frame where %s was due", h.Kind, want)
 	}
 	i, ok := e.Find(layout.Place{Variable: int(h.Variable), Offset: int(h.Offset)})
 	if !ok {
-		return 0, fmt.Errorf("%s frame for variable %d from element %d, which is not kept here", h.Kind, h.Variable, h.Offset)
+		return 0, fmt.Errorf("%s frame for variable %d from element %d, which this task does not hold", h.Kind, h.Variable, h.Offset)
 	}
 	return i, nil
 }

@@ -11,28 +11,31 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Some synchronisation modes tolerate the loss of a worker other than the
-// chief. Every server then treats the lost worker like a worker that said
-// goodbye. The server applies the gradients that arrived completely and ignores
-// those that arrived in part.
+// Some synchronisation modes tolerate the loss of any worker except the chief.
+// Every server then treats the lost worker like a worker that said goodbye.
+// The server applies the gradients that arrived completely and ignores those
+// that arrived in part.
 //
-// If workers compete, servers must agree on the last step in which a lost
-// worker counts. Suppose that the first holder accepted a worker for a step,
-// and that the worker was lost while it sent its gradients. One server has
-// them, another server does not. The other server cannot know whether a further
-// worker will be accepted instead. So the first holder tells all workers the
-// first step in which the lost worker does not count. Every worker forwards
-// this to the other holders, so one surviving worker is enough. No further
-// worker is accepted for the lost worker's last step. Pieces that have the lost
-// worker's gradient keep it. The other pieces are updated from the gradients
-// that arrived, divided by the number of their virtual workers. The server logs
+// In backup mode, servers must agree on the last step in which a lost worker
+// takes part. Suppose that the first shard holder accepted a worker's
+// gradients for a step, and that the worker was lost while it sent them. Then
+// one server has the gradients and another does not, and the second cannot
+// know whether the first holder will accept a different worker instead.
+//
+// Therefore the first holder announces to all workers the first step without
+// the lost worker, and every worker forwards the announcement to the other
+// holders. One surviving worker is enough for that. The first holder accepts
+// no replacement in the lost worker's last step. A shard that has the lost
+// worker's gradient uses it. All other shards divide the sum of the gradients
+// that arrived by the number of virtual workers in that sum. The server logs
 // this.
 //
-// In that mode the training ends if more workers are lost than may be late: no
-// further step is possible, although training is not complete.
+// In backup mode, training fails if more workers are lost than the mode allows
+// to be late, because no further step can then be completed.
 
-// tolerable reports whether training continues after the peer is lost with err.
-// It does not if the worker gave up because the chief was lost.
+// tolerable reports whether training can continue without this worker, after
+// its connection failed with err. It cannot if the worker gave up because the
+// chief was lost.
 func (p *peer) tolerable(err error) bool {
 	if known := (*peers.PeerError)(nil); errors.As(err, &known) && known.Task.IsChief() {
 		return false
@@ -43,16 +46,17 @@ func (p *peer) tolerable(err error) bool {
 	return s.opened && s.shards.Declaration().Sync.ToleratesLoss() && p.chief == nil
 }
 
-// lose treats the worker like one that has left, after it was lost or violated
-// the protocol. The reader calls it after its last frame.
+// lose removes a worker from the training after its connection failed or it
+// violated the protocol. The goroutine that reads the connection calls lose
+// after the last frame.
 func (p *peer) lose(err error) {
-	p.fall(err)
+	p.cancel(err)
 	s, why := p.server, p.loss(err)
 	s.mu.Lock()
 	e := s.shards
 	if s.workers.gone[p.rank] {
 		s.mu.Unlock()
-		return // the worker had already said goodbye
+		return // no loss: the worker had already said goodbye
 	}
 	p.lost = true
 	if err := s.workers.lose(p.rank, e.Declaration()); err != nil {
@@ -75,16 +79,16 @@ func (p *peer) lose(err error) {
 		s.connected.announce(p.rank, *counts)
 	}
 	s.left()
-	p.session.Refuse(why, message.Farewell) // the worker may still be alive
+	p.session.Refuse(why, message.Farewell) // tell the worker why, in case it is still alive
 }
 
-// loss returns the error to report for the loss of the peer. err is the error
-// with which the connection ended.
+// loss turns err, with which the worker's connection ended, into the error to
+// report.
 func (p *peer) loss(err error) *peers.PeerError {
 	var known *peers.PeerError
 	switch {
 	case errors.Is(err, net.ErrClosed):
-		err = context.Cause(p.ctx) // this task has closed the connection
+		err = context.Cause(p.ctx) // this task itself closed the connection; the cause of the context is the reason
 	case !errors.As(err, &known):
 	case known.Task == p.session.Task:
 		err = known.Err
@@ -94,9 +98,9 @@ func (p *peer) loss(err error) *peers.PeerError {
 	return &peers.PeerError{Task: p.session.Task, Addr: p.session.Addr, Err: peers.Lost(err)}
 }
 
-// without handles the first holder's announcement of a lost worker, which every
-// worker forwards. h.Part is the rank of the lost worker, h.Step the first step
-// in which it does not count.
+// without handles a Without frame: the first shard holder's announcement that
+// a worker was lost, forwarded by another worker. h.Part is the rank of the
+// lost worker, and h.Step is the first step without that worker.
 func (p *peer) without(h wire.Header) error {
 	s := p.server
 	s.mu.Lock()
@@ -119,15 +123,15 @@ func (p *peer) without(h wire.Header) error {
 	case lost:
 		other.settle(h.Step)
 	default:
-		other.fall(fmt.Errorf("connection lost, says %s", e.Declaration().Holders[0]))
-		other.session.Close() // the peer's reader then calls lose
+		other.cancel(fmt.Errorf("connection lost, reported by %s", e.Declaration().Holders[0]))
+		other.session.Close() // the goroutine that reads this connection then fails and calls lose
 	}
 	return nil
 }
 
-// countsUntil records the first step in which the worker does not count, unless
-// it is known. It reports whether the worker is lost and whether that step was
-// known. The caller holds the mu of the server.
+// countsUntil stores step as the first step without this worker, unless such a
+// step is already stored. It returns whether the worker is lost, and whether a
+// step was already stored. The caller holds the server's mu.
 func (p *peer) countsUntil(step uint64) (lost, known bool) {
 	if known = p.counts != nil; !known {
 		p.counts = &step
@@ -135,8 +139,8 @@ func (p *peer) countsUntil(step uint64) (lost, known bool) {
 	return p.lost, known
 }
 
-// settle completes the last step in which the lost worker counts. counts is the
-// first step in which it does not.
+// settle completes the last step in which a lost worker takes part. Step
+// counts is the first one without the worker.
 func (p *peer) settle(counts uint64) {
 	s := p.server
 	switch what, err := p.step.lose(s.Shards(), counts); {

@@ -12,21 +12,23 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// migration replaces the map of holders of a server by the next map. The mu of the
-// Server guards it.
+// migration moves variables between shard holders: it replaces the server's
+// placement (the list of which holder has which pieces) by the next one. The
+// server's mu guards its fields.
 type migration struct {
 	server  *Server
-	epoch   uint32                  // of the current map
-	asked   map[int]bool            // by rank: the worker has requested the next map
-	first   int                     // rank that was the first to request the next map
-	d       *layout.Declaration     // declaration with the next map; nil: not requested
-	step    uint64                  // first step under the next map
-	moving  *transition.Repartition // transition to the next map; nil: no worker requested it and no holder sent rows
-	members *members                // of the shards under the next map
+	epoch   uint32                  // version number of the current placement
+	asked   map[int]bool            // by rank: true if this worker has requested the next placement
+	first   int                     // rank of the worker that requested the next placement first
+	d       *layout.Declaration     // declaration with the next placement; nil if no worker has requested one
+	step    uint64                  // first step with the next placement
+	moving  *transition.Repartition // transfer of rows for the next placement; nil if neither a worker nor another holder has begun it
+	members *members                // workers that the shards of the next placement will notify
 }
 
-// admit refuses frames that a worker must not send while variables move. The
-// caller of admit, refuses, agree or underWay holds the mu of the server.
+// admit returns an error for frames that a worker must not send after it or
+// another worker requested that variables move. The callers of admit, refuses,
+// agree and underWay hold the server's mu.
 func (m *migration) admit(rank int, kind wire.Kind) error {
 	switch {
 	case m.d == nil:
@@ -38,8 +40,8 @@ func (m *migration) admit(rank int, kind wire.Kind) error {
 	return nil
 }
 
-// refuses returns an error that refuses an action because variables are about
-// to move; nil: no worker has requested another map. what describes the action.
+// refuses returns an error if a worker has requested that variables move,
+// because the action that what describes is then not allowed.
 func (m *migration) refuses(what string) error {
 	if m.d == nil {
 		return nil
@@ -47,8 +49,8 @@ func (m *migration) refuses(what string) error {
 	return fmt.Errorf("%s, but %s wants variables to move before step %d", what, worker(m.first), m.step)
 }
 
-// remap records that a worker requests another map. After all workers have
-// requested the same map, it moves the variables.
+// remap records that a worker requests the placement in w. After all workers
+// have requested the same one, the server moves the variables.
 func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 	s := m.server
 	s.mu.Lock()
@@ -56,8 +58,8 @@ func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 	if err := m.agree(rank, w); err != nil {
 		return err
 	}
-	if s.local.Relay != nil {
-		s.local.Relay.Rows.Begin(rank, w.Step) // the host must not wait for this worker's request for rows
+	if s.local.Aggregator != nil {
+		s.local.Aggregator.Rows.Begin(rank, w.Step) // this worker sends no request for rows before step w.Step, so the host must not wait for it
 	}
 	if len(m.asked) < s.workers.ranks.Len() || s.connected.closing {
 		return nil
@@ -67,8 +69,8 @@ func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 	return nil
 }
 
-// agree records a request for a map. It refuses a map that differs from the
-// request of another worker.
+// agree records a worker's request for a placement. It returns an error if
+// another worker requested a different placement.
 func (m *migration) agree(rank int, w *transition.MoveRequest) error {
 	switch {
 	case w.Epoch != m.epoch+1 || m.asked[rank]:
@@ -89,7 +91,8 @@ func (m *migration) agree(rank int, w *transition.MoveRequest) error {
 	return nil
 }
 
-// underWay returns the transition to the next map. The first call creates it.
+// underWay returns the Repartition that transfers rows for the next placement.
+// The first call creates it.
 func (m *migration) underWay() *transition.Repartition {
 	if s := m.server; m.moving == nil {
 		m.members = newMembers(len(s.workers.gone), s.End, nil)
@@ -98,14 +101,16 @@ func (m *migration) underWay() *transition.Repartition {
 	return m.moving
 }
 
-// move moves the rows that arrive at this task or leave it, and ends the
-// training if that fails. Then it makes the shards of the new map d current and
-// tells the workers. The server of a Relay has no rows to move. It only ensures
-// that no worker of the host continues before all of them have requested the
-// map.
+// move transfers the rows that this task gains or loses, and ends the training
+// if a transfer fails. Then it makes the shards of the new declaration d
+// current and notifies the workers.
+//
+// The server of an Aggregator (the first worker of a host) has no rows to
+// transfer. It only ensures that all workers of the host have requested the
+// new placement before any of them continues.
 func (m *migration) move(moving *transition.Repartition, now *aggregate.Shards, d *layout.Declaration, step uint64) {
 	s, next := m.server, (*aggregate.Shards)(nil)
-	if s.local.Relay == nil {
+	if s.local.Aggregator == nil {
 		var err error
 		if next, err = moving.Run(s.ctx, now, d, step); err != nil {
 			s.End(err)
@@ -131,13 +136,14 @@ func (m *migration) move(moving *transition.Repartition, now *aggregate.Shards, 
 	}
 }
 
-// receive takes the rows that another holder sends.
+// receive handles a connection on which another shard holder sends rows to
+// this one.
 func (m *migration) receive(from peers.Peer) {
 	s := m.server
 	s.mu.Lock()
 	if s.shards == nil || !s.opened || s.connected.closing {
 		s.mu.Unlock()
-		err := errors.New("nothing is to move here")
+		err := errors.New("no variables are moving here")
 		s.logf("refused rows from %s: %v", from.Task, err)
 		transition.Refuse(from, s.holder, err)
 		return

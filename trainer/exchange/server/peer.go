@@ -7,40 +7,42 @@ import (
 	"fmt"
 
 	"github.com/plx-run/plx/trainer/aggregate"
+	"github.com/plx-run/plx/trainer/exchange/localsum"
 	"github.com/plx-run/plx/trainer/exchange/message"
-	"github.com/plx-run/plx/trainer/exchange/relay"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// peer is one worker as a shard holder sees it. One goroutine, the reader,
-// calls serve; another runs a writer.
+// peer is a worker that is connected to this shard holder. One goroutine, the
+// reader, calls serve. Another goroutine, the writer, sends frames to the
+// worker.
 //
-// turn holds a token while the worker may begin a step. The writer puts the
-// token there after it has sent all values of the previous step. So a step
-// never changes values that are still being sent.
+// The channel turn holds a token while the worker may begin a step. The writer
+// puts the token there after it has sent all values of the previous step, so
+// that a new step never changes values that are still being sent.
 type peer struct {
 	server  *Server
 	session *peers.Session
 	rank    int
-	read    func([]byte) error      // session.Payload as a function value, made once
-	turn    chan struct{}           // has a token: the worker may begin a step
-	over    chan struct{}           // closed when the reader has ended
-	ctx     context.Context         // ends with the training or with the loss of the worker; its cause is the reason
-	fall    context.CancelCauseFunc // ends ctx, so that nothing waits for the worker any more
+	read    func([]byte) error      // the method value session.Payload, created once to avoid an allocation per frame
+	turn    chan struct{}           // contains a token while the worker may begin a step
+	over    chan struct{}           // closed after the goroutine that reads the connection has ended
+	ctx     context.Context         // canceled when the training ends or the worker is lost; its cause is the reason
+	cancel  context.CancelCauseFunc // cancels ctx with the reason for the loss, so that no goroutine waits for the worker any longer
 
-	// The reader uses these. The writer calls rows.end; settle uses step after the
-	// loss of the worker.
-	epoch uint32       // that the worker's frames must have
-	step  contribution // gradients of the current step
-	rows  replies      // rows that the worker requested and did not get yet
-	chief *chief       // requests that only the chief may make; nil: the worker is not the chief
+	// Only the reader goroutine uses the following fields, with two
+	// exceptions: the writer calls rows.end, and settle uses step after the
+	// worker is lost.
+	epoch uint32       // placement version that the worker's next frames must have
+	step  contribution // which gradients of the current step have arrived
+	rows  replies      // rows that the worker has requested and not received yet
+	chief *chief       // handles requests that only the chief may make; nil if this worker is not the chief
 
 	// Guarded by the server's mu.
-	lost   bool    // training continues without the worker, and its reader has stopped
-	counts *uint64 // first step in which the lost worker does not count; nil: not announced by the first holder
+	lost   bool    // the worker was lost and training continues without it
+	counts *uint64 // first step without the lost worker; nil if the first shard holder has not announced it
 }
 
 func newPeer(from peers.Peer, s *Server) *peer {
@@ -49,17 +51,17 @@ func newPeer(from peers.Peer, s *Server) *peer {
 		turn: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	p.read = p.session.Payload
-	p.ctx, p.fall = context.WithCancelCause(s.ctx)
+	p.ctx, p.cancel = context.WithCancelCause(s.ctx)
 	if from.Task.IsChief() {
 		p.chief = &chief{peer: p, copied: make(chan struct{})}
-		close(p.chief.copied) // no cut is being copied
+		close(p.chief.copied) // at the beginning no cut is being copied
 	}
 	return p
 }
 
 // subscribe makes m deliver the worker's events to the returned channel.
-// Delivery never blocks: the channel has room for all events that a
-// contributing worker can get. Events of a lost worker may be dropped.
+// Delivery does not block, because room is enough for all events that can be
+// pending. After the worker is lost, its events may be dropped.
 func (p *peer) subscribe(m *members, room int) <-chan aggregate.Event {
 	events := make(chan aggregate.Event, room)
 	m.tell[p.rank] = func(e aggregate.Event) {
@@ -71,15 +73,15 @@ func (p *peer) subscribe(m *members, room int) <-chan aggregate.Event {
 	return events
 }
 
-// next returns the header of the next frame, which may be a goodbye. If the
-// worker blames another task, the error blames that task too, so that the other
-// workers learn the cause.
+// next returns the header of the worker's next frame, which may be a goodbye.
+// If the worker reports that another task failed, the error names that task,
+// so that all other workers learn the original cause.
 func (p *peer) next() (wire.Header, error) {
 	h, err := p.session.Next()
 	if err == nil || err == peers.ErrGoodbye {
 		return h, nil
 	}
-	var known *peers.PeerError // declared only here, because it escapes to the heap
+	var known *peers.PeerError // declared after the fast path, because this variable escapes to the heap
 	switch {
 	case !errors.As(err, &known):
 		return h, err
@@ -89,11 +91,11 @@ func (p *peer) next() (wire.Header, error) {
 	return h, fmt.Errorf("gave up: %w", known.Err)
 }
 
-// serve reads the worker's frames until the worker has said goodbye and hung
-// up. Then it returns nil.
+// serve handles the worker's frames. It returns nil after the worker has said
+// goodbye and closed the connection.
 func (p *peer) serve() error {
 	filled, err := p.start()
-	if err == errUseless {
+	if err == errNoPieces {
 		return p.dismissed()
 	}
 	if err != nil {
@@ -103,26 +105,27 @@ func (p *peer) serve() error {
 	for {
 		h, err := p.next()
 		if err == nil && h.Kind == wire.Bye && h.Length == 0 {
-			return p.quiet(p.goodbye(h))
+			return p.unlessEnded(p.goodbye(h))
 		}
 		if err == nil {
 			err = p.take(h)
 		}
 		if err != nil {
-			return p.quiet(err)
+			return p.unlessEnded(err)
 		}
 	}
 }
 
-// quiet drops an error that is only a consequence of the end of the training.
-func (p *peer) quiet(err error) error {
+// unlessEnded returns err while the training continues. After the training has
+// ended, it returns nil, because the end of the training then caused err.
+func (p *peer) unlessEnded(err error) error {
 	if p.server.ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
 
-// take handles one frame of the worker.
+// take handles one frame of the worker, except goodbye.
 func (p *peer) take(h wire.Header) error {
 	if h.Kind == wire.Without {
 		return p.without(h)
@@ -138,7 +141,7 @@ func (p *peer) take(h wire.Header) error {
 		return p.room(h, e)
 	case h.Kind == wire.Pull:
 		return p.rows.pull(h, e, p.session)
-	case e.Contributor(p.rank) == nil: // the worker contributes nothing here
+	case e.Contributor(p.rank) == nil: // this worker sends no gradients here, so the frames below are errors
 	case h.Kind == wire.Step:
 		return p.begin(h, e)
 	case h.Kind == wire.Push:
@@ -157,7 +160,8 @@ func (p *peer) take(h wire.Header) error {
 	return fmt.Errorf("unexpected %s frame", h.Kind)
 }
 
-// awaitTurn waits until the worker may begin a step.
+// awaitTurn takes the token from turn: it waits until the worker may begin a
+// step.
 func (p *peer) awaitTurn() error {
 	select {
 	case <-p.turn:
@@ -167,7 +171,7 @@ func (p *peer) awaitTurn() error {
 	}
 }
 
-// begin handles the first frame of a step.
+// begin handles a Step frame, with which the worker begins a step.
 func (p *peer) begin(h wire.Header, e *aggregate.Shards) error {
 	if err := p.step.read(h, e, p.session); err != nil {
 		return err
@@ -175,7 +179,7 @@ func (p *peer) begin(h wire.Header, e *aggregate.Shards) error {
 	if err := p.awaitTurn(); err != nil {
 		return err
 	}
-	p.chief.goOn()
+	p.chief.releaseWorkers()
 	p.rows.begin()
 	b := p.step.decode()
 	if err := p.server.begin(p.rank, h.Step, b); err != nil {
@@ -185,8 +189,8 @@ func (p *peer) begin(h wire.Header, e *aggregate.Shards) error {
 	return nil
 }
 
-// want handles a prefetch request: rows for the step after those that the
-// worker has begun.
+// want handles a prefetch request: the worker requests rows for the step after
+// the one that it has begun.
 func (p *peer) want(h wire.Header, e *aggregate.Shards) error {
 	if !e.Declaration().Sync.InStep() {
 		return fmt.Errorf("wants rows of step %d, and workers are not in step", h.Step)
@@ -195,15 +199,15 @@ func (p *peer) want(h wire.Header, e *aggregate.Shards) error {
 	if err != nil {
 		return err
 	}
-	if r := p.server.local.Relay; r != nil {
-		r.Rows.Add(h.Step, relay.Request{Rank: p.rank, Rows: requested})
+	if r := p.server.local.Aggregator; r != nil {
+		r.Rows.Add(h.Step, localsum.Request{Rank: p.rank, Rows: requested})
 		return nil
 	}
 	return p.rows.answer(h.Step, e, requested, p.session)
 }
 
-// scale handles the gradient norm of a group. The first worker of the group
-// sends it.
+// scale handles a Scale frame, with which the first worker of a group reports
+// the norm of the group's gradients.
 func (p *peer) scale(h wire.Header, e *aggregate.Shards) error {
 	var body [message.PairSize]byte
 	if h.Length != uint64(len(body)) {
@@ -216,11 +220,12 @@ func (p *peer) scale(h wire.Header, e *aggregate.Shards) error {
 	return e.Scale(p.rank, norm, factor)
 }
 
-// commit tells the worker whether its gradients count.
+// commit replies to a worker in backup mode whether its gradients are used in
+// the step or came too late.
 func (p *peer) commit(h wire.Header, e *aggregate.Shards) error {
 	selection := e.Selection()
 	if selection == nil {
-		return errors.New("asks whether its gradients count, which is not decided here")
+		return errors.New("asks whether its gradients are used, which another task decides")
 	}
 	v, current, err := selection.Commit(p.rank, h.Step)
 	if err != nil {
@@ -229,8 +234,8 @@ func (p *peer) commit(h wire.Header, e *aggregate.Shards) error {
 	return p.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Verdict, Part: uint32(v), Step: current}})
 }
 
-// fetch handles a request for the values after h.Step steps. The shards answer
-// after that many steps are complete.
+// fetch handles a worker's request for the values after h.Step steps. The
+// shards reply after that number of steps is complete.
 func (p *peer) fetch(h wire.Header, e *aggregate.Shards) error {
 	if p.step.need > 0 {
 		return fmt.Errorf("asks for values during step %d, with %d gradients to come", p.step.begun, p.step.need)
@@ -242,11 +247,12 @@ func (p *peer) fetch(h wire.Header, e *aggregate.Shards) error {
 	return e.Fetch(p.rank, h.Step)
 }
 
-// room handles a question about a proposed map. The reply has the memory that
-// the map needs here and the free memory.
+// room handles the question whether this host has enough memory for a proposed
+// placement. The reply contains the memory that is needed and the memory that
+// is free, in bytes.
 func (p *peer) room(h wire.Header, e *aggregate.Shards) error {
 	var pieces []layout.Piece
-	if p.server.local.Relay != nil {
+	if p.server.local.Aggregator != nil {
 		return fmt.Errorf("unexpected %s frame", h.Kind)
 	}
 	if err := p.readJSON(h, &pieces); err != nil {
@@ -254,19 +260,20 @@ func (p *peer) room(h wire.Header, e *aggregate.Shards) error {
 	}
 	d, err := e.Declaration().Placed(pieces)
 	if err != nil {
-		return fmt.Errorf("asks for room: %w", err)
+		return fmt.Errorf("asks whether memory suffices: %w", err)
 	}
 	r := p.server.holder.Room(e.Declaration(), d)
 	return p.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Room}, Payload: message.EncodeRoom(r.Need, r.Free)})
 }
 
-// remap handles a request for another map from the next step on.
+// remap handles a worker's request that variables move to other shard holders
+// before the next step.
 func (p *peer) remap(h wire.Header, e *aggregate.Shards) error {
 	var w transition.MoveRequest
 	if err := p.readJSON(h, &w); err != nil {
 		return err
 	}
-	follows := e.Contributor(p.rank) == nil || len(e.All()) == 0 // the worker sends no steps here
+	follows := e.Contributor(p.rank) == nil || len(e.All()) == 0 // the worker sends this server no steps, so its counter may lag behind
 	if begun := p.step.begun; p.step.need > 0 || w.Step < begun || w.Step > begun && !follows {
 		return fmt.Errorf("wants variables to move before step %d, during step %d with %d gradients to come", w.Step, begun, p.step.need)
 	}
@@ -275,7 +282,7 @@ func (p *peer) remap(h wire.Header, e *aggregate.Shards) error {
 	return p.server.migration.remap(p.rank, &w)
 }
 
-// readJSON reads a JSON payload of at most message.MaxDeclaration bytes.
+// readJSON decodes a JSON payload of at most message.MaxDeclaration bytes.
 func (p *peer) readJSON(h wire.Header, into any) error {
 	if h.Length > message.MaxDeclaration {
 		return fmt.Errorf("%s frame of %d bytes, want at most %d", h.Kind, h.Length, message.MaxDeclaration)
@@ -290,7 +297,7 @@ func (p *peer) readJSON(h wire.Header, into any) error {
 	return nil
 }
 
-// goodbye handles a worker's goodbye, which must come between two steps.
+// goodbye handles a worker's goodbye frame, which is an error during a step.
 func (p *peer) goodbye(h wire.Header) error {
 	e, err := p.server.admit(p.rank, h, p.epoch)
 	switch {
@@ -299,7 +306,7 @@ func (p *peer) goodbye(h wire.Header) error {
 	case p.step.unfinished(e):
 		return fmt.Errorf("goodbye during step %d", h.Step)
 	}
-	p.chief.goOn()
+	p.chief.releaseWorkers()
 	if err := p.server.stop(p.rank, true); err != nil {
 		return err
 	}

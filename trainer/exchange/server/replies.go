@@ -13,40 +13,43 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// replies answers the requests of one worker for rows of sparse variables. The
-// reader of the worker's connection takes the requests. If no step is under
-// way, the reader answers a prefetch request completely. Otherwise the reader
-// sends an early reply, with rows that the current step will hardly change. The
-// writer then sends the final reply after the frame that ends the step.
+// replies answers one worker's requests for rows of sparse variables.
+//
+// The goroutine that reads the worker's connection handles the requests.
+// Between two steps it answers a prefetch request completely. During a step it
+// sends an early reply with the rows that no worker requested for this step,
+// because the step will hardly change them. The writer goroutine sends the
+// other rows in a final reply at the end of the step.
 type replies struct {
-	requested uint64 // 1 + step of the last prefetch request; 0 means never
+	requested uint64 // step of the last prefetch request, plus 1; 0 means that there was none
 	reply     message.Reply
 	raw       []byte
 	index     []int64
 	values    message.Memory
 
 	mu   sync.Mutex
-	busy bool      // a step of the worker is under way
-	due  []dueRows // rows for the final reply; nil: no final reply is due
+	busy bool      // the worker has begun a step that is not complete
+	due  []dueRows // rows to send in the final reply; nil means that none is to be sent
 }
 
-// dueRows are the rows of one piece that a worker waits for.
+// dueRows are rows of one piece that a worker has requested and that the final
+// reply may have to contain.
 type dueRows struct {
 	at    layout.Place
 	shard *aggregate.Shard
-	rest  []int64 // not sent yet
-	early []int64 // sent in the early reply; the final reply repeats rows that the step changed
+	rest  []int64 // requested rows that were not sent in the early reply
+	early []int64 // already sent in the early reply; the final reply repeats those that the step has changed
 }
 
-// begin records that a step of the worker is under way.
+// begin records that the worker has begun a step.
 func (r *replies) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.busy = true
 }
 
-// read reads a prefetch request. begun is the number of steps that the worker
-// has begun.
+// read reads and checks a prefetch request. begun is the number of steps that
+// the worker has begun; the request must be for the next step.
 func (r *replies) read(h wire.Header, e *aggregate.Shards, begun uint64, from message.Payload) ([]message.Rows, error) {
 	if h.Step != begun || r.requested == begun+1 {
 		return nil, fmt.Errorf("wants rows of step %d, %d steps were begun, or twice", h.Step, begun)
@@ -82,8 +85,8 @@ func (r *replies) read(h wire.Header, e *aggregate.Shards, begun uint64, from me
 	return all, nil
 }
 
-// answer sends the requested rows. If a step is under way, it keeps the rows
-// that the step may change for the final reply.
+// answer sends the requested rows. During a step, it leaves the rows that the
+// step may change to the final reply.
 func (r *replies) answer(step uint64, e *aggregate.Shards, requested []message.Rows, to *peers.Session) error {
 	var all []dueRows
 	for _, rows := range requested {
@@ -105,8 +108,8 @@ func (r *replies) answer(step uint64, e *aggregate.Shards, requested []message.R
 	return to.Send(final(&r.reply, step, all))
 }
 
-// sendEarly sends the rows that no worker requested for the current step,
-// because the step will hardly change them.
+// sendEarly sends the requested rows that no worker requested for the current
+// step. The current step will hardly change them.
 func (r *replies) sendEarly(step uint64, all []dueRows, to *peers.Session) error {
 	var now []message.Share
 	for i := range all {
@@ -121,7 +124,8 @@ func (r *replies) sendEarly(step uint64, all []dueRows, to *peers.Session) error
 	return to.Send(r.reply.Frame(wire.EarlyReply, step, now))
 }
 
-// leave keeps rows for the final reply. It returns false if the step is over.
+// leave stores rows for the final reply, which the writer sends. It returns
+// false if the step has already ended.
 func (r *replies) leave(all []dueRows) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,8 +135,8 @@ func (r *replies) leave(all []dueRows) bool {
 	return r.busy
 }
 
-// end records that the worker's step is over. It returns the rows for the final
-// reply; nil: no final reply is due.
+// end records that the worker's step has ended. It returns the rows to send in
+// the final reply, or nil if no final reply is needed.
 func (r *replies) end() []dueRows {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,8 +145,8 @@ func (r *replies) end() []dueRows {
 	return all
 }
 
-// final returns the final reply: the rows that were not sent, and early rows
-// that have changed since.
+// final builds the final reply. It contains the rows that the early reply left
+// out, and those that have changed since the early reply.
 func final(reply *message.Reply, step uint64, all []dueRows) wire.Frame {
 	var last []message.Share
 	for _, o := range all {
@@ -159,9 +163,9 @@ func final(reply *message.Reply, step uint64, all []dueRows) wire.Frame {
 	return reply.Frame(wire.FinalReply, step, last)
 }
 
-// pull answers a request for rows with their current values. The payload of the
-// request lists the rows. Without a payload the reply has as many rows from row
-// h.Step on as message.RangeRows allows.
+// pull replies with the current values of rows of one piece. The payload of
+// the request lists the rows. If the payload is empty, the reply contains
+// consecutive rows from row h.Step on, at most message.RangeRows of them.
 func (r *replies) pull(h wire.Header, e *aggregate.Shards, on *peers.Session) error {
 	i, err := find(e, h, wire.Pull)
 	if err != nil {

@@ -1,12 +1,13 @@
-// Package server is the shard holder's side of the exchange, see package
-// exchange. A Server answers the workers that connect to one task. The task is
-// a parameter server, a worker that holds shards, or the first worker of a
-// host. In the last case package relay forwards the sums of the host.
+// Package server implements the shard holder's side of the exchange, see
+// package exchange. A Server serves the workers that connect to one task. The
+// task is a parameter server, a worker that holds shards, or the first worker
+// of a host. The first worker of a host uses package localsum to add the
+// gradients of the host's workers and forward the sums.
 //
-// A Server runs one training. For every worker it has a peer: one goroutine
-// reads the worker's frames, and a writer sends new values and outcomes. The
-// type workers records the progress of all of them. A migration replaces the map of
-// holders if variables move.
+// A Server runs one training. It has one peer for each worker: one goroutine
+// reads the worker's frames, and another sends new values and outcomes. The
+// type workers records the progress of all workers. A migration moves
+// variables to other shard holders.
 package server
 
 import (
@@ -20,42 +21,45 @@ import (
 
 	"github.com/plx-run/plx/trainer/aggregate"
 	"github.com/plx-run/plx/trainer/cluster"
+	"github.com/plx-run/plx/trainer/exchange/localsum"
 	"github.com/plx-run/plx/trainer/exchange/message"
-	"github.com/plx-run/plx/trainer/exchange/relay"
 	"github.com/plx-run/plx/trainer/exchange/transition"
 	"github.com/plx-run/plx/trainer/layout"
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-const firstSilence = time.Minute // how long a worker may be silent before its declaration sets the limit
+const firstSilence = time.Minute // longest time that a worker may send nothing before its declaration sets another limit
 
-// Config identifies a shard holder and says where workers reach it.
+// Config configures a Server: its task, its listener, and the addresses of the
+// other shard holders.
 type Config struct {
 	Peers    peers.Config
-	Listener *peers.Listener // nil: no other worker connects
-	Cluster  cluster.Spec    // addresses of the other holders, to which rows may move
-	// Checkpoints saves and restores the shards of the task. If it is nil, a
-	// save is an error, and so is a declaration that names a checkpoint.
+	Listener *peers.Listener // accepts workers; nil means that no worker connects from outside this process
+	Cluster  cluster.Spec    // addresses of the other shard holders, to which rows may move
+	// Checkpoints saves and restores the shards of the task. With nil
+	// Checkpoints, saving and restoring a checkpoint fail.
 	Checkpoints transition.Checkpoints
 	// Memory returns the free memory of the host in bytes; nil means
 	// transition.FreeMemory.
 	Memory func() (uint64, error)
 }
 
-// Worker is a worker in the same process as a Server. Its methods never block.
+// Worker is the worker in the same process as a Server, if there is one. Its
+// methods must not block.
 type Worker interface {
-	// Tell passes the worker an event of a step, Opened or Moved.
+	// Tell delivers an event to the worker: an event of a step, Opened or
+	// Moved.
 	Tell(e aggregate.Event)
 	// Fail ends the worker's training.
 	Fail(err error)
 }
 
-// Opened is the event that workers may begin steps.
+// Opened is the event that the training has begun: workers may take steps.
 type Opened struct{}
 
-// Moved is the event that all pieces of variables have reached their new
-// holders. Shards are the new shards of this task; nil if the server belongs to
-// a Relay.
+// Moved is the event that all moving variables have reached their new shard
+// holders. Shards are this task's new shards. It is nil if the server adds
+// gradients for a host and holds no shards.
 type Moved struct{ Shards *aggregate.Shards }
 
 // Counted implements aggregate.Event.
@@ -64,49 +68,50 @@ func (Opened) Counted() bool { return false }
 // Counted implements aggregate.Event.
 func (Moved) Counted() bool { return false }
 
-// Local describes the worker in the process of a Server.
+// Local describes the worker in the same process as a Server.
 type Local struct {
 	Worker      Worker
 	Declaration *layout.Declaration
-	Values      func(layout.Piece) []byte // returns the memory that holds the values of a dense piece
-	Relay       *relay.Relay              // aggregates for the workers of the host; nil: the server holds shards, or nothing
+	Values      func(layout.Piece) []byte // returns the worker's memory for the values of a dense piece
+	Aggregator  *localsum.Aggregator      // adds the gradients of the host's workers; nil if the server holds shards or only refuses workers
 }
 
-// Serve answers the workers that connect to the listener of a shard holder. It
+// Serve serves the workers that connect to a shard holder's listener. It
 // returns nil after every worker has said goodbye, or after the chief has
-// declared that this task holds nothing. If ctx ends or training cannot
-// continue, Serve tells every worker why, in bounded time. Then it returns that
-// error, a [peers.PeerError] if a worker is to blame.
+// declared that this task holds no shards. If ctx ends or the training fails,
+// Serve sends the reason to every worker and returns it. The error is a
+// [peers.PeerError] if a worker is to blame.
 //
-// A listener has one server. Workers that connect after its end are refused
-// with the reason.
+// A listener can serve only one training. It refuses workers that connect
+// after the training has ended.
 func Serve(ctx context.Context, config Config) error { return New(config).Run(ctx) }
 
-// Server is one training on one shard holder. Any goroutine may call its
-// methods.
+// Server serves one training on one shard holder. Its methods are safe for
+// concurrent use.
 type Server struct {
 	config Config
-	holder transition.Config // the configuration for package transition
-	local  Local             // the worker in the same process; zero: there is none
-	ctx    context.Context   // ends with the training; its cause is the reason
+	holder transition.Config // the part of config that package transition needs
+	local  Local             // the worker in the same process; the zero value means that there is none
+	ctx    context.Context   // canceled when the training ends; its cause is the reason
 	cancel context.CancelCauseFunc
 
-	alone   chan struct{}  // closed after all workers but the chief have left
+	alone   chan struct{}  // closed after all workers except the chief have left
 	running sync.WaitGroup // goroutines of the server
 
 	mu        sync.Mutex // guards the fields below, and the fields of connections and migration
 	connected *connections
 	migration *migration
 	workers   workers
-	shards    *aggregate.Shards      // nil until the chief has declared
-	members   *members               // workers that the shards notify
-	restoring []*aggregate.Restoring // pieces from a checkpoint; set when the training is declared
-	filled    bool                   // all first values are present, the chief's or a checkpoint's
+	shards    *aggregate.Shards      // nil until the chief has sent its declaration
+	members   *members               // workers that the shards send events to
+	restoring []*aggregate.Restoring // pieces to restore from a checkpoint; nil if training does not resume from one
+	filled    bool                   // the first values have arrived, from the chief or from a checkpoint
 	opened    bool                   // workers may begin steps
-	late      *time.Timer            // ends the training if it does not begin in time
+	late      *time.Timer            // ends the training if not all workers are ready in time; nil before the first declaration
 }
 
-// New makes a server that learns the declaration from the workers.
+// New returns a Server that receives the declaration (what is trained, and
+// how) from the workers.
 func New(config Config) *Server {
 	n := config.Peers.Workers
 	s := &Server{
@@ -117,7 +122,7 @@ func New(config Config) *Server {
 		s.holder.Memory = transition.FreeMemory
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.connected = &connections{server: s, peers: make([]*peer, n), turned: make(chan struct{}, n)}
+	s.connected = &connections{server: s, peers: make([]*peer, n), refusals: make(chan struct{}, n)}
 	s.migration = &migration{server: s}
 	if n == 1 {
 		close(s.alone)
@@ -125,22 +130,23 @@ func New(config Config) *Server {
 	return s
 }
 
-// NewLocal makes the server of a worker. The server holds the worker's shards.
-// If local.Relay is set, it aggregates the gradients of the worker's host
-// instead. If the worker holds nothing, the server only refuses workers that
-// take this worker for a holder, and tells them how their declarations differ.
+// NewLocal returns the server in the process of a worker. With
+// local.Aggregator, the server adds the gradients of the host's workers.
+// Otherwise it holds the worker's shards. If the worker holds no shards, the
+// server only refuses workers that connect to it by mistake, and reports how
+// their declarations differ.
 func NewLocal(config Config, local Local) (*Server, error) {
 	s := New(config)
 	s.local = local
 	self, d := config.Peers.Self, local.Declaration
-	s.workers.declare(self.Index, d) // the first declaration cannot differ from another
+	s.workers.declare(self.Index, d) // cannot fail: there is no other declaration to compare with yet
 	m := newMembers(len(d.Workers), s.End, local.Values)
 	m.tell[self.Index] = local.Worker.Tell
 	switch {
-	case local.Relay != nil:
-		m.tell[self.Index] = func(aggregate.Event) {} // the first worker drives the relay and needs no events
+	case local.Aggregator != nil:
+		m.tell[self.Index] = func(aggregate.Event) {} // the first worker calls the aggregator directly and needs no events
 		s.workers.ranks, s.workers.model = d.HostOf(self.Index), self.Index
-		s.force(local.Relay.Attach(self, m), m, d.FirstStep)
+		s.force(local.Aggregator.Attach(self, m), m, d.FirstStep)
 		s.filled = true
 	case d.HolderIndex(self) >= 0:
 		shards, err := aggregate.New(d, self, m)
@@ -155,8 +161,9 @@ func NewLocal(config Config, local Local) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until the training ends. It returns the error that ended the
-// training, or nil if the training ended in good order. Call Run once.
+// Run serves workers until the training ends. It returns nil after a
+// successful training, and otherwise the error that ended it. Call Run only
+// once.
 func (s *Server) Run(ctx context.Context) error {
 	s.start()
 	select {
@@ -171,8 +178,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.Err()
 }
 
-// End ends the training: with err, or in good order if err is nil. Only the
-// first call counts.
+// End ends the training. A nil err means success. Only the first call has an
+// effect.
 func (s *Server) End(err error) {
 	s.mu.Lock()
 	first := s.ctx.Err() == nil
@@ -186,8 +193,8 @@ func (s *Server) End(err error) {
 	}
 }
 
-// Err returns the error that ended the training. It returns nil if the training
-// continues or has ended in good order.
+// Err returns the error that ended the training. It returns nil while training
+// continues and after a successful training.
 func (s *Server) Err() error {
 	if err := context.Cause(s.ctx); err != transition.ErrEnded {
 		return err
@@ -201,9 +208,9 @@ func (s *Server) logf(format string, args ...any) {
 	}
 }
 
-// logLater logs text after one second, unless training fails before. The loss
-// of a worker is then part of that failure, for example if all workers are told
-// to stop.
+// logLater logs the loss of a worker after one second. It logs nothing if
+// training fails within that second, because the loss is then only a
+// consequence of the failure.
 func (s *Server) logLater(text string) {
 	s.running.Go(func() {
 		timer := time.NewTimer(time.Second)
@@ -219,28 +226,30 @@ func (s *Server) logLater(text string) {
 	})
 }
 
-// Shards returns the current shards; nil: there are none yet.
+// Shards returns the current shards, or nil if the chief has not sent its
+// declaration yet.
 func (s *Server) Shards() *aggregate.Shards {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.shards
 }
 
-// force makes shards e current. The worker of each rank continues at
-// step(rank). The caller holds s.mu if other goroutines know s.
+// force makes e the current shards. step returns, for each rank, the step at
+// which that worker continues. The caller holds s.mu, unless no other
+// goroutine uses s yet.
 func (s *Server) force(e *aggregate.Shards, m *members, step func(rank int) uint64) {
 	s.shards, s.members = e, m
 	s.workers.continueAt(step)
 }
 
-// start lets workers connect, starts the clock and begins to restore a
-// checkpoint.
+// start accepts connections of workers, starts the timer of startClock, and
+// begins to restore a checkpoint if the declaration names one.
 func (s *Server) start() {
 	purpose, brings := message.ToHolder, true
 	if d := s.local.Declaration; d != nil {
 		s.mu.Lock()
 		s.startClock(d)
-		holds := s.shards != nil && s.local.Relay == nil
+		holds := s.shards != nil && s.local.Aggregator == nil
 		brings = holds && d.Movable
 		var err error
 		if holds && d.Checkpoint != "" {
@@ -251,7 +260,7 @@ func (s *Server) start() {
 			s.End(err)
 		}
 	}
-	if s.local.Relay != nil {
+	if s.local.Aggregator != nil {
 		purpose = message.ToFirst
 	}
 	if l := s.config.Listener; l != nil {
@@ -261,21 +270,21 @@ func (s *Server) start() {
 		}
 	}
 	if s.local.Worker != nil && s.Shards() != nil {
-		s.open(false) // this worker may be the only one
+		s.open(false) // training can begin at once if this is the only worker
 	}
 }
 
-// startClock ends the training after d.Start() if it has not begun by then. A
-// worker that holds nothing waits for no other worker and needs no limit. The
-// caller holds s.mu.
+// startClock starts a timer that ends the training if workers are not ready
+// within d.Start(). A worker that holds no shards waits for no other worker
+// and starts no timer. The caller holds s.mu.
 func (s *Server) startClock(d *layout.Declaration) {
 	if s.late == nil && (s.local.Worker == nil || s.shards != nil) {
 		s.late = time.AfterFunc(d.Start(), func() { s.tooLate(d.Start()) })
 	}
 }
 
-// tooLate ends a training that has not begun in time. The error names a missing
-// worker or the missing values.
+// tooLate ends a training whose workers were not ready in time. The error
+// names a missing worker, or says that the first values are missing.
 func (s *Server) tooLate(limit time.Duration) {
 	s.mu.Lock()
 	opened, missing := s.opened, s.workers.missing()
@@ -287,23 +296,23 @@ func (s *Server) tooLate(limit time.Duration) {
 		s.End(s.blameSelf(fmt.Errorf("not ready within %v: %s was not restored from checkpoint %q",
 			limit, s.restoring[left], s.shards.Declaration().Checkpoint)))
 	case len(missing) == 0:
-		s.End(fmt.Errorf("not ready within %v: the chief's first values did not come", limit))
+		s.End(fmt.Errorf("not ready within %v: the chief's first values did not arrive", limit))
 	default:
 		s.End(&peers.PeerError{Task: missing[0], Addr: "never seen",
 			Err: fmt.Errorf("not ready within %v: no sign of %v", limit, missing)})
 	}
 }
 
-// blameSelf makes err a PeerError that blames this task, for the other tasks to
-// report.
+// blameSelf wraps err in a PeerError that names this task as the one to blame.
+// The other tasks then report it as the cause.
 func (s *Server) blameSelf(err error) error {
 	self := s.config.Peers.Self
 	return &peers.PeerError{Task: self, Addr: s.config.Cluster.Addr(self), Err: err}
 }
 
-// declare records the declaration of a worker. All declarations must match that
-// of the chief. The first declaration starts the clock. The error is errUseless
-// if the chief gives this task no pieces.
+// declare records a worker's declaration, which must match the chief's. The
+// first declaration starts the timer of startClock. The error is errNoPieces if
+// the chief's declaration assigns no pieces to this task.
 func (s *Server) declare(rank int, d *layout.Declaration) error {
 	if err := d.Check(); err != nil {
 		return err
@@ -321,7 +330,7 @@ func (s *Server) declare(rank int, d *layout.Declaration) error {
 		return nil
 	}
 	if d.HolderIndex(s.config.Peers.Self) < 0 {
-		return errUseless
+		return errNoPieces
 	}
 	m := newMembers(len(d.Workers), s.End, nil)
 	shards, err := aggregate.New(d, s.config.Peers.Self, m)
@@ -335,13 +344,13 @@ func (s *Server) declare(rank int, d *layout.Declaration) error {
 	return nil
 }
 
-// restore begins to restore all pieces of the task. After the last piece it
-// opens the server. The caller holds s.mu and has set s.shards.
+// restore begins to restore all pieces of this task from the checkpoint. After
+// the last piece it calls open. The caller holds s.mu and has set s.shards.
 func (s *Server) restore() error {
 	d := s.shards.Declaration()
 	s.restoring = s.shards.Restore()
 	if len(s.restoring) > 0 && s.config.Checkpoints == nil {
-		return s.blameSelf(fmt.Errorf("is to restore its variables from checkpoint %q and was not configured to", d.Checkpoint))
+		return s.blameSelf(fmt.Errorf("cannot restore its variables from checkpoint %q: no checkpoint store is configured", d.Checkpoint))
 	}
 	if s.connected.closing {
 		return nil
@@ -359,9 +368,9 @@ func (s *Server) restore() error {
 	return nil
 }
 
-// open lets the workers begin steps, after all of them have declared the same
-// training and the first values are present. filled reports that the first
-// values have just arrived.
+// open lets workers begin steps, if all workers have sent equal declarations
+// and the first values are present. filled is true if the caller has just
+// received those values.
 func (s *Server) open(filled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -370,7 +379,7 @@ func (s *Server) open(filled bool) {
 		return
 	}
 	if s.workers.differ() != nil {
-		return // the worker whose declaration differs is about to end the training
+		return // the goroutine that received the differing declaration will end the training
 	}
 	s.opened = true
 	s.late.Stop()

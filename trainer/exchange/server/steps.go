@@ -11,9 +11,10 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// admit returns the shards that a frame is for. It refuses frames of another
-// epoch than epoch, and all frames before all workers are ready. While
-// variables move it refuses some frames, see migration.
+// admit returns the shards that a worker's frame is for. It returns an error
+// if not all workers are ready, or if the frame was sent under another version
+// of the placement than epoch. While variables move, it also refuses the
+// frames that migration.admit lists.
 func (s *Server) admit(rank int, h wire.Header, epoch uint32) (*aggregate.Shards, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,12 +27,13 @@ func (s *Server) admit(rank int, h wire.Header, epoch uint32) (*aggregate.Shards
 	return s.shards, s.migration.admit(rank, h.Kind)
 }
 
-// Begin begins a step for the worker in the same process.
+// Begin begins a step for the worker in the same process as the server.
 func (s *Server) Begin(step uint64, b aggregate.Beginning) error {
 	return s.begin(s.config.Peers.Self.Index, step, b)
 }
 
-// begin counts a step that a worker begins, and tells the shards and the relay.
+// begin counts a step that a worker begins, and passes the step to the shards
+// and to the aggregator, if there is one.
 func (s *Server) begin(rank int, step uint64, b aggregate.Beginning) error {
 	s.mu.Lock()
 	e := s.shards
@@ -40,20 +42,20 @@ func (s *Server) begin(rank int, step uint64, b aggregate.Beginning) error {
 	if err == nil {
 		err = e.Begin(rank, step, b)
 	}
-	if err == nil && s.local.Relay != nil {
-		s.local.Relay.Begin(rank, step, b)
+	if err == nil && s.local.Aggregator != nil {
+		s.local.Aggregator.Begin(rank, step, b)
 	}
 	return err
 }
 
-// Save gives Config.Checkpoints a copy of the shards, between two steps of the
-// worker in the same process. step is the number of steps so far, number that
-// of earlier saves.
+// Save passes a copy of the shards to Config.Checkpoints. The worker in this
+// process calls it between two steps. step is the number of steps that are
+// complete, and number is the number of earlier saves.
 func (s *Server) Save(step, number uint64) error {
 	return s.save(context.Background(), s.Shards(), step, number)
 }
 
-// save gives Config.Checkpoints a copy of shards e.
+// save passes a copy of shards e to Config.Checkpoints.
 func (s *Server) save(ctx context.Context, e *aggregate.Shards, step, number uint64) error {
 	snapshot := transition.Snapshot{Step: step, Number: number, Holder: s.config.Peers.Self}
 	if err := transition.Save(ctx, e, snapshot, s.config.Checkpoints); err != nil {
@@ -62,19 +64,20 @@ func (s *Server) save(ctx context.Context, e *aggregate.Shards, step, number uin
 	return nil
 }
 
-// Room returns the memory that the map of next needs on this task's host, and
-// the free memory.
+// Room returns how much memory this host needs for the placement in next, and
+// how much is free.
 func (s *Server) Room(now, next *layout.Declaration) transition.RoomError {
 	return s.holder.Room(now, next)
 }
 
-// Remap requests another map on behalf of the worker in the same process.
+// Remap requests that variables move, on behalf of the worker in the same
+// process.
 func (s *Server) Remap(w *transition.MoveRequest) error {
 	return s.migration.remap(s.config.Peers.Self.Index, w)
 }
 
-// stop records, between two steps, that a worker takes no further step. goodbye
-// is set if the worker also says goodbye.
+// stop records, between two steps, that a worker takes no further step.
+// goodbye is true if the worker also leaves the training.
 func (s *Server) stop(rank int, goodbye bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +87,8 @@ func (s *Server) stop(rank int, goodbye bool) error {
 	return s.workers.stop(s.shards, rank, goodbye)
 }
 
-// Leave says goodbye on behalf of the worker in the same process. The training
-// ends after all other workers have said goodbye too.
+// Leave says goodbye on behalf of the worker in the same process. The server
+// continues until all other workers have said goodbye.
 func (s *Server) Leave() {
 	rank := s.config.Peers.Self.Index
 	if err := s.stop(rank, true); err != nil {
@@ -96,10 +99,11 @@ func (s *Server) Leave() {
 	s.left()
 }
 
-// leaves tells the shards and the relay that a worker sends nothing more.
+// leaves notifies the shards and the aggregator that a worker sends nothing
+// more.
 func (s *Server) leaves(rank int) {
-	if s.local.Relay != nil {
-		s.local.Relay.Rows.Leave(rank)
+	if s.local.Aggregator != nil {
+		s.local.Aggregator.Rows.Leave(rank)
 	}
 	s.shards.Leave(rank)
 }
@@ -111,8 +115,8 @@ func (s *Server) parted(rank int) bool {
 	return s.workers.gone[rank]
 }
 
-// left counts a worker whose goodbye was answered, or that is lost. The last
-// worker ends the training.
+// left counts a worker that is lost or has received the reply to its goodbye.
+// The last worker ends the training.
 func (s *Server) left() {
 	s.mu.Lock()
 	alone, last := s.workers.left()
@@ -125,16 +129,16 @@ func (s *Server) left() {
 	}
 }
 
-// WorkerState is the state of a worker as a server knows it.
+// WorkerState describes one worker from the server's point of view.
 type WorkerState struct {
 	Task           cluster.Task
-	Addr           string // of its connection; "": the worker is not connected, or in the same process
-	Declared       bool   // the worker has sent its declaration
+	Addr           string // address of the worker's connection; empty if it is not connected or runs in this process
+	Declared       bool   // the server has received the worker's declaration
 	Ready          bool   // the worker may begin a step now
 	Gone           bool   // the worker has said goodbye or is lost
-	Lost           bool   // training continues without the worker
-	Steps          uint64 // steps begun
-	Sent, Received uint64 // bytes on its connection, including headers and heartbeats
+	Lost           bool   // the worker is lost and training continues without it
+	Steps          uint64 // number of steps that the worker has begun
+	Sent, Received uint64 // bytes on the worker's connection, including headers and heartbeats
 }
 
 // Workers returns the state of all workers by rank.

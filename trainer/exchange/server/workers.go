@@ -11,19 +11,20 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// workers records, for every worker, its declaration, its progress and whether it
-// has left. The slices are by rank. The mu of the Server guards it.
+// workers records the declaration and the progress of every worker, and which
+// workers have left. All slices are indexed by rank. The server's mu guards
+// its fields.
 type workers struct {
-	self     cluster.Task          // this task
-	ranks    layout.Range          // workers that may connect, including the worker in the same process
-	model    int                   // rank whose declaration the others must match if the chief has not declared here; -1: none
-	addr     []string              // of the connection; "": not connected
-	declared []*layout.Declaration // nil: not declared yet
-	steps    []uint64              // number of steps begun
+	self     cluster.Task          // task in which this server runs
+	ranks    layout.Range          // ranks of the workers that this server serves, including the one in the same process
+	model    int                   // rank whose declaration all others must match if the chief sends none to this server; -1 means the chief's only
+	addr     []string              // remote address of the worker's connection; empty if the worker is not connected
+	declared []*layout.Declaration // declaration of the worker; nil if it has not arrived
+	steps    []uint64              // number of steps that the worker has begun
 	stopped  []bool                // the worker takes no further step
 	gone     []bool                // the worker has said goodbye or is lost
-	away     int                   // workers whose goodbye was answered, or that are lost
-	losses   int                   // workers that are lost
+	away     int                   // number of workers that are lost or have received the reply to their goodbye
+	losses   int                   // number of workers that are lost
 }
 
 func newWorkers(self cluster.Task, n int) workers {
@@ -36,8 +37,8 @@ func newWorkers(self cluster.Task, n int) workers {
 
 func worker(rank int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: rank} }
 
-// blame makes err a PeerError that blames a worker. Another worker may have
-// sent the frame that led to err.
+// blame wraps err in a PeerError that names the worker as the one to blame.
+// That worker need not be the sender of the frame that caused err.
 func (r *workers) blame(rank int, err error) error {
 	addr := r.addr[rank]
 	if addr == "" {
@@ -51,10 +52,11 @@ func (r *workers) serves(t cluster.Task) bool {
 	return t.Role == cluster.Worker && t.Index >= r.ranks.Lo && t.Index < r.ranks.Hi && t != r.self
 }
 
-// enter records that a worker has connected from addr, or refuses the worker.
+// enter records the address from which a worker has connected. It returns an
+// error if the server must refuse the worker.
 func (r *workers) enter(t cluster.Task, addr string) error {
 	if !r.serves(t) {
-		return errors.New("it is no worker that has a say here")
+		return errors.New("it is not a worker that this task serves")
 	}
 	if r.addr[t.Index] != "" {
 		return fmt.Errorf("%s is already connected from %s", t, r.addr[t.Index])
@@ -63,15 +65,15 @@ func (r *workers) enter(t cluster.Task, addr string) error {
 	return nil
 }
 
-// declare records the declaration of a worker. The error blames the first
-// worker whose declaration differs from the reference, see differ.
+// declare records a worker's declaration. The error names the first worker
+// whose declaration differs from the chief's.
 func (r *workers) declare(rank int, d *layout.Declaration) error {
 	r.declared[rank] = d
 	return r.differ()
 }
 
-// differ compares all declarations with a reference: the chief's or, until
-// there is one, that of rank model. The error blames the first worker whose
+// differ compares all declarations with the chief's or, if the chief has sent
+// none, with that of rank r.model. The error names the first worker whose
 // declaration differs.
 func (r *workers) differ() error {
 	holds, of := r.declared[0], cluster.Chief
@@ -83,18 +85,19 @@ func (r *workers) differ() error {
 			continue
 		}
 		if what := holds.Difference(d); what != "" {
-			return r.blame(rank, fmt.Errorf("declares something else than %s: %s", of, what))
+			return r.blame(rank, fmt.Errorf("declares a different training than %s: %s", of, what))
 		}
 	}
 	return nil
 }
 
-// misled returns the declaration to compare with that of a refused worker, and
-// the task that sent it; nil: there is none. If relays is set, it is that of
-// the first worker of the host. Otherwise it is that of a chief that gives this
-// task no pieces.
-func (r *workers) misled(relays bool) (*layout.Declaration, cluster.Task) {
-	if relays {
+// expected returns the declaration that a refused worker should have sent, and
+// the task that sent this declaration. It returns nil if there is none. On the
+// first worker of a host (aggregates is true) it is that worker's own
+// declaration. Otherwise it is the chief's, if that assigns no pieces to this
+// task.
+func (r *workers) expected(aggregates bool) (*layout.Declaration, cluster.Task) {
+	if aggregates {
 		return r.declared[r.model], worker(r.model)
 	} else if d := r.declared[0]; d != nil && d.HolderIndex(r.self) < 0 {
 		return d, cluster.Chief
@@ -102,7 +105,7 @@ func (r *workers) misled(relays bool) (*layout.Declaration, cluster.Task) {
 	return nil, cluster.Task{}
 }
 
-// missing returns the workers that have not declared.
+// missing returns the workers that have not sent a declaration.
 func (r *workers) missing() (all []cluster.Task) {
 	for rank := r.ranks.Lo; rank < r.ranks.Hi; rank++ {
 		if r.declared[rank] == nil {
@@ -132,11 +135,11 @@ func together(e *aggregate.Shards, a, b int) bool {
 }
 
 func notAsMany(steps uint64, other int) error {
-	return fmt.Errorf("is done after %d steps, but %s goes on: every worker must take as many; Job.Any tells all to stop in one step, Config.AtEndOfData lets data end unevenly", steps, worker(other))
+	return fmt.Errorf("stopped after %d steps, but %s continues: all workers must take the same number of steps; Job.Any tells all to stop in one step, Config.AtEndOfData lets data end unevenly", steps, worker(other))
 }
 
-// advance counts a step that a worker begins. It fails if another worker
-// stopped before that step and both must take the same number of steps.
+// advance counts a step that a worker begins. It fails if another worker of
+// the same group has already stopped before that step.
 func (r *workers) advance(e *aggregate.Shards, rank int, step uint64) error {
 	for other, stopped := range r.stopped {
 		if stopped && together(e, rank, other) && r.steps[other] <= step {
@@ -147,9 +150,9 @@ func (r *workers) advance(e *aggregate.Shards, rank int, step uint64) error {
 	return nil
 }
 
-// stop records, between two steps, that a worker takes no further step. goodbye
-// is set if the worker also says goodbye. stop fails if another worker has
-// begun more steps and both must take the same number.
+// stop records, between two steps, that a worker takes no further step. It
+// fails if another worker of the same group has begun more steps. goodbye is
+// true if the worker also leaves the training.
 func (r *workers) stop(e *aggregate.Shards, rank int, goodbye bool) error {
 	for other, n := range r.steps {
 		if n > r.steps[rank] && together(e, rank, other) {
@@ -160,8 +163,8 @@ func (r *workers) stop(e *aggregate.Shards, rank int, goodbye bool) error {
 	return nil
 }
 
-// lose records that a worker is lost. It fails if the synchronisation mode does
-// not tolerate that many losses.
+// lose records that a worker is lost. It fails if the synchronisation mode
+// does not tolerate the number of losses.
 func (r *workers) lose(rank int, d *layout.Declaration) error {
 	r.gone[rank] = true
 	r.losses++
@@ -171,15 +174,15 @@ func (r *workers) lose(rank int, d *layout.Declaration) error {
 	return nil
 }
 
-// left counts a worker whose goodbye was answered, or that is lost. alone
-// reports that only the chief is left, last that no worker is left.
+// left counts a worker that is lost or has received the reply to its goodbye.
+// alone is true if only the chief remains. last is true if no worker remains.
 func (r *workers) left() (alone, last bool) {
 	r.away++
 	return r.away == r.ranks.Len()-1 && !r.gone[0], r.away == r.ranks.Len()
 }
 
-// movable returns an error if variables cannot move before step w.Step. It
-// blames a worker that has begun that step or has left.
+// movable returns an error if variables cannot move before step w.Step. The
+// error names a worker that has already begun that step or has left.
 func (r *workers) movable(rank int, w *transition.MoveRequest) error {
 	for other, n := range r.steps {
 		if n > w.Step || r.gone[other] {
@@ -189,8 +192,7 @@ func (r *workers) movable(rank int, w *transition.MoveRequest) error {
 	return nil
 }
 
-// continueAt sets the number of steps that the worker of each rank has begun to
-// step(rank).
+// continueAt sets every worker's number of begun steps to step(rank).
 func (r *workers) continueAt(step func(rank int) uint64) {
 	for rank := range r.steps {
 		r.steps[rank] = step(rank)

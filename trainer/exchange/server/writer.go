@@ -9,24 +9,24 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// succeeds is the event that variables have moved. From now on the shards next
-// send the events of the worker.
+// succeeds is the event that variables have moved to other shard holders. The
+// worker receives its next events from the shards in next.
 type succeeds struct {
 	next   *aggregate.Shards
-	events <-chan aggregate.Event // their events for the worker
-	step   uint64                 // their first step
+	events <-chan aggregate.Event // delivers the worker's events of the new shards
+	step   uint64                 // first step of the new shards
 }
 
 func (succeeds) Counted() bool { return false }
 
-// writer sends frames to one worker: values, outcomes, and frames for other
-// events of the shards and the server.
+// writer sends frames to one worker: new values, outcomes of steps, and frames
+// for other events.
 type writer struct {
 	peer   *peer
 	shards *aggregate.Shards
-	events <-chan aggregate.Event // nil: the worker contributes nothing
-	step   uint64                 // number of steps complete when the current step ends
-	frames []wire.Frame           // to send together
+	events <-chan aggregate.Event // events of the shards for this worker; nil if the worker sends no gradients here
+	step   uint64                 // number of steps that are complete at the end of the current step
+	frames []wire.Frame           // frames that the next Send sends together; reused
 	done   [message.OutcomeSize]byte
 	report []byte
 	reply  message.Reply
@@ -37,8 +37,9 @@ func newWriter(e *aggregate.Shards, p *peer, events <-chan aggregate.Event) *wri
 		frames: make([]wire.Frame, 0, len(e.All())+1)}
 }
 
-// run sends the first values, and then each piece as soon as it is updated. It
-// returns when the training ends or the worker is lost.
+// run sends the first values, and then the value of each piece as soon as a
+// step has updated it. It returns when the training ends or the worker is
+// lost.
 func (w *writer) run() {
 	p := w.peer
 	err := w.first()
@@ -50,28 +51,29 @@ func (w *writer) run() {
 		p.turn <- struct{}{}
 		err = w.writeStep()
 	}
-	switch err = p.quiet(err); {
+	switch err = p.unlessEnded(err); {
 	case err == nil || p.server.parted(p.rank):
 	case p.tolerable(err):
-		p.fall(err) // the reader reports the loss, after the worker's last frames
+		p.cancel(err) // cancels p.ctx only: the goroutine that reads the connection reports the loss after the worker's last frame
 	default:
 		p.server.End(p.session.Blame(err))
 	}
 }
 
-// first sends the first values. The server of a Relay sends none, because every
-// worker gets them from the holders.
+// first sends the first values and a Ready frame. An aggregator's server sends
+// only the Ready frame, because the workers receive first values from the
+// shard holders.
 func (w *writer) first() error {
 	for i := range w.shards.All() {
-		if w.peer.server.local.Relay == nil {
+		if w.peer.server.local.Aggregator == nil {
 			w.value(i)
 		}
 	}
 	return w.peer.session.Send(append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Ready, Step: w.step}})...)
 }
 
-// writeStep sends everything that results from one step. If shards send no
-// events in a step, it waits for succeeds or the end of the training.
+// writeStep sends the values and the outcome of one step. If shards send no
+// events in a step, it waits until variables move or the training ends.
 func (w *writer) writeStep() error {
 	var end aggregate.Outcome
 	for left := max(1, w.shards.Events()); left > 0; {
@@ -107,7 +109,7 @@ func (w *writer) writeStep() error {
 			}
 		}
 		if len(w.frames) == 0 {
-			continue // variables have moved
+			continue // the only event was succeeds, for which no frame is sent
 		}
 		if err := w.peer.session.Send(w.frames...); err != nil {
 			return err
@@ -116,7 +118,7 @@ func (w *writer) writeStep() error {
 	return nil
 }
 
-// other appends the frame of an event that does not occur in every step.
+// other appends the frame for an event that does not occur in every step.
 func (w *writer) other(event aggregate.Event) {
 	switch event := event.(type) {
 	case aggregate.SquaresWanted:
@@ -129,8 +131,8 @@ func (w *writer) other(event aggregate.Event) {
 	}
 }
 
-// next takes the next event. If wait is set, it waits for an event until the
-// training ends or the worker is lost.
+// next returns the next event of the shards. With wait, it blocks until there
+// is an event, the training ends or the worker is lost.
 func (w *writer) next(wait bool) (aggregate.Event, bool) {
 	if !wait {
 		select {
@@ -148,16 +150,16 @@ func (w *writer) next(wait bool) (aggregate.Event, bool) {
 	}
 }
 
-// value appends the frame of a piece after w.step steps. It does not copy the
-// value.
+// value appends a frame with the value of a shard after w.step steps. The
+// frame refers to the shard's memory and does not copy it.
 func (w *writer) value(shard int) {
 	at := w.shards.All()[shard]
 	payload := at.Value(w.shards.Audience(w.peer.rank))
-	if l := w.peer.server.local; l.Relay != nil { // the holders sent the value to this worker's memory
+	if l := w.peer.server.local; l.Aggregator != nil { // with an aggregator, the new value is in the memory of this process's worker
 		payload = l.Values(at.Piece)
 	}
 	if payload == nil {
-		return // sparse: workers request rows
+		return // a sparse piece: workers request its rows
 	}
 	w.frames = append(w.frames, wire.Frame{
 		Header:  wire.Header{Kind: wire.Value, Variable: uint32(at.Variable), Offset: uint64(at.Offset), Step: w.step},

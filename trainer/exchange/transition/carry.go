@@ -13,21 +13,22 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Purpose is the purpose of connections on which a holder sends rows to
-// another.
+// Purpose is the purpose of a connection on which a shard holder sends rows to
+// another holder.
 //
-// The old holder of the rows opens the connection. For each range of rows, in
-// order, it sends move frames with rows by ascending index. A moved frame with
-// the number of updates of the piece ends the range. After all ranges the new
-// holder answers with one moved frame.
+// The old holder of the rows opens the connection. For each range of rows, it
+// sends Move frames with rows in ascending order. A Moved frame with the
+// piece's number of updates ends the range. After all ranges, the new holder
+// replies with one Moved frame.
 const Purpose = "move"
 
 const (
-	farewell     = 2 * time.Second // bounds how long a peer may take to hang up
-	firstSilence = time.Minute     // how long a holder may be silent before the declaration sets the limit
+	farewell     = 2 * time.Second // longest time to wait until a peer closes its connection
+	firstSilence = time.Minute     // how long a peer may send nothing before Declaration.SilenceMillis is known
 )
 
-// send sends a holder the rows of a list.
+// send sends the rows of a list to the shard holder with index to, and waits
+// for its reply.
 func (m *Repartition) send(ctx context.Context, to int, list []layout.Transfer) error {
 	task := m.d.Holders[to]
 	dialling, cancel := context.WithTimeoutCause(ctx, m.d.Silence(), fmt.Errorf("not reached within %v", m.d.Silence()))
@@ -44,20 +45,20 @@ func (m *Repartition) send(ctx context.Context, to int, list []layout.Transfer) 
 		defer session.Drain()
 		err := m.awaitAnswer(session)
 		if err != nil {
-			session.Close() // ends sendAll
+			session.Close() // makes sendAll fail and return
 		}
 		answered <- err
 	})
 	defer func() {
-		session.Close() // its error no longer matters
+		session.Close() // ignore the error: nothing more is sent or received
 		untie()
 		hearing.Wait()
 	}()
 	sent := m.sendAll(session, list)
-	if sent != nil { // the holder's own report says more, if it comes
+	if sent != nil { // wait up to a second for the peer's own report, which explains the failure better
 		defer time.AfterFunc(time.Second, func() { session.Close() }).Stop()
 	}
-	if err := <-answered; err != nil { // ends with the connection, which ends with the training
+	if err := <-answered; err != nil { // a value always arrives: awaitAnswer fails when the connection or the training ends
 		return err
 	}
 	if sent != nil {
@@ -85,7 +86,7 @@ func (m *Repartition) sendAll(session *peers.Session, list []layout.Transfer) er
 	return nil
 }
 
-// awaitAnswer waits for the answer of the new holder.
+// awaitAnswer waits until the new holder confirms that all rows have arrived.
 func (m *Repartition) awaitAnswer(session *peers.Session) error {
 	h, err := session.Next()
 	if err == nil && (h.Kind != wire.Moved || h.Length != 0 || h.Step != m.step) {
@@ -97,9 +98,9 @@ func (m *Repartition) awaitAnswer(session *peers.Session) error {
 	return nil
 }
 
-// tie closes a session, in bounded time, when the training ends. If the
-// training failed, tie first tells the other end why. The caller continues to
-// read until then.
+// tie closes a session when the training ends. If the training failed, it
+// first sends the reason to the peer, and waits at most farewell. The caller
+// must read from the session until it is closed. untie undoes tie.
 func tie(training context.Context, session *peers.Session) (untie func()) {
 	told := make(chan struct{})
 	stop := context.AfterFunc(training, func() {
@@ -107,7 +108,7 @@ func tie(training context.Context, session *peers.Session) (untie func()) {
 		if why := context.Cause(training); why != ErrEnded {
 			session.Tell(why, farewell)
 		}
-		session.Close() // its error no longer matters
+		session.Close() // ignore the error: nothing more is sent or received
 	})
 	return func() {
 		if !stop() {
@@ -116,14 +117,15 @@ func tie(training context.Context, session *peers.Session) (untie func()) {
 	}
 }
 
-// Serve receives the rows of another holder, until that holder hangs up. d is
-// the declaration with the current map. The error says why Serve refused the
-// holder. A later failure ends the training.
+// Serve receives rows from another shard holder until that holder closes the
+// connection. d is the declaration before the move. Serve returns an error if
+// it refuses the holder. If receiving fails later, it ends the training
+// instead.
 func (m *Repartition) Serve(from peers.Peer, d *layout.Declaration) error {
 	session := peers.NewSession(from, m.config.Peers.Generation, firstSilence)
-	defer session.Close() // its error no longer matters
+	defer session.Close() // ignore the error: nothing more is sent or received
 	defer tie(m.training, session)()
-	defer session.Drain() // until the other end has the answer and hangs up
+	defer session.Drain() // waits until the peer has received the reply and closes the connection
 	list, err := m.expect(d, session)
 	if err != nil {
 		session.Refuse(err, farewell)
@@ -135,14 +137,16 @@ func (m *Repartition) Serve(from peers.Peer, d *layout.Declaration) error {
 	return nil
 }
 
-// Refuse tells a holder why this task accepts no rows.
+// Refuse sends the reason why this task accepts no rows to the shard holder
+// that has connected.
 func Refuse(from peers.Peer, c Config, why error) {
 	peers.NewSession(from, c.Peers.Generation, firstSilence).Refuse(why, farewell)
 }
 
-// expect returns the rows that the other holder will send, or an error if it
-// must send none. It waits until all workers have requested the move. Their
-// requests may reach the other holder earlier than this one.
+// expect returns the rows that the connected holder must send, or an error if
+// that holder must send none. It first waits until this holder has received
+// all workers' requests to move, because the other holder may have received
+// them earlier.
 func (m *Repartition) expect(d *layout.Declaration, session *peers.Session) ([]layout.Transfer, error) {
 	holder := d.HolderIndex(session.Task)
 	if holder < 0 || !d.Movable {
@@ -164,7 +168,8 @@ func (m *Repartition) expect(d *layout.Declaration, session *peers.Session) ([]l
 	return nil, errors.New("no rows are expected from it, or it has sent them before")
 }
 
-// receive takes the rows of transfers, each row once, and answers.
+// receive stores the rows of all transfers in list, and replies after the last
+// one. It fails if a row is missing or arrives twice.
 func (m *Repartition) receive(session *peers.Session, list []layout.Transfer) error {
 	var frame []byte
 	for _, t := range list {
@@ -199,7 +204,8 @@ func (m *Repartition) receive(session *peers.Session, list []layout.Transfer) er
 	return nil
 }
 
-// nextOf returns the header of the next frame, which must belong to transfer t.
+// nextOf returns the header of the next frame. It fails if the frame does not
+// belong to transfer t.
 func (m *Repartition) nextOf(t layout.Transfer, session *peers.Session) (wire.Header, error) {
 	h, err := session.Next()
 	switch {

@@ -12,39 +12,41 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Snapshot is a copy of all pieces of one holder. The receiver owns it, but
-// must not change the Declaration.
+// Snapshot is a copy of all pieces of one shard holder. The receiver may
+// change everything except the Declaration.
 type Snapshot struct {
-	Step        uint64              // number of steps that the chief's group has made
-	Number      uint64              // number of earlier saves; if workers are not in step, several saves may have the same Step
-	Declaration *layout.Declaration // with the current pieces
+	Step        uint64              // number of steps that the chief's group of workers has completed
+	Number      uint64              // number of earlier saves, which tells apart several saves at the same Step
+	Declaration *layout.Declaration // declaration with the current placement of pieces
 	Holder      cluster.Task
 	Pieces      []aggregate.Kept
-	Held        time.Duration // how long the training, or the steps after the cut, waited for the copy
+	Held        time.Duration // how long this copy delayed the training or, in modes with cuts, the steps after the cut
 }
 
-// Restoring is a shard that Checkpoints.Restore fills.
+// Restoring is a shard that Checkpoints.Restore fills with data from a
+// checkpoint.
 type Restoring interface {
-	// Put copies the elements or rows of k that belong to the shard, see
-	// aggregate.Restoring.
+	// Put copies those elements or rows of k that belong to the shard, and
+	// ignores the rest; see aggregate.Restoring.
 	Put(k aggregate.Kept) error
 }
 
-// Checkpoints saves and restores the shards of a holder.
+// Checkpoints saves and restores the shards of one shard holder.
 type Checkpoints interface {
-	// Save gets a copy of the shards whenever the chief saves. The training
-	// waits for Save, so Save must not block.
+	// Save receives a copy of the shards each time the chief saves. Save must
+	// not block, because the training waits for it.
 	Save(Snapshot)
-	// Restore fills the shard into with everything that Declaration.Checkpoint
-	// has of piece p. RestoreAll calls it for several pieces in parallel. It
-	// must return soon after ctx has ended.
+	// Restore calls into.Put with all data of piece p in the checkpoint
+	// d.Checkpoint. RestoreAll calls Restore for several pieces in parallel.
+	// Restore must return soon after ctx ends.
 	Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into Restoring) error
 }
 
-// Save copies a holder's shards, and passes the copy to Checkpoints. These may
-// be nil if the holder has no pieces. The caller sets Step, Number and Holder
-// of s. If a checkpoint is a consistent cut, the shards must have agreed on the
-// cut. Save returns after it has made the copy, or after ctx has ended.
+// Save copies the shards of a holder, and passes the copy to the Checkpoints
+// to, which may be nil if there are no shards. The caller sets Step, Number
+// and Holder of s. In modes in which a checkpoint is a consistent cut, the
+// caller has agreed on the cut with now.Alignment(). Save returns after the
+// copy is complete, or when ctx ends.
 func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints) (err error) {
 	if err := now.Refresh(); err != nil {
 		return err
@@ -55,7 +57,7 @@ func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints
 		switch {
 		case len(s.Pieces) == 0:
 		case to == nil:
-			err = errors.New("is to save its variables and was not configured to")
+			err = errors.New("cannot save its variables: no checkpoint store is configured")
 		default:
 			s.Held = time.Since(since)
 			to.Save(s)
@@ -69,14 +71,14 @@ func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints
 	return err
 }
 
-// atOnce bounds the number of pieces that a holder restores in parallel.
+// atOnce is the largest number of pieces that a holder restores in parallel.
 const atOnce = 4
 
-// RestoreAll restores pieces. The error names a piece that could not be
-// restored. RestoreAll returns soon after ctx has ended, even if from does not.
-// The pieces then accept no more data.
+// RestoreAll restores all given shards from a checkpoint. The error names a
+// piece that could not be restored. RestoreAll returns soon after ctx ends,
+// even if from.Restore does not; the shards then accept no more data.
 func RestoreAll(ctx context.Context, d *layout.Declaration, all []*aggregate.Restoring, from Checkpoints) error {
-	restoring, cancel := context.WithCancel(context.WithoutCancel(ctx)) // ends after the pieces are closed
+	restoring, cancel := context.WithCancel(context.WithoutCancel(ctx)) // independent of ctx, so that the pieces are closed before their restores are canceled
 	defer cancel()
 	group, restoring := errgroup.WithContext(restoring)
 	group.SetLimit(atOnce)
@@ -93,7 +95,7 @@ func RestoreAll(ctx context.Context, d *layout.Declaration, all []*aggregate.Res
 	case <-ctx.Done():
 	}
 	for _, r := range all {
-		r.Close() // missing data no longer matters
+		r.Close() // ctx has ended, so missing data is no error
 	}
 	cancel()
 	select {
@@ -105,7 +107,7 @@ func RestoreAll(ctx context.Context, d *layout.Declaration, all []*aggregate.Res
 
 func restore(ctx context.Context, d *layout.Declaration, r *aggregate.Restoring, from Checkpoints) error {
 	if ctx.Err() != nil {
-		return nil // another piece's error is the reason
+		return nil // another piece has already failed, and its error is reported
 	}
 	err := from.Restore(ctx, d, r.Piece(), r)
 	if missing := r.Close(); err == nil {

@@ -10,44 +10,46 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// MoveRequest is the request, in JSON, with which variables move. Every worker sends
-// it to every holder, between two steps.
+// MoveRequest requests that variables move to other shard holders. Every
+// worker sends it as JSON to every holder, between two steps.
 type MoveRequest struct {
-	Epoch  uint32         `json:"epoch"` // of the new map
-	Step   uint64         `json:"step"`  // first step under the new map
+	Epoch  uint32         `json:"epoch"` // version of the new placement
+	Step   uint64         `json:"step"`  // first step with the new placement
 	Pieces []layout.Piece `json:"pieces"`
 }
 
-// Repartition replaces the map of a holder by the next map. A holder sends rows
-// directly to their new holder, over a connection that it opens for them.
+// Repartition changes which pieces one shard holder has. Holders send rows
+// directly to each other, on connections that they open for this.
 type Repartition struct {
-	training context.Context // ends with the training; its cause is the reason
+	training context.Context // canceled when the training ends; its cause is the reason
 	config   Config
-	host     aggregate.Host // of the new shards
-	epoch    uint32         // of the new map
+	host     aggregate.Host // delivers the events of the new shards to the workers
+	epoch    uint32         // version of the new placement
 
-	// Run sets the fields from step to leaving.
-	step    uint64              // first step under the new map
-	d       *layout.Declaration // with the new map
-	before  *aggregate.Shards   // shards under the old map
-	next    *aggregate.Shards   // shards under the new map
-	leaving [][]layout.Transfer // by holder: rows to send to it
-	ready   chan struct{}       // closed when rows may arrive
-	arrived chan struct{}       // closed after all rows have arrived
+	// Run sets the fields from step to leaving, before it closes ready.
+	step    uint64              // first step with the new placement
+	d       *layout.Declaration // declaration with the new placement
+	before  *aggregate.Shards   // shards of the old placement
+	next    *aggregate.Shards   // shards of the new placement
+	leaving [][]layout.Transfer // by index of the receiving holder: rows that this holder sends to it
+	ready   chan struct{}       // closed when this holder can receive rows
+	arrived chan struct{}       // closed after this holder has received all its rows
 
 	mu     sync.Mutex
-	coming [][]layout.Transfer // by holder: rows that it will send; nil after it has begun
-	left   int                 // number of holders that have not sent all their rows
+	coming [][]layout.Transfer // by index of the sending holder: rows expected from it; nil after it has connected
+	left   int                 // number of holders that still have to send rows to this one
 }
 
-// NewRepartition returns a Repartition to the map of an epoch. host is for the
-// new shards. training is the context of the training.
+// NewRepartition returns a Repartition that leads to the placement with the
+// version number epoch. The new shards send their events to host. training is
+// canceled when the training ends.
 func NewRepartition(training context.Context, c Config, host aggregate.Host, epoch uint32) *Repartition {
 	return &Repartition{training: training, config: c, host: host, epoch: epoch, ready: make(chan struct{}), arrived: make(chan struct{})}
 }
 
-// Run sends the rows that leave this holder and waits for those that arrive. It
-// returns the shards of the new map d. step is the first step under that map.
+// Run sends the rows that leave this holder, and waits until all rows for this
+// holder have arrived. It returns the shards for the new declaration d, whose
+// first step is step.
 func (m *Repartition) Run(ctx context.Context, now *aggregate.Shards, d *layout.Declaration, step uint64) (*aggregate.Shards, error) {
 	m.before, m.d, m.step = now, d, step
 	if err := m.prepare(); err != nil {
@@ -56,7 +58,8 @@ func (m *Repartition) Run(ctx context.Context, now *aggregate.Shards, d *layout.
 	return m.next, m.move(ctx)
 }
 
-// prepare makes the new shards, and lists the rows to send and to expect.
+// prepare creates the new shards, and computes which rows this holder sends
+// and which it receives.
 func (m *Repartition) prepare() error {
 	self, now := m.config.self(), m.before.Declaration()
 	if r := m.config.Room(now, m.d); r.Need > r.Free {
@@ -64,7 +67,7 @@ func (m *Repartition) prepare() error {
 	}
 	var err error
 	if m.next, err = m.before.Succeed(m.d, m.step, m.host); err != nil {
-		return fmt.Errorf("%s: make room for what moves: %w", self, err)
+		return fmt.Errorf("%s: allocate memory for variables that move here: %w", self, err)
 	}
 	index := m.d.HolderIndex(self)
 	m.leaving, m.coming = make([][]layout.Transfer, len(m.d.Holders)), make([][]layout.Transfer, len(m.d.Holders))
@@ -87,7 +90,8 @@ func (m *Repartition) prepare() error {
 	return nil
 }
 
-// move sends the rows that leave, and waits for those that arrive.
+// move sends rows to their new holders and waits until this holder has
+// received all its own.
 func (m *Repartition) move(ctx context.Context) error {
 	self := m.d.HolderIndex(m.config.self())
 	group, ctx := errgroup.WithContext(ctx)
@@ -111,13 +115,14 @@ func (m *Repartition) move(ctx context.Context) error {
 	return group.Wait()
 }
 
-// from and to return the old and the new shard of a transfer, which must be on
-// this holder.
+// from and to return the old and the new shard of a transfer. The shard must
+// be on this holder.
 func (m *Repartition) from(t layout.Transfer) *aggregate.Shard { return m.before.At(t.Old) }
 
 func (m *Repartition) to(t layout.Transfer) *aggregate.Shard { return m.next.At(t.New) }
 
-// keep copies rows that stay on this holder to their new shards.
+// keep copies rows that stay on this holder from their old shards to their new
+// ones.
 func (m *Repartition) keep(list []layout.Transfer) error {
 	for _, t := range list {
 		if err := m.to(t).Adopt(m.from(t), int64(t.Lo), int64(t.Hi)); err != nil {
@@ -127,8 +132,8 @@ func (m *Repartition) keep(list []layout.Transfer) error {
 	return nil
 }
 
-// claim returns the rows that a holder will send. A second call for the holder
-// returns nil.
+// claim returns the rows that this holder expects from another holder. The
+// second call for the same holder returns nil.
 func (m *Repartition) claim(holder int) []layout.Transfer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,7 +142,8 @@ func (m *Repartition) claim(holder int) []layout.Transfer {
 	return list
 }
 
-// brought counts a holder that has sent all its rows.
+// brought records that a holder has sent all its rows. After the last one it
+// closes m.arrived.
 func (m *Repartition) brought() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

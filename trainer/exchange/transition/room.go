@@ -16,28 +16,31 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// RoomError reports that the host of a holder lacks the memory for the rows
-// that would move to that host.
+// RoomError reports the memory on a shard holder's host that a move of
+// variables needs, and the free memory. The move fails with this error if
+// the free memory is not enough.
 type RoomError struct {
 	Holder     cluster.Task
-	Need, Free uint64 // bytes
+	Need, Free uint64 // memory that the move needs and free memory, in bytes
 }
 
 func (e *RoomError) Error() string {
-	return fmt.Sprintf("%s has no room for what is to move to its host: that takes up to %d MiB, %d MiB are free",
+	return fmt.Sprintf("%s has no room for the variables that are to move to its host: up to %d MiB needed, %d MiB free",
 		e.Holder, e.Need>>20, e.Free>>20)
 }
 
 // headroom is the divisor for the part of the free memory that Fits keeps in
-// reserve: a tenth. Repartition then succeeds even if slightly less is free.
+// reserve: a tenth. With this reserve, a move that Fits has allowed still
+// succeeds if the free memory shrinks a little before the move.
 const headroom = 10
 
-// Fits reports whether there is enough memory, with headroom in reserve.
+// Fits reports whether the free memory suffices, after a tenth of it is kept
+// in reserve.
 func (e *RoomError) Fits() bool { return e.Need <= e.Free-e.Free/headroom }
 
-// Room returns the bytes that the new pieces need on the holder's host,
-// including those of other holders there, and the free bytes. If these are
-// unknown, Room assumes that memory is unlimited.
+// Room returns the memory that the new pieces in next need on this host, for
+// this and all other shard holders on the host, and the free memory of the
+// host. If the free memory cannot be determined, Room reports it as unlimited.
 func (c Config) Room(now, next *layout.Declaration) RoomError {
 	r := RoomError{Holder: c.self()}
 	for i, t := range next.Holders {
@@ -47,7 +50,7 @@ func (c Config) Room(now, next *layout.Declaration) RoomError {
 	}
 	var err error
 	r.Free, err = c.Memory()
-	if err == nil && r.Free < r.Need { // memory that Go has not returned to the system is free too
+	if err == nil && r.Free < r.Need { // return unused memory of the Go heap to the system, and measure again
 		debug.FreeOSMemory()
 		r.Free, err = c.Memory()
 	}
@@ -57,7 +60,8 @@ func (c Config) Room(now, next *layout.Declaration) RoomError {
 	return r
 }
 
-// neighbour reports whether another holder is on the same host.
+// neighbour reports whether shard holder t runs on the same host as this
+// holder.
 func (c Config) neighbour(t cluster.Task) bool {
 	mine, _, err := net.SplitHostPort(c.Cluster.Addr(c.self()))
 	if err != nil {
@@ -67,9 +71,9 @@ func (c Config) neighbour(t cluster.Task) bool {
 	return err == nil && mine == other
 }
 
-// FreeMemory returns how many bytes this process could still allocate: the
-// available memory of its host. If the limit of its control group leaves less,
-// it returns that.
+// FreeMemory returns the number of bytes that this process can still allocate.
+// That is the available memory of the host, or what is left of the limit of
+// the process's control group (cgroup) if that is less.
 func FreeMemory() (uint64, error) { return freeOn(os.DirFS("/")) }
 
 func freeOn(root fs.FS) (uint64, error) {
@@ -101,8 +105,9 @@ func freeOn(root fs.FS) (uint64, error) {
 	return free, nil
 }
 
-// groupFiles are the files in which a version of control groups reports memory.
-// The kernel reclaims the memory of inactive files when it is needed.
+// groupFiles names the files in which a version of cgroups reports a group's
+// memory limit and use. inactive is the field of stat with page cache that the
+// kernel reclaims if necessary, and that therefore counts as free.
 type groupFiles struct{ limit, used, stat, inactive string }
 
 var (
@@ -110,8 +115,9 @@ var (
 	version2 = groupFiles{"memory.max", "memory.current", "memory.stat", "inactive_file"}
 )
 
-// left returns the least memory that a group or one of its ancestors leaves. It
-// ignores groups that it cannot read, such as those outside a container.
+// left returns how many bytes the limits of a control group and its ancestors
+// leave, whichever is least. It ignores groups whose files it cannot read, for
+// example outside a container.
 func left(root fs.FS, mount, group string, files groupFiles) uint64 {
 	least := ^uint64(0)
 	for at := path.Clean("/" + group); ; at = path.Dir(at) {
@@ -127,7 +133,7 @@ func left(root fs.FS, mount, group string, files groupFiles) uint64 {
 func leftIn(root fs.FS, folder string, files groupFiles) (uint64, error) {
 	limit, err := readNumber(root, path.Join(folder, files.limit))
 	if err != nil {
-		return 0, err // "max", or no such file
+		return 0, err // no number: the limit is "max" (none), or the file is missing
 	}
 	used, err := readNumber(root, path.Join(folder, files.used))
 	if err != nil {
@@ -149,7 +155,7 @@ func readNumber(root fs.FS, name string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// field returns the number after a name at the beginning of a line.
+// field returns the number in the line of text whose first word is name.
 func field(text, name string) (uint64, error) {
 	for line := range strings.Lines(text) {
 		if words := strings.Fields(line); len(words) >= 2 && words[0] == name {

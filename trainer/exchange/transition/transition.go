@@ -1,10 +1,11 @@
-// Package transition implements the operations of a shard holder between two
-// steps: it moves variables to other holders, and saves checkpoints.
+// Package transition implements what a shard holder does between two steps: it
+// moves variables to other holders, and saves checkpoints.
 //
-// Package server receives the requests of the workers, and runs a transition
-// after all workers have agreed on it. [Repartition] sends rows to their new
-// holders over its own connections, and returns the shards that replace the old
-// ones. [Save] passes on a copy of the shards.
+// Package server receives the workers' requests, and starts the operation
+// after all workers have requested it. [Repartition] sends rows to their new
+// holders over separate connections, and returns the shards that replace the
+// old ones. [Save] copies the shards and passes the copy to the checkpoint
+// store.
 //
 //	m := transition.NewRepartition(training, config, host, epoch)
 //	next, err := m.Run(ctx, shards, declaration, step)
@@ -19,7 +20,8 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// Config identifies a holder and says where the other holders are.
+// Config identifies a shard holder, and has the addresses of the other
+// holders.
 type Config struct {
 	Peers   peers.Config
 	Cluster cluster.Spec
@@ -27,9 +29,9 @@ type Config struct {
 	Memory func() (uint64, error)
 }
 
-// self returns the task of the holder.
+// self returns the task that this shard holder runs in.
 func (c Config) self() cluster.Task { return c.Peers.Self }
 
-// ErrEnded is the cause of a context that ends because its training has ended
-// in good order.
+// ErrEnded is the cause of a context that is canceled after a successful
+// training.
 var ErrEnded = errors.New("training has ended")

@@ -41,7 +41,7 @@ import (
 var elsewhere = map[string][]string{
 	"./trainer/aggregate":         {"./trainer/aggregate", "./trainer/exchange/client"},
 	"./trainer/exchange/server":   {"./trainer/exchange/client"},
-	"./trainer/exchange/relay":    {"./trainer/exchange/client"},
+	"./trainer/exchange/localsum": {"./trainer/exchange/client"},
 	"./trainer/exchange/message":  {"./trainer/exchange/message", "./trainer/exchange/client"},
 	"./trainer/executor/compile":  {"./trainer/executor/compile", "./trainer/executor"},
 	"./trainer/executor/cpu":      {"./trainer/executor/cpu", "./trainer/executor"},

@@ -18,8 +18,8 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// hosted is a job in which two hosts with a worker that is not their first,
-// and one with a single worker, add up.
+// hosted returns a job with local aggregation on two hosts of several workers
+// and one host of a single worker.
 func hosted(t *testing.T, a policy.Architecture, change func(d *layout.Declaration)) *testJob {
 	d := mixed(6, 6)
 	d.Hosts = []layout.Range{{Lo: 0, Hi: 3}, {Lo: 3, Hi: 5}, {Lo: 5, Hi: 6}}
@@ -29,16 +29,16 @@ func hosted(t *testing.T, a policy.Architecture, change func(d *layout.Declarati
 	return newJob(t, d, a, 2)
 }
 
-// Whoever dies in the middle of training, a worker or a server, in whatever
-// job and at whatever moment, is named by everybody else.
-func TestRandomDeathsAreNamed(t *testing.T) {
+// If a random worker or server dies at a random moment of a random job, all
+// other tasks blame it.
+func TestRandomLossWithLocalAggregationIsReported(t *testing.T) {
 	const first, jobs = 1, 24
 	for seed := uint64(first); seed < first+jobs; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 5))
 			j := randomJob(t, random)
-			var tasks []cluster.Task // any worker, and the servers that own
+			var tasks []cluster.Task // all workers, and the servers that hold pieces
 			for rank := range j.d.Workers {
 				tasks = append(tasks, worker(rank))
 			}
@@ -54,7 +54,7 @@ func TestRandomDeathsAreNamed(t *testing.T) {
 			defer cancel()
 			timer := time.AfterFunc(time.Duration(random.IntN(20000))*time.Microsecond, func() {
 				if isServer(dead) {
-					j.served[dead.Index].End(nil) // in good order: it hangs up on everybody
+					j.served[dead.Index].End(nil) // without an error, so that the server closes its connections without a report
 					return
 				}
 				die(members[dead.Index])
@@ -75,9 +75,9 @@ func TestRandomDeathsAreNamed(t *testing.T) {
 	}
 }
 
-// A worker of a host that never comes is named, also where it is the one that
-// the others wait for.
-func TestMissingWorkerOfAHostIsNamed(t *testing.T) {
+// If a worker of a host never connects, the error names it, even if it is the
+// first worker of the host.
+func TestMissingWorkerOfHostIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -105,14 +105,14 @@ func TestMissingWorkerOfAHostIsNamed(t *testing.T) {
 	}
 }
 
-// Whoever of a host gives up, or leaves before the others, is named with what
-// it said.
-func TestLeavingAHostEarlyIsAnError(t *testing.T) {
+// If a worker of a host gives up or leaves before the others, the errors name
+// it and its reason.
+func TestWorkerOfHostThatLeavesEarlyIsReported(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		for _, who := range []int{0, 1, 3, 4} {
 			for what, out := range map[string]func(m *member){
-				"every worker must take as many": func(m *member) { m.Close() },
-				"the disk is full":               func(m *member) { m.Abort(errors.New("the disk is full")) },
+				"all workers must take the same number of steps": func(m *member) { m.Close() },
+				"the disk is full": func(m *member) { m.Abort(errors.New("the disk is full")) },
 			} {
 				j := hosted(t, a, func(d *layout.Declaration) { d.StartMillis = patience.Limit.Milliseconds() })
 				members := j.connect(t)
@@ -130,8 +130,8 @@ func TestLeavingAHostEarlyIsAnError(t *testing.T) {
 	}
 }
 
-// runOut lets every worker step until it fails, and the dead one until ctx
-// ends.
+// runOut makes every worker take steps until it gets an error. The worker dead
+// takes steps until ctx ends.
 func runOut(ctx context.Context, members []*member, dead cluster.Task) []error {
 	errs := make([]error, len(members))
 	var running sync.WaitGroup
@@ -150,7 +150,8 @@ func runOut(ctx context.Context, members []*member, dead cluster.Task) []error {
 	return errs
 }
 
-// part puts a proxy into every connection that goes in or out of a side.
+// part puts a proxy into every connection between the tasks of a side and all
+// other tasks. shut stops the proxies from forwarding.
 func part(t *testing.T, j *testJob, side func(cluster.Task) bool) (shut func()) {
 	var all []*netcut.Proxy
 	through := func(from, to cluster.Task) string {
@@ -179,9 +180,9 @@ func part(t *testing.T, j *testJob, side func(cluster.Task) bool) (shut func()) 
 	}
 }
 
-// A process that is frozen, or a host whose network is cut, ends the training
-// on either side within the declared silence, and each names the other.
-func TestSilenceOfAHostIsNoticed(t *testing.T) {
+// If a process hangs or a host loses its network, both sides end the training
+// after the declared silence limit, and each blames the other.
+func TestSilentHostIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -190,12 +191,12 @@ func TestSilenceOfAHostIsNoticed(t *testing.T) {
 		a    policy.Architecture
 		side func(cluster.Task) bool
 	}{
-		"first of a host":  {policy.Hybrid, func(task cluster.Task) bool { return task == worker(0) }},
-		"first of another": {policy.Servers, func(task cluster.Task) bool { return task == worker(3) }},
-		"mate":             {policy.Hybrid, func(task cluster.Task) bool { return task == worker(1) }},
-		"mate, servers":    {policy.Servers, func(task cluster.Task) bool { return task == worker(1) }},
-		"host":             {policy.Hybrid, func(task cluster.Task) bool { return task == worker(3) || task == worker(4) }},
-		"server":           {policy.Hybrid, func(task cluster.Task) bool { return task == server0(1) }},
+		"first of a host":                  {policy.Hybrid, func(task cluster.Task) bool { return task == worker(0) }},
+		"first of another":                 {policy.Servers, func(task cluster.Task) bool { return task == worker(3) }},
+		"worker of the same host":          {policy.Hybrid, func(task cluster.Task) bool { return task == worker(1) }},
+		"worker of the same host, servers": {policy.Servers, func(task cluster.Task) bool { return task == worker(1) }},
+		"host":                             {policy.Hybrid, func(task cluster.Task) bool { return task == worker(3) || task == worker(4) }},
+		"server":                           {policy.Hybrid, func(task cluster.Task) bool { return task == server0(1) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

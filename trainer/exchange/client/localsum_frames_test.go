@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// pair is a host of two workers and one server. A worker holds what is dense
-// in hybrid: variables 0 to 4, the tables are 5 and 6, the tally 7.
+// pair returns a job of one host with two workers, and one server. Workers
+// hold the dense variables 0 to 4, and the server holds the tables 5 and 6.
 func pair(t *testing.T) (*testJob, []*member) {
 	d := mixed(2, 2)
 	d.Metrics, d.Hosts = 0, []layout.Range{{Lo: 0, Hi: 2}}
@@ -22,27 +22,27 @@ func pair(t *testing.T) (*testJob, []*member) {
 	return j, j.connect(t)
 }
 
-// What a worker sends to the first of its host is checked as by a shard holder, and
-// all hear of it.
-func TestBadFramesOfAMateEndTheTraining(t *testing.T) {
+// The first worker of a host checks the frames of the other workers as a shard
+// holder does. All tasks report an invalid frame.
+func TestInvalidFramesOfWorkerOnSameHostEndTraining(t *testing.T) {
 	begin := stepFrame(0, 1)
 	for name, c := range map[string]struct {
 		frames []wire.Frame
 		want   string
 	}{
-		"unasked rows":        {[]wire.Frame{frame(wire.Push, 5, 1, 0, 0)}, "0 steps were begun"},
-		"rows twice":          {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 0), frame(wire.Push, 5, 1, 0, 0)}, "came twice"},
-		"what workers own":    {[]wire.Frame{begin, frame(wire.Push, 0, 1, 0, 60)}, "not kept here"},
-		"other's part":        {[]wire.Frame{begin, frame(wire.Push, 5, 0, 0, 0)}, "part 0 of the tree, which it does not bring"},
-		"rows of nonsense":    {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 7)}, "rows of variable 5"},
-		"rows too long":       {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 5000)}, "want at most"},
-		"short loss":          {[]wire.Frame{begin, frame(wire.Push, 7, 1, 0, 4)}, "of 4 bytes, want 8"},
-		"too many leaves":     {[]wire.Frame{stepFrame(0, 2)}, "2 virtual workers in a part of 1"},
-		"wrong step":          {[]wire.Frame{stepFrame(1, 1)}, "begins step 1 during step 0"},
-		"rows are not pulled": {[]wire.Frame{frame(wire.Pull, 5, 0, 0, 1)}, "rows of variable 5"},
-		"norm":                {[]wire.Frame{frame(wire.Scale, 0, 0, 0, 16)}, "a norm that was not requested"},
-		"first values":        {[]wire.Frame{frame(wire.Initial, 5, 0, 0, 8)}, "unexpected initial"},
-		"goodbye in a step":   {[]wire.Frame{begin, {Header: wire.Header{Kind: wire.Bye}}}, "goodbye during step"},
+		"unasked rows":         {[]wire.Frame{frame(wire.Push, 5, 1, 0, 0)}, "0 steps were begun"},
+		"rows twice":           {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 0), frame(wire.Push, 5, 1, 0, 0)}, "came twice"},
+		"variable on a worker": {[]wire.Frame{begin, frame(wire.Push, 0, 1, 0, 60)}, "this task does not hold"},
+		"other's part":         {[]wire.Frame{begin, frame(wire.Push, 5, 0, 0, 0)}, "part 0 of the tree, which it must not send"},
+		"rows of nonsense":     {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 7)}, "rows of variable 5"},
+		"rows too long":        {[]wire.Frame{begin, frame(wire.Push, 5, 1, 0, 5000)}, "want at most"},
+		"short loss":           {[]wire.Frame{begin, frame(wire.Push, 7, 1, 0, 4)}, "of 4 bytes, want 8"},
+		"too many leaves":      {[]wire.Frame{stepFrame(0, 2)}, "2 virtual workers in a part of 1"},
+		"wrong step":           {[]wire.Frame{stepFrame(1, 1)}, "begins step 1 during step 0"},
+		"rows are not pulled":  {[]wire.Frame{frame(wire.Pull, 5, 0, 0, 1)}, "rows of variable 5"},
+		"norm":                 {[]wire.Frame{frame(wire.Scale, 0, 0, 0, 16)}, "a norm that was not requested"},
+		"first values":         {[]wire.Frame{frame(wire.Initial, 5, 0, 0, 8)}, "unexpected initial"},
+		"goodbye in a step":    {[]wire.Frame{begin, {Header: wire.Header{Kind: wire.Bye}}}, "goodbye during step"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, members := pair(t)
@@ -56,8 +56,9 @@ func TestBadFramesOfAMateEndTheTraining(t *testing.T) {
 	}
 }
 
-// What comes down is checked as well, on either of its two ways.
-func TestBadFramesToAHostEndTheTraining(t *testing.T) {
+// A worker of a host checks the frames from the server and those from the
+// first worker of the host.
+func TestInvalidFramesToHostEndTraining(t *testing.T) {
 	for name, c := range map[string]struct {
 		to    int
 		frame wire.Frame
@@ -66,10 +67,10 @@ func TestBadFramesToAHostEndTheTraining(t *testing.T) {
 		"value before the step": {0, frame(wire.Value, 7, 0, 1, 8), "before it was begun"},
 		"value too far ahead":   {0, frame(wire.Value, 7, 0, 2, 8), "want 8 bytes after 1, once"},
 		"rows for value":        {0, frame(wire.Value, 5, 0, 1, 492), "want 0 bytes"},
-		"what workers own":      {1, frame(wire.Value, 0, 0, 1, 60), "which is not kept there"},
+		"variable on a worker":  {1, frame(wire.Value, 0, 0, 1, 60), "which that task does not hold"},
 		"norm":                  {1, frame(wire.Norm, 0, 0, 0, 8), "norm frame of 8 bytes"},
 		"end too early":         {1, frame(wire.Done, 0, 0, 1, message.OutcomeSize), "unexpected done frame"},
-		"unknown value":         {1, frame(wire.Value, 77, 0, 1, 8), "which is not kept there"},
+		"unknown value":         {1, frame(wire.Value, 77, 0, 1, 8), "which that task does not hold"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, members := pair(t)
@@ -84,8 +85,8 @@ func TestBadFramesToAHostEndTheTraining(t *testing.T) {
 	}
 }
 
-// FuzzHost lets a worker, the first of its host or the server send the others
-// of a host frames of all kinds.
+// FuzzHost sends frames of all kinds between the workers of a host, and from
+// the server to them.
 func FuzzHost(f *testing.F) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for i := range 12 {
@@ -102,7 +103,7 @@ func FuzzHost(f *testing.F) {
 		members := j.connect(t)
 		switch way % 3 {
 		case 0:
-			members[1].holders.up.session.Send(frames(b)...) // may be refused half way
+			members[1].holders.up.session.Send(frames(b)...) // an error is allowed: the peer may hang up before it has read everything
 		case 1:
 			j.sends(t, members[0].holders.locals[0].server, 1, frames(b)...)
 		case 2:

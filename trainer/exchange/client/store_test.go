@@ -16,22 +16,23 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// shelf takes what the tasks of a test save, and has what they restore.
-type shelf struct {
+// store is a checkpoint store in memory: it collects the snapshots that tasks
+// save, and has the parts that they restore.
+type store struct {
 	mu      sync.Mutex
 	took    []transition.Snapshot
 	has     []aggregate.Kept // parts of all variables
 	instead func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error
 }
 
-func (s *shelf) Save(x transition.Snapshot) {
+func (s *store) Save(x transition.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.took = append(s.took, x)
 }
 
-// at returns what was saved before a step.
-func (s *shelf) at(step uint64) (all []transition.Snapshot) {
+// at returns the snapshots that were saved before a step.
+func (s *store) at(step uint64) (all []transition.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, x := range s.took {
@@ -42,15 +43,16 @@ func (s *shelf) at(step uint64) (all []transition.Snapshot) {
 	return all
 }
 
-// fill puts snapshots on the shelf of another training.
-func (s *shelf) fill(snapshots []transition.Snapshot) {
+// fill replaces the checkpoint to restore by snapshots of another training.
+func (s *store) fill(snapshots []transition.Snapshot) {
 	for _, x := range snapshots {
 		s.has = append(s.has, x.Pieces...)
 	}
 }
 
-// restore puts parts of parts, in any order and by several goroutines.
-func (s *shelf) Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
+// Restore puts random fragments of the data, in any order and from several
+// goroutines.
+func (s *store) Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
 	if s.instead != nil {
 		return s.instead(ctx, d, p, into)
 	}
@@ -76,7 +78,8 @@ func (s *shelf) Restore(ctx context.Context, d *layout.Declaration, p layout.Pie
 	return cmp.Or(errs...)
 }
 
-// shred cuts a part anywhere, also inside of blocks and where no row is.
+// shred divides a part at random positions, even inside blocks and at
+// rows that were never updated.
 func shred(d *layout.Declaration, k aggregate.Kept, random *rand.Rand) (all []aggregate.Kept) {
 	for _, r := range randomRanges(random, k.Count) {
 		all = append(all, slice(d, k, k.Offset+r.Lo, k.Offset+r.Hi))
@@ -84,7 +87,7 @@ func shred(d *layout.Declaration, k aggregate.Kept, random *rand.Rand) (all []ag
 	return all
 }
 
-// slice copies units [lo, hi) of a part.
+// slice returns a copy of the elements or rows [lo, hi) of a part.
 func slice(d *layout.Declaration, k aggregate.Kept, lo, hi int) aggregate.Kept {
 	size, from, to := d.Variables[k.Variable].UnitBytes(), lo-k.Offset, hi-k.Offset
 	if k.Rows != nil {
@@ -101,15 +104,16 @@ func slice(d *layout.Declaration, k aggregate.Kept, lo, hi int) aggregate.Kept {
 	return cut
 }
 
-// saved waits until all shard holders have handed over what they had before a step.
+// saved waits until all shard holders have saved before a step, and returns
+// their snapshots.
 func (j *testJob) saved(t *testing.T, pieces []layout.Piece, step uint64) []transition.Snapshot {
 	t.Helper()
 	holders := map[int]bool{}
 	for _, p := range pieces {
 		holders[p.Holder] = true
 	}
-	eventually(t, "everything was saved", func() bool { return len(j.shelf.at(step)) >= len(holders) })
-	all := j.shelf.at(step)
+	eventually(t, "everything was saved", func() bool { return len(j.store.at(step)) >= len(holders) })
+	all := j.store.at(step)
 	for _, x := range all {
 		index := j.d.HolderIndex(x.Holder)
 		if len(all) != len(holders) || !holders[index] || !slices.Equal(x.Declaration.Pieces, pieces) || len(x.Pieces) == 0 || x.Held <= 0 {
@@ -124,7 +128,7 @@ func (j *testJob) saved(t *testing.T, pieces []layout.Piece, step uint64) []tran
 	return all
 }
 
-// whole puts the parts of a variable together.
+// whole joins the saved parts of a variable.
 func whole(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot, variable int) aggregate.Kept {
 	t.Helper()
 	var parts []aggregate.Kept
@@ -151,8 +155,9 @@ func whole(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot,
 	return all
 }
 
-// kept is what the twin has of all variables.
-func (t *twin) kept() (all []aggregate.Kept) {
+// kept returns the state of all variables of the reference, as a checkpoint
+// contains it.
+func (t *reference) kept() (all []aggregate.Kept) {
 	for i, v := range t.d.Variables {
 		k := aggregate.Kept{Variable: i, Count: v.Units(), Updates: t.steps, Slots: [][]byte{}}
 		switch {
@@ -175,7 +180,8 @@ func (t *twin) kept() (all []aggregate.Kept) {
 	return all
 }
 
-// checkSaved wants snapshots to be the twin's state, bit by bit.
+// checkSaved checks that snapshots have the same bits as the state of the
+// reference.
 func checkSaved(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot, want []aggregate.Kept) {
 	t.Helper()
 	for i, k := range want {
@@ -187,7 +193,7 @@ func checkSaved(t *testing.T, d *layout.Declaration, snapshots []transition.Snap
 			k.Values, k.Slots, got.Values, got.Slots = nil, nil, nil, nil
 		}
 		if !reflect.DeepEqual(got, k) {
-			t.Fatalf("%s before step %d: saved with %d updates, rows %v, and not what the twin has with %d updates, rows %v",
+			t.Fatalf("%s before step %d: saved with %d updates, rows %v, and not what the reference has with %d updates, rows %v",
 				d.Variables[i].Name, snapshots[0].Step, got.Updates, got.Rows, k.Updates, k.Rows)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// gradients writes the gradient of a leaf at a step, which depends on nothing
-// else.
+// gradient computes a virtual worker's gradient, which depends only on the
+// variable, the virtual worker (leaf) and the step.
 func gradient(d *layout.Declaration, into []byte, variable, leaf int, step uint64) {
 	from := rand.NewPCG(uint64(leaf)+1000, step*1000+uint64(variable)).Uint64()
 	if d.Variable(variable).Dtype == layout.Float32 {
@@ -23,8 +23,8 @@ func gradient(d *layout.Declaration, into []byte, variable, leaf int, step uint6
 	}
 }
 
-// scatter copies noise from some place of it on: to draw every number anew would take
-// most of the time of these tests.
+// scatter fills into with noise from some position on. Computing new random
+// numbers would take most of the time of these tests.
 func scatter[F wire.Float](noise []F, from uint64, into []F) {
 	for at := int(from % uint64(len(noise))); len(into) > 0; at = 0 {
 		into = into[copy(into, noise[at:]):]
@@ -36,7 +36,8 @@ var (
 	noise64 = noises[float64]()
 )
 
-// noises draws values of many magnitudes, so that the order of additions shows.
+// noises returns random values of many magnitudes, so that additions in
+// another order give other bits.
 func noises[F wire.Float]() []F {
 	random, all := rand.New(rand.NewPCG(5, 8)), make([]F, 1<<15)
 	for i := range all {
@@ -45,7 +46,8 @@ func noises[F wire.Float]() []F {
 	return all
 }
 
-// firstValues is what the chief begins with.
+// firstValues returns the first values of dense variables, which the chief
+// sends.
 func firstValues(d *layout.Declaration, seed int) (values [][]byte) {
 	for i, v := range d.Variables {
 		if v.Sparse != nil {
@@ -59,7 +61,8 @@ func firstValues(d *layout.Declaration, seed int) (values [][]byte) {
 	return values
 }
 
-// touched is which rows a leaf touches at a step; none now and then.
+// touched returns the rows that a virtual worker (leaf) touches in a step; in
+// some steps there are none.
 func touched(v layout.Variable, leaf int, step uint64) []int64 {
 	random := rand.New(rand.NewPCG(uint64(leaf)+7, step))
 	if (leaf+int(step))%5 == 4 {
@@ -72,7 +75,7 @@ func touched(v layout.Variable, leaf int, step uint64) []int64 {
 	return index
 }
 
-// rowsOf is a leaf's gradient of a sparse variable.
+// rowsOf returns a virtual worker's gradient of a sparse variable.
 func rowsOf(d *layout.Declaration, variable, leaf int, step uint64) (index []int64, values []byte) {
 	v := d.Variables[variable]
 	index = touched(v, leaf, step)
@@ -82,9 +85,10 @@ func rowsOf(d *layout.Declaration, variable, leaf int, step uint64) (index []int
 	return index, values
 }
 
-// twin trains as one goroutine without any of the machinery: a recursive sum,
-// a division, a norm and the optimiser, variable by variable.
-type twin struct {
+// reference is a simple implementation of training, to compare results with.
+// On one goroutine it computes, for each variable, a recursive sum, a
+// division, a norm and the update.
+type reference struct {
 	d      *layout.Declaration
 	values [][]byte
 	f32    []*optimizer.State[float32]
@@ -95,8 +99,8 @@ type twin struct {
 	loss   []float64 // and metrics
 }
 
-func newTwin(d *layout.Declaration) *twin {
-	t := &twin{d: d, values: firstValues(d, 1)}
+func newReference(d *layout.Declaration) *reference {
+	t := &reference{d: d, values: firstValues(d, 1)}
 	for i, v := range d.Variables {
 		a, _ := optimizer.New[float32](d.Rule(v), len(t.values[i])/4)
 		b, _ := optimizer.New[float64](d.Rule(v), len(t.values[i])/8)
@@ -110,8 +114,9 @@ func newTwin(d *layout.Declaration) *twin {
 	return t
 }
 
-// step trains on the leaves of [lo, hi) that present does not refuse.
-func (t *twin) step(lo, hi int, step uint64, rate float64, present func(leaf int) bool) {
+// step takes a step with those virtual workers of [lo, hi) for which present
+// returns true.
+func (t *reference) step(lo, hi int, step uint64, rate float64, present func(leaf int) bool) {
 	var leaves int
 	for leaf := range t.d.VirtualWorkers {
 		if leaf >= lo && leaf < hi && present(leaf) {
@@ -140,9 +145,9 @@ func (t *twin) step(lo, hi int, step uint64, rate float64, present func(leaf int
 				}
 			})
 		case v.Dtype == layout.Float32:
-			apply = append(apply, denseTwin(t, t.f32[i], i, step, rate, leaves, here, &total))
+			apply = append(apply, denseReference(t, t.f32[i], i, step, rate, leaves, here, &total))
 		default:
-			apply = append(apply, denseTwin(t, t.f64[i], i, step, rate, leaves, here, &total))
+			apply = append(apply, denseReference(t, t.f64[i], i, step, rate, leaves, here, &total))
 		}
 	}
 	t.norm = math.Sqrt(total)
@@ -159,7 +164,7 @@ func (t *twin) step(lo, hi int, step uint64, rate float64, present func(leaf int
 	t.steps++
 }
 
-func denseTwin[T wire.Float](t *twin, state *optimizer.State[T], i int, step uint64, rate float64, leaves int, here func(int) bool, total *float64) func(float64) {
+func denseReference[T wire.Float](t *reference, state *optimizer.State[T], i int, step uint64, rate float64, leaves int, here func(int) bool, total *float64) func(float64) {
 	v := t.d.Variables[i]
 	g := sumDense[T](t.d, i, 0, t.d.VirtualWorkers, step, here)
 	if !t.d.Sum || v.IsStatistic() {
@@ -173,7 +178,8 @@ func denseTwin[T wire.Float](t *twin, state *optimizer.State[T], i int, step uin
 	}
 }
 
-// sumDense is nil where no leaf is here.
+// sumDense returns the sum of the gradients of present virtual workers in [lo,
+// hi), or nil if none is present.
 func sumDense[T wire.Float](d *layout.Declaration, variable, lo, hi int, step uint64, here func(int) bool) []T {
 	if hi-lo == 1 {
 		if !here(lo) {
@@ -194,7 +200,7 @@ func sumDense[T wire.Float](d *layout.Declaration, variable, lo, hi int, step ui
 	return a
 }
 
-// sumRows adds row by row through a map.
+// sumRows returns the sum of sparse gradients, which it adds row by row.
 func sumRows(d *layout.Declaration, variable, lo, hi int, step uint64, here func(int) bool) (sum sparse.Rows[float32], any bool) {
 	sum.Width = d.Variables[variable].Width()
 	if hi-lo == 1 {
@@ -232,7 +238,8 @@ func rowIn(r sparse.Rows[float32], row int64) []float32 {
 	return nil
 }
 
-// lossOf is what a leaf reports: its loss, 0, and metrics.
+// lossOf returns what a virtual worker reports: its loss for metric 0, and
+// otherwise a metric.
 func lossOf(metric, leaf int, step uint64) float64 {
 	return 1/float64(leaf+3+5*metric) + float64(step)/7
 }
@@ -255,23 +262,24 @@ func sumLoss(metric, lo, hi int, step uint64, here func(int) bool) float64 {
 	return a + b
 }
 
-// compare wants a worker to have the same bits.
-func (t *twin) compare(tb testing.TB, values [][]byte, who string) {
+// compare fails the test unless values has the same bits as the reference.
+func (t *reference) compare(tb testing.TB, values [][]byte, who string) {
 	tb.Helper()
 	for i, v := range t.d.Variables {
 		if v.Sparse == nil && string(t.values[i]) != string(values[i]) {
-			tb.Fatalf("%s: %s differs from the twin after %d steps", who, v.Name, t.steps)
+			tb.Fatalf("%s: %s differs from the reference after %d steps", who, v.Name, t.steps)
 		}
 	}
 }
 
-// reports tells whether a worker was told the twin's loss and metrics.
-func (t *twin) reports(o Outcome) bool {
+// reports tells whether an outcome has the loss and the metrics of the
+// reference.
+func (t *reference) reports(o Outcome) bool {
 	return o.Loss == t.loss[0] && slices.Equal(o.Metrics, t.loss[1:])
 }
 
-// table is the twin's whole sparse variable.
-func (t *twin) table(variable int) []byte {
+// table returns all rows of a sparse variable of the reference.
+func (t *reference) table(variable int) []byte {
 	v := t.d.Variables[variable]
 	all := make([]float32, v.NumElements())
 	if err := t.tables[variable].Copy(0, all); err != nil {

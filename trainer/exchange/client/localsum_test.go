@@ -14,7 +14,8 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// One contribution per host travels to the servers, and nothing of the others.
+// With local aggregation a host sends one sum to the servers. Its other
+// workers send the servers nothing.
 func TestLocalAggregationSavesTraffic(t *testing.T) {
 	const steps = 3
 	size, sent := 0, map[bool][]uint64{}
@@ -31,7 +32,7 @@ func TestLocalAggregationSavesTraffic(t *testing.T) {
 			_, errs := step(members, s, 0.05)
 			must(t, errs)
 		}
-		leave(t, j, members) // a send is counted when it has returned
+		leave(t, j, members) // the counters are complete only after all sends have returned
 		for i, m := range members {
 			traffic := m.Traffic()[0]
 			if traffic.Peer != server0(0) {
@@ -57,9 +58,9 @@ func TestLocalAggregationSavesTraffic(t *testing.T) {
 	}
 }
 
-// In hybrid the servers' part of the sums leaves a host once: of each part of
-// the tree the rows that its leaves touched, each once, whatever the workers
-// have for each other.
+// In the hybrid architecture, a host sends the gradient of each touched row
+// once per part of the summation tree, however many of its workers touched the
+// row.
 func TestHybridSendsRowsOncePerHost(t *testing.T) {
 	const steps, width = 8, 64
 	d := example(6, 6)
@@ -71,7 +72,7 @@ func TestHybridSendsRowsOncePerHost(t *testing.T) {
 		_, errs := step(members, s, 0.05)
 		must(t, errs)
 	}
-	leave(t, j, members) // a send is counted when it has returned
+	leave(t, j, members) // the counters are complete only after all sends have returned
 	for _, host := range d.Hosts {
 		rows := 0
 		tree := layout.NewTree(6)
@@ -82,7 +83,7 @@ func TestHybridSendsRowsOncePerHost(t *testing.T) {
 		}
 		for rank := host.Lo; rank < host.Hi; rank++ {
 			sent, dense := members[rank].sentTo()
-			want, most := uint64(0), uint64(8192) // the declaration, the goodbye, beginnings of steps
+			want, most := uint64(0), uint64(8192) // the limit allows for the declaration, the goodbye and the Step frames
 			if rank == host.Lo {
 				want, most = uint64(rows*width*4), uint64(rows*(width*4+8)*101/100)+8192
 			}
@@ -96,7 +97,8 @@ func TestHybridSendsRowsOncePerHost(t *testing.T) {
 	}
 }
 
-// distinct is how many rows the leaves below a vertex touch.
+// distinct returns the number of different rows that the virtual workers in
+// below touch in step s.
 func distinct(v layout.Variable, below layout.Range, s uint64) int {
 	rows := map[int64]bool{}
 	for leaf := below.Lo; leaf < below.Hi; leaf++ {
@@ -107,7 +109,8 @@ func distinct(v layout.Variable, below layout.Range, s uint64) int {
 	return len(rows)
 }
 
-// sentTo is how many bytes went to servers, and to workers that own.
+// sentTo returns the bytes sent to parameter servers, and those sent to
+// workers that hold pieces.
 func (m *member) sentTo() (servers, workers uint64) {
 	for _, l := range m.holders.links {
 		if l == nil {
@@ -123,7 +126,7 @@ func (m *member) sentTo() (servers, workers uint64) {
 	return servers, workers
 }
 
-func TestJoinOfAHost(t *testing.T) {
+func TestJoinWithLocalAggregation(t *testing.T) {
 	lasts := []uint64{3, 1, 5, 0, 2}
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		d := mixed(5, 5)
@@ -131,7 +134,7 @@ func TestJoinOfAHost(t *testing.T) {
 		j := newJob(t, d, a, 2)
 		members := j.connect(t)
 		joinAll(t, members, lasts)
-		n := newTwin(&j.d)
+		n := newReference(&j.d)
 		for s := range slices.Max(lasts) {
 			n.step(0, 5, s, 0.05, func(leaf int) bool { return s < lasts[leaf] })
 		}
@@ -145,7 +148,7 @@ func TestJoinOfAHost(t *testing.T) {
 	}
 }
 
-func TestOtherHostsAreADisagreement(t *testing.T) {
+func TestDifferentHostsEndTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for a deadline")
 	}
@@ -176,7 +179,7 @@ func TestOtherHostsAreADisagreement(t *testing.T) {
 	}
 }
 
-func TestDifferentRatesOfAHostAreRefused(t *testing.T) {
+func TestDifferentLearningRatesOnHostAreRefused(t *testing.T) {
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		d := mixed(3, 3)
 		d.Hosts = []layout.Range{{Lo: 0, Hi: 3}}
@@ -197,9 +200,10 @@ func TestDifferentRatesOfAHostAreRefused(t *testing.T) {
 	}
 }
 
-// A variable has one kind of shard holder, or its sum would be of hosts here and of
-// workers there.
-func TestVariableOfServersAndWorkersIsNotAggregated(t *testing.T) {
+// With local aggregation, the pieces of a variable must all be on servers or
+// all on workers. Otherwise some gradients would be sums of hosts and others
+// not.
+func TestVariableOnServersAndWorkersIsRefusedWithLocalAggregation(t *testing.T) {
 	d := mixed(3, 3)
 	if err := d.Place(policy.Hybrid, 1, 0); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,8 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// onHosts is a job whose workers have taken a step.
+// onHosts returns a job with local aggregation whose workers have taken one
+// step.
 func onHosts(t *testing.T, workers int, hosts []layout.Range) (*testJob, []*member) {
 	t.Helper()
 	d := wide(workers, workers)
@@ -23,16 +24,16 @@ func onHosts(t *testing.T, workers int, hosts []layout.Range) (*testJob, []*memb
 	return j, members
 }
 
-// awaited wants rows on a goroutine.
+// awaited sends a prefetch request and awaits its rows on another goroutine.
 func awaited(m *member, wanted []message.RowRequest) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- errors.Join(m.Rows.Prefetch(wanted), m.Rows.Await(context.Background())) }()
 	return done
 }
 
-// Each row that workers of a host want comes to it once, and goes to whoever
-// wants it.
-func TestHostAsksForTheUnion(t *testing.T) {
+// A host requests each row once, even if several of its workers need it, and
+// every worker receives its rows.
+func TestHostRequestsEachRowOnce(t *testing.T) {
 	j, members := onHosts(t, 4, []layout.Range{{Lo: 0, Hi: 3}, {Lo: 3, Hi: 4}})
 	table := make([]byte, 700*12)
 	if err := members[3].Rows.Whole(context.Background(), 5, table); err != nil {
@@ -60,9 +61,9 @@ func TestHostAsksForTheUnion(t *testing.T) {
 	leave(t, j, members)
 }
 
-// A worker that begins a step without having wanted anything holds nobody up;
-// so does one that has no data.
-func TestHostDoesNotWaitForWhoWantsNothing(t *testing.T) {
+// A worker that begins a step without a prefetch request, or without data,
+// does not delay the requests of its host.
+func TestHostDoesNotWaitForWorkerWithoutRequest(t *testing.T) {
 	j, members := onHosts(t, 3, []layout.Range{{Lo: 0, Hi: 3}})
 	first, second := awaited(members[0], rowsFrom(0, 5)), awaited(members[1], rowsFrom(3, 9))
 	third := make(chan error, 1)
@@ -76,21 +77,22 @@ func TestHostDoesNotWaitForWhoWantsNothing(t *testing.T) {
 	leave(t, j, members)
 }
 
-func TestAwaitEndsWithTheContext(t *testing.T) {
+func TestCanceledContextEndsAwait(t *testing.T) {
 	_, members := onHosts(t, 2, []layout.Range{{Lo: 0, Hi: 2}})
 	ctx, cancel := context.WithCancelCause(context.Background())
 	why := errors.New("enough")
 	done := make(chan error, 1)
 	go func() { done <- errors.Join(members[1].Rows.Prefetch(rowsFrom(0, 5)), members[1].Rows.Await(ctx)) }()
-	cancel(why) // the other worker of the host never says what it wants
+	cancel(why) // the other worker of the host sends no request, so the rows cannot arrive
 	if err := within(t, done); !errors.Is(err, why) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// Whoever waits for rows hears who is lost, be it of the host or a server.
-func TestLossWhileRowsAreAwaitedIsNamed(t *testing.T) {
-	for _, dead := range []int{0, 1} { // who adds for the host, and another
+// A worker that waits for rows gets an error that names the lost task, a
+// worker of its host or a server.
+func TestLossDuringAwaitIsReported(t *testing.T) {
+	for _, dead := range []int{0, 1} { // the first worker of the host, and another one
 		_, members := onHosts(t, 4, []layout.Range{{Lo: 0, Hi: 3}, {Lo: 3, Hi: 4}})
 		done := awaited(members[2], rowsFrom(0, 9))
 		die(members[dead])
@@ -102,9 +104,9 @@ func TestLossWhileRowsAreAwaitedIsNamed(t *testing.T) {
 	blames(t, within(t, done), server0(1), j.cluster.PS[1])
 }
 
-// Workers of a host that do not take as many steps are told, and the rows
-// that one of them waits for do not hold it up before that.
-func TestHostWhoseWorkersLeaveOneByOne(t *testing.T) {
+// If workers of a host take different numbers of steps, they get an error.
+// Before that, their pending prefetch requests are still answered.
+func TestWorkersOfHostLeaveOneByOne(t *testing.T) {
 	for _, gone := range []int{0, 1, 2} {
 		for _, late := range []bool{false, true} {
 			_, members := onHosts(t, 3, []layout.Range{{Lo: 0, Hi: 3}})
@@ -123,7 +125,7 @@ func TestHostWhoseWorkersLeaveOneByOne(t *testing.T) {
 			other := awaited(members[third], rowsFrom(3, 12))
 			must(t, []error{within(t, done), within(t, other)})
 			_, err := members[stays].take(context.Background(), 1, 0.1, everyLeaf)
-			if err == nil || !strings.Contains(err.Error(), "is done after 1 steps") {
+			if err == nil || !strings.Contains(err.Error(), "stopped after 1 steps") {
 				t.Errorf("worker:%d left first: got %v", gone, err)
 			}
 			members[third].Abort(errors.New("the test is over"))
@@ -132,8 +134,8 @@ func TestHostWhoseWorkersLeaveOneByOne(t *testing.T) {
 	}
 }
 
-// The training may end with rows that nobody awaits.
-func TestGoodbyeWithWantedRows(t *testing.T) {
+// Training can end although a worker has not awaited its prefetched rows.
+func TestGoodbyeWithPendingPrefetch(t *testing.T) {
 	for _, hosts := range [][]layout.Range{nil, {{Lo: 0, Hi: 3}}, {{Lo: 0, Hi: 2}, {Lo: 2, Hi: 3}}} {
 		for range 5 {
 			j, members := onHosts(t, 3, hosts)

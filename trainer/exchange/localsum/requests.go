@@ -1,4 +1,4 @@
-package relay
+package localsum
 
 import (
 	"slices"
@@ -11,9 +11,10 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Requests combines the row requests of the workers of a host. It requests each
-// row once per step, after every worker has sent its request or has begun the
-// step without one. Any goroutine may call its methods.
+// Requests combines the requests for rows of the workers of a host, so that
+// the host requests each row only once per step. It sends the combined request
+// after every worker has sent its own request or has begun the step without
+// one. Its methods are safe for concurrent use.
 type Requests struct {
 	d       *layout.Declaration
 	first   int // rank of the first worker of the host
@@ -21,38 +22,39 @@ type Requests struct {
 	host    aggregate.Host
 
 	mu        sync.Mutex
-	step      uint64      // step whose requests are being collected
-	finished  []bool      // by worker of the host: it requests nothing more for the step
-	count     int         // number of true elements of finished
-	left      []bool      // by worker of the host: it has left and requests nothing any more
-	over      bool        // the first worker has left and cannot request rows for the others
-	collected []Request   // requests for the step
-	open      []*combined // sent to the holders and not yet answered
+	step      uint64      // step for which requests are being collected
+	finished  []bool      // by worker of the host: true if it will send no further request for this step
+	count     int         // number of workers for which finished is true
+	left      []bool      // by worker of the host: true if it has left the training
+	over      bool        // the first worker has left the training, so the others must request rows from the shard holders
+	collected []Request   // requests for this step so far
+	open      []*combined // combined requests that were sent to the shard holders and have no reply yet
 }
 
 func newRequests(d *layout.Declaration, first, workers int, holders Holders, host aggregate.Host) *Requests {
 	return &Requests{d: d, first: first, holders: holders, host: host, step: d.First, finished: make([]bool, workers), left: make([]bool, workers)}
 }
 
-// Request is the request of one worker of the host for rows of a step.
+// Request is one worker's request for rows for a step.
 type Request struct {
-	Rank int            // of the worker
-	Rows []message.Rows // of whole variables
-	// Only a request of the first worker has Into and Done. Into is the memory
-	// for Rows. Done is called after the rows have arrived. If direct is set,
-	// the worker must request the rows from the holders itself.
+	Rank int            // rank of the worker that requests rows
+	Rows []message.Rows // requested rows, by whole variable instead of by piece
+	// Only requests of the host's first worker set Into and Done. The values
+	// of Rows are copied to Into. Then Done is called. If direct is true, the
+	// rows have not arrived, and the worker must request them from the shard
+	// holders itself.
 	Into [][]byte
 	Done func(direct bool)
 }
 
-// combined is the combined request of a host for a step.
+// combined is the combined request of a host's workers for a step.
 type combined struct {
 	step     uint64
 	requests []Request
 }
 
-// Add adds the request of a worker for a step. Each worker makes at most one
-// request per step.
+// Add adds a worker's request for a step. A worker makes at most one request
+// per step.
 func (r *Requests) Add(step uint64, q Request) {
 	r.mu.Lock()
 	if r.over || step < r.step {
@@ -66,8 +68,8 @@ func (r *Requests) Add(step uint64, q Request) {
 	r.request(ready)
 }
 
-// Begin records that a worker begins a step, and so requests no more rows for
-// it.
+// Begin records that a worker begins a step and therefore sends no further
+// request for that step.
 func (r *Requests) Begin(rank int, step uint64) {
 	r.mu.Lock()
 	var ready *combined
@@ -78,9 +80,9 @@ func (r *Requests) Begin(rank int, step uint64) {
 	r.request(ready)
 }
 
-// Leave records that a worker of the host has left and requests nothing more.
-// After the first worker has left, the others request rows from the holders
-// themselves.
+// Leave records that a worker of the host has left the training. If that was
+// the first worker, the others must request rows from the shard holders
+// themselves from now on.
 func (r *Requests) Leave(rank int) {
 	if rank == r.first {
 		r.end()
@@ -98,7 +100,8 @@ func (r *Requests) Leave(rank int) {
 	r.request(ready)
 }
 
-// end refers all workers with unanswered requests to the holders.
+// end handles the end of the first worker: all workers whose requests have no
+// reply must request their rows from the shard holders.
 func (r *Requests) end() {
 	r.mu.Lock()
 	waiting := append(r.open, &combined{r.step, r.collected})
@@ -111,7 +114,8 @@ func (r *Requests) end() {
 	}
 }
 
-// refer tells a worker to request its rows from the holders itself.
+// refer tells the worker that sent request q to request the rows from the
+// shard holders itself.
 func (r *Requests) refer(step uint64, q Request) {
 	if q.Done != nil {
 		q.Done(true)
@@ -120,9 +124,10 @@ func (r *Requests) refer(step uint64, q Request) {
 	r.host.Tell(q.Rank, message.Sends{Header: wire.Header{Kind: wire.FinalReply, Step: step, Part: message.Direct}})
 }
 
-// Skip refers all workers to the holders if their requests for the step are not
-// yet sent. The first worker calls Skip before variables move: holders refuse
-// its requests during the move.
+// Skip drops the requests collected for a step, and tells their workers to
+// request the rows from the shard holders. The first worker calls Skip before
+// variables move to other holders, because holders refuse its requests during
+// the move.
 func (r *Requests) Skip(step uint64) {
 	r.mu.Lock()
 	var waiting []Request
@@ -136,8 +141,9 @@ func (r *Requests) Skip(step uint64) {
 	}
 }
 
-// finish records that a worker requests nothing more for the step. After the last
-// worker it returns the combined request. The caller holds r.mu.
+// finish records that a worker sends no further request for the step. After
+// the last worker of the host, it returns the combined request, and otherwise
+// nil. The caller holds r.mu.
 func (r *Requests) finish(rank int) (ready *combined) {
 	r.finished[rank-r.first] = true
 	if r.count++; r.count < len(r.finished) {
@@ -151,7 +157,8 @@ func (r *Requests) finish(rank int) (ready *combined) {
 	return ready
 }
 
-// next begins to collect requests for the next step. The caller holds r.mu.
+// next starts to collect requests for the following step. The caller holds
+// r.mu.
 func (r *Requests) next() {
 	r.step, r.collected, r.count = r.step+1, nil, 0
 	for i, left := range r.left {
@@ -161,7 +168,8 @@ func (r *Requests) next() {
 	}
 }
 
-// request sends a combined request to the holders.
+// request sends a combined request to the shard holders; u may be nil or
+// empty.
 func (r *Requests) request(u *combined) {
 	if u == nil || len(u.requests) == 0 {
 		return
@@ -183,7 +191,8 @@ func (r *Requests) request(u *combined) {
 	r.holders.Request(u.step, rows, func() { r.answer(u, rows) })
 }
 
-// answer sends every worker the rows that it requested.
+// answer replies to every worker whose request is part of u with its rows.
+// came has the rows that have arrived from the shard holders.
 func (r *Requests) answer(u *combined, came []message.RowRequest) {
 	r.mu.Lock()
 	i := slices.Index(r.open, u)
@@ -192,14 +201,14 @@ func (r *Requests) answer(u *combined, came []message.RowRequest) {
 	}
 	r.mu.Unlock()
 	if i < 0 {
-		return // the first worker has left, the others were told
+		return // the first worker has left, and end has already replied to the others
 	}
 	for _, q := range u.requests {
 		var shares []message.Share
 		for i, rows := range q.Rows {
 			from := variable{came, rows.Variable, r.d.Variables[rows.Variable].UnitBytes()}
 			if q.Done != nil {
-				from.Read(rows.Index, q.Into[i]) // returns no error
+				from.Read(rows.Index, q.Into[i]) // Read cannot fail here
 			} else if len(rows.Index) > 0 {
 				shares = append(shares, message.Share{Rows: rows, From: from})
 			}
@@ -213,7 +222,8 @@ func (r *Requests) answer(u *combined, came []message.RowRequest) {
 	}
 }
 
-// variable provides rows of one variable from the rows that have arrived.
+// variable implements message.Source: it provides rows of one variable from
+// the rows that have arrived.
 type variable struct {
 	came     []message.RowRequest
 	number   int
@@ -222,7 +232,7 @@ type variable struct {
 
 func (v variable) RowBytes() int { return v.rowBytes }
 
-// Read copies rows of the variable. It always returns nil.
+// Read copies the rows listed in index to into. It always returns nil.
 func (v variable) Read(index []int64, into []byte) error {
 	for _, w := range v.came {
 		if w.Variable != v.number {
