@@ -11,12 +11,12 @@ import (
 	"sync"
 )
 
-// A record is
+// Format of a record, with little-endian numbers:
 //
 //	0 length u32, 1..maxRecord   4 CRC-32C of the length   8 data   CRC-32C of the data
 //
-// in little-endian numbers. The length has a sum of its own, so that a changed one is
-// noticed before the reader waits for data that nobody sends.
+// The length has a checksum of its own. So the reader detects a changed length
+// at once, and does not wait for data that was never sent.
 const (
 	maxRecord = 256 << 10
 	headSize  = 8
@@ -25,20 +25,20 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// summed is a connection of records. Each buffer that is written is a record, or several
-// if it is long. Read returns the last byte of a record only if the whole record is as it
-// was sent.
+// summed is a connection that carries records with checksums. Each written
+// buffer becomes one record, or several if it is long. Read returns a record's
+// last byte only if the checksum of the whole record is right.
 type summed struct {
 	net.Conn
 	ends ends
 	in   *bufio.Reader
-	left int    // bytes of the present record that are not read
-	sum  uint32 // sum of the bytes that are read
-	err  error  // why nothing more can be read
+	left int    // bytes of the current record that are not read yet
+	sum  uint32 // checksum of the current record's bytes that were read
+	err  error  // first error of Read, which every later Read returns
 
 	write sync.Mutex  // guards the rest
-	marks []byte      // heads and tails of the records of one write
-	iovec net.Buffers // what one write sends
+	marks []byte      // heads and tails (length and checksums) of the records of one write
+	iovec net.Buffers // buffers that one write sends: heads, data and tails
 }
 
 func newSummed(conn net.Conn, between ends) *summed {
@@ -57,7 +57,7 @@ func (c *summed) CloseWrite() error {
 	return half.CloseWrite()
 }
 
-// Read returns data of one record.
+// Read reads at most up to the end of the current record.
 func (c *summed) Read(b []byte) (int, error) {
 	if c.err != nil || len(b) == 0 {
 		return 0, c.err
@@ -83,7 +83,8 @@ func (c *summed) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// begin reads the head of a record.
+// begin reads the head of the next record: its length and the length's
+// checksum.
 func (c *summed) begin() error {
 	var head [headSize]byte
 	if _, err := io.ReadFull(c.in, head[:]); err != nil {
@@ -100,7 +101,8 @@ func (c *summed) begin() error {
 	return nil
 }
 
-// end reads the tail of a record.
+// end reads the tail of the current record, the checksum of its data, and
+// compares it.
 func (c *summed) end() error {
 	var tail [tailSize]byte
 	_, err := io.ReadFull(c.in, tail[:])
@@ -119,8 +121,8 @@ func (c *summed) Write(b []byte) (int, error) {
 	return int(n), err
 }
 
-// WriteBuffers sends buffers in one system call. After an error it returns 0, although
-// some may have been sent.
+// WriteBuffers sends all buffers in one system call. After an error it returns
+// 0, although part of the data may have been sent.
 func (c *summed) WriteBuffers(buffers ...[]byte) (int64, error) {
 	c.write.Lock()
 	defer c.write.Unlock()
@@ -131,7 +133,7 @@ func (c *summed) WriteBuffers(buffers ...[]byte) (int64, error) {
 		total += int64(len(b))
 	}
 	if need := records * (headSize + tailSize); cap(c.marks) < need {
-		c.marks = make([]byte, 0, need) // must not move while iovec points into it
+		c.marks = make([]byte, 0, need) // allocate now: marks must not move while iovec points into it
 	}
 	for _, b := range buffers {
 		for len(b) > maxRecord {
@@ -143,7 +145,7 @@ func (c *summed) WriteBuffers(buffers ...[]byte) (int64, error) {
 		}
 	}
 	whole := c.iovec
-	_, err := c.iovec.WriteTo(c.Conn) // eats c.iovec from the front
+	_, err := c.iovec.WriteTo(c.Conn) // WriteTo removes what it has sent from c.iovec
 	clear(whole)
 	c.iovec = whole[:0]
 	if err != nil {
@@ -152,10 +154,12 @@ func (c *summed) WriteBuffers(buffers ...[]byte) (int64, error) {
 	return total, nil
 }
 
-// fault is called at named places. A build with the tag failpoint sets it.
+// fault injects faults in tests: an error makes the code at that place
+// simulate a failure. Only builds with the tag failpoint set it.
 var fault = func(place string) error { return nil }
 
-// record adds a record to what is sent. The caller holds c.write.
+// record adds a record with data b to the buffers to send. The caller holds
+// c.write.
 func (c *summed) record(b []byte) {
 	from := len(c.marks)
 	c.marks = binary.LittleEndian.AppendUint32(c.marks, uint32(len(b)))
