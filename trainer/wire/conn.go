@@ -13,43 +13,44 @@ import (
 	"time"
 )
 
-// ErrSilent is the error after a peer has sent nothing, not even a heartbeat,
-// for as long as the connection tolerates: its process is frozen, or the network
-// is cut.
+// ErrSilent is the error if the peer has sent nothing, not even a heartbeat,
+// for the time that the connection allows. The peer's process is frozen, or
+// the network between them is interrupted.
 var ErrSilent = errors.New("silent")
 
-// beats is how many heartbeats fit in the silence that a connection
-// tolerates.
+// beats is the number of heartbeats that are sent in the time after which a
+// silent connection fails.
 const beats = 6
 
-// Conn sends and receives frames. Any goroutine may call Send and Close. One
-// goroutine at a time calls Next and Payload. It must keep calling them: they
-// also read the peer's heartbeats.
+// Conn sends and receives frames on a connection. Any goroutine may call Send
+// and Close. Only one goroutine at a time may call Next and Payload. That
+// goroutine must call them all the time, because they also read the peer's
+// heartbeats.
 type Conn struct {
 	conn       net.Conn
 	generation uint32
 	reader     *bufio.Reader
 	head       [HeaderSize]byte
 
-	write   sync.Mutex // held while frames are written; guards headers and iovec
+	write   sync.Mutex // held while frames are written; guards fields headers and iovec
 	headers []byte
 	iovec   net.Buffers
 
-	taken   atomic.Uint64    // number of bytes read
+	taken   atomic.Uint64    // number of bytes received, from which watch sees that the peer is alive
 	given   atomic.Uint64    // number of bytes written
-	silence atomic.Int64     // nanoseconds that the peer may send nothing
-	epoch   atomic.Uint32    // epoch of all frames that are sent; zero leaves the epoch in their headers
-	changed [2]chan struct{} // hold a token for beat and for watch after silence has changed
+	silence atomic.Int64     // nanoseconds after which a peer that sends nothing is considered dead
+	epoch   atomic.Uint32    // written as Header.Epoch of every sent frame; 0 means that frames keep their own value
+	changed [2]chan struct{} // hold a token for beat and for watch after SetSilence, so that both use the new time
 	closing sync.Once
 	closed  chan struct{}
-	silent  atomic.Bool // watch has closed the connection because the peer sent nothing
+	silent  atomic.Bool // method watch has closed the connection because the peer sent nothing
 	running sync.WaitGroup
 }
 
-// NewConn begins to exchange heartbeats over conn, which it owns from now on.
-// After a peer has sent nothing for silence, every call fails with ErrSilent.
-// NewConn does not set the kernel's buffer sizes: the kernel grows them itself,
-// past what a program may ask for.
+// NewConn returns a Conn that owns conn and starts to send heartbeats. If the
+// peer sends nothing for the time silence, every later call fails with
+// ErrSilent. NewConn does not set the kernel's socket buffer sizes: the kernel
+// adapts them, and goes beyond what a program may request.
 func NewConn(conn net.Conn, generation int, silence time.Duration) *Conn {
 	c := &Conn{conn: conn, generation: uint32(generation), closed: make(chan struct{})}
 	c.reader = bufio.NewReaderSize(counted{c}, 64<<10)
@@ -62,25 +63,27 @@ func NewConn(conn net.Conn, generation int, silence time.Duration) *Conn {
 	return c
 }
 
-// SetSilence changes how long the peer may send nothing, from now on.
+// SetSilence changes the time after which a peer that sends nothing is
+// considered dead.
 func (c *Conn) SetSilence(d time.Duration) {
 	c.silence.Store(int64(d))
 	for _, changed := range c.changed {
 		select {
 		case changed <- struct{}{}:
-		default: // a token is there already
+		default: // changed already holds a token
 		}
 	}
 }
 
-// SetEpoch sets the epoch of all frames that are sent from now on.
+// SetEpoch sets Header.Epoch of all frames sent from now on.
 func (c *Conn) SetEpoch(epoch uint32) { c.epoch.Store(epoch) }
 
-// fault is called at named places. A build with the tag failpoint, and tests, set it.
+// fault injects faults in tests: an error makes the code at that place
+// simulate a failure. Builds with the tag failpoint set it, and so do tests.
 var fault = func(place string) error { return nil }
 
-// Send writes frames one after the other and does not copy their payloads. The
-// payloads must not change until it returns.
+// Send writes frames in their order. It does not copy payloads, so they must
+// not change until it returns.
 func (c *Conn) Send(frames ...Frame) error {
 	c.write.Lock()
 	defer c.write.Unlock()
@@ -90,7 +93,7 @@ func (c *Conn) Send(frames ...Frame) error {
 	return c.send(frames)
 }
 
-// send is Send for callers that hold c.write.
+// send does the work of Send. The caller holds c.write.
 func (c *Conn) send(frames []Frame) error {
 	if need := len(frames) * HeaderSize; cap(c.headers) < need {
 		c.headers = make([]byte, need)
@@ -116,7 +119,8 @@ func (c *Conn) send(frames []Frame) error {
 	return c.explain(err)
 }
 
-// writeBuffers writes c.iovec and empties it. The caller holds c.write.
+// writeBuffers writes all buffers in c.iovec and empties it. The caller holds
+// c.write.
 func (c *Conn) writeBuffers() (n int64, err error) {
 	whole := c.iovec
 	if channel, ok := c.conn.(interface {
@@ -124,15 +128,16 @@ func (c *Conn) writeBuffers() (n int64, err error) {
 	}); ok {
 		n, err = channel.WriteBuffers(whole...)
 	} else {
-		n, err = c.iovec.WriteTo(c.conn) // eats c.iovec from the front
+		n, err = c.iovec.WriteTo(c.conn) // WriteTo removes what it has sent from c.iovec
 	}
 	clear(whole)
 	c.iovec = whole[:0]
 	return n, err
 }
 
-// Next returns the header of the next frame that is not a heartbeat. The caller
-// reads its payload, Length bytes, with Payload before it calls Next again.
+// Next returns the header of the next frame that is not a heartbeat. The
+// caller must read the payload, Length bytes, by Payload before it calls Next
+// again.
 func (c *Conn) Next() (Header, error) {
 	for {
 		if _, err := io.ReadFull(c.reader, c.head[:]); err != nil {
@@ -154,31 +159,32 @@ func (c *Conn) Next() (Header, error) {
 	}
 }
 
-// Payload reads len(b) bytes of the payload that Next announced.
+// Payload fills b with bytes of the current frame's payload.
 func (c *Conn) Payload(b []byte) error {
 	_, err := io.ReadFull(c.reader, b)
 	return c.explain(err)
 }
 
-// Traffic returns how many bytes were sent and received so far, headers and
-// heartbeats included.
+// Traffic returns the numbers of bytes sent and received so far, including
+// headers and heartbeats.
 func (c *Conn) Traffic() (sent, received uint64) { return c.given.Load(), c.taken.Load() }
 
-// Drain reads and drops all bytes, frames or not, until the peer hangs up or
-// Close is called.
+// Drain reads and discards all data, even if it is not in valid frames, until
+// the peer closes the connection or Close is called.
 func (c *Conn) Drain() {
-	io.Copy(io.Discard, c.reader) // its error is the end of the connection
+	io.Copy(io.Discard, c.reader) // Copy returns when the connection has ended, so its error says nothing
 }
 
-// Close ends the connection and waits for its goroutines. Data that the kernel
-// has taken may still arrive at the peer.
+// Close closes the connection and waits for its goroutines. Data that Send has
+// passed to the kernel may still arrive at the peer.
 func (c *Conn) Close() error {
 	err := c.cut()
 	c.running.Wait()
 	return err
 }
 
-// cut is Close for the connection's own goroutines: it does not wait for them.
+// cut closes the connection without waiting for its goroutines, which call cut
+// themselves.
 func (c *Conn) cut() (err error) {
 	c.closing.Do(func() {
 		close(c.closed)
@@ -187,7 +193,8 @@ func (c *Conn) cut() (err error) {
 	return err
 }
 
-// explain replaces err by the reason why watch has closed the connection.
+// explain returns ErrSilent instead of err if method watch has closed the
+// connection because the peer sent nothing.
 func (c *Conn) explain(err error) error {
 	if err != nil && c.silent.Load() {
 		return fmt.Errorf("%w for %v", ErrSilent, time.Duration(c.silence.Load()))
@@ -195,23 +202,24 @@ func (c *Conn) explain(err error) error {
 	return err
 }
 
-// beat sends heartbeats, except while Send writes.
+// beat sends heartbeats until the connection is closed. It skips one while
+// Send writes.
 func (c *Conn) beat() {
 	for c.pause(c.changed[0]) {
 		if !c.write.TryLock() {
-			continue // the peer sees the data
+			continue // the data that Send writes shows the peer that this side is alive
 		}
 		err := c.send([]Frame{{Header: Header{Kind: Heartbeat}}})
 		c.write.Unlock()
 		if err != nil {
-			return // Next and Send fail too
+			return // Next and Send will return an error too
 		}
 	}
 }
 
-// watch closes the connection when nothing was read during several pauses. It
-// counts pauses and not time, so that a process that was itself frozen first
-// reads what has come.
+// watch closes the connection after several pauses in which no byte arrived.
+// It counts pauses instead of measuring time: if this process itself was
+// frozen, it first gets a chance to read what has arrived meanwhile.
 func (c *Conn) watch() {
 	last, idle := c.taken.Load(), 0
 	for c.pause(c.changed[1]) {
@@ -221,13 +229,14 @@ func (c *Conn) watch() {
 		}
 		if idle++; idle >= beats {
 			c.silent.Store(true)
-			c.cut() // its error says nothing more
+			c.cut() // the error does not matter: the connection is dead
 			return
 		}
 	}
 }
 
-// pause waits for the time between two heartbeats; false means closed.
+// pause waits for the time between two heartbeats. It returns false if the
+// connection was closed.
 func (c *Conn) pause(changed <-chan struct{}) bool {
 	for {
 		select {
@@ -240,7 +249,7 @@ func (c *Conn) pause(changed <-chan struct{}) bool {
 	}
 }
 
-// counted is the raw connection; it counts what is read.
+// counted reads from the raw connection and counts the bytes.
 type counted struct{ c *Conn }
 
 func (r counted) Read(b []byte) (int, error) {
@@ -249,8 +258,8 @@ func (r counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// tear is what a fault makes of Send: half of the first frame goes out, then
-// the connection is reset. The caller holds c.write.
+// tear simulates a broken connection in tests: it sends half of the first
+// frame and then resets the connection. The caller holds c.write.
 func (c *Conn) tear(frames []Frame, cause error) error {
 	if len(frames) > 0 {
 		var head [HeaderSize]byte
@@ -258,7 +267,7 @@ func (c *Conn) tear(frames []Frame, cause error) error {
 		h.Generation, h.Length = c.generation, uint64(len(frames[0].Payload))
 		h.put(head[:])
 		whole := append(head[:], frames[0].Payload...)
-		n, _ := c.conn.Write(whole[:len(whole)/2]) // the connection ends badly in any case
+		n, _ := c.conn.Write(whole[:len(whole)/2]) // the error does not matter: the connection is reset anyway
 		c.given.Add(uint64(n))
 	}
 	under := c.conn
@@ -266,16 +275,16 @@ func (c *Conn) tear(frames []Frame, cause error) error {
 		under = channel.NetConn()
 	}
 	if tcp, ok := under.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // the connection ends badly in any case
+		_ = tcp.SetLinger(0) // the error does not matter: the connection is reset anyway
 	}
-	_ = c.cut() // the connection ends badly in any case
+	_ = c.cut() // the error does not matter: the connection is reset anyway
 	return cause
 }
 
-// flip is what a fault makes of a header: it flips one bit, which depends on the
-// step.
+// flip simulates damaged data in tests: it inverts one bit of a header. Which
+// bit depends on the header's step.
 func flip(header []byte) {
-	const stride = 89 // has no factor in common with the number of bits, so that in time it flips each of them
+	const stride = 89 // coprime to the number of bits in a header, so that successive steps reach every bit
 	bit := binary.LittleEndian.Uint64(header[16:]) * stride % (8 * HeaderSize)
 	header[bit/8] ^= 1 << (bit % 8)
 }
