@@ -58,7 +58,7 @@ func (a *Alignment) enter(g *group, do func()) bool {
 	return false
 }
 
-// exit follows enter.
+// exit must follow each call of enter that returned true, after the update.
 func (a *Alignment) exit() {
 	if a != nil {
 		a.applying.RUnlock()

@@ -112,8 +112,8 @@ func (g *group) agree(i int, step uint64, present int, rate float64) error {
 	return nil
 }
 
-// lack records that the gradient sum of a shard will lack these virtual
-// workers, although their worker has begun the step.
+// lack records that virtual workers are missing in the gradient sum of a
+// shard, although their worker has begun the step.
 func (g *group) lack(shard, virtualWorkers int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

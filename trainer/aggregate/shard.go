@@ -23,10 +23,10 @@ type Shard struct {
 	isLoss   bool                       // the shard holds the step's loss and metrics, not a variable
 	rate     func(rate float64) float64 // returns the variable's learning rate for the learning rate of a step
 	lossSum  bool                       // the loss of a step is the sum of the virtual workers' losses, not their mean
-	sums     []groupSum                 // by group
+	sums     []groupSum                 // by group of workers: the gradient sum of its current step
 	home     Home                       // stores the values, for example on a GPU; nil means that field state stores them; set before the first step
 
-	mu      sync.RWMutex // guards the rest
+	mu      sync.RWMutex // guards state, updates, counted and uneven
 	state   state
 	updates uint64 // number of steps that were applied to the shard
 	counted bool   // SetUpdates has set updates to the count of the shard's previous holder

@@ -155,7 +155,7 @@ func (l loss) apply(t total, _ optimizer.Step) error {
 // embedding table.
 type tableState[T wire.Float] struct {
 	table    *sparse.Table[T]
-	rowBytes int     // bytes of a row's values
+	rowBytes int     // number of bytes of the values of one row
 	last     []int64 // indices of the rows that the last step changed, ascending
 }
 
@@ -192,7 +192,7 @@ func (s *tableState[T]) preserve() sparse.Kept { return s.table.Keep() }
 func (s *tableState[T]) restore(k Kept, _, lo, hi int) {
 	kept := sparse.Kept{Index: k.Rows, Values: k.Values, Slots: k.Slots}
 	if err := s.table.Put(kept.Cut(int64(lo), int64(hi), s.rowBytes)); err != nil {
-		panic(err) // it was checked
+		panic(err) // Kept.Check has accepted k before
 	}
 }
 
@@ -221,7 +221,7 @@ func (s *tableState[T]) accept(frame []byte, from, to int64) (next int64, err er
 // has only the rows that were ever updated; all other rows can be drawn again
 // from the seed. Numbers are little-endian; the byte slices need no alignment.
 type Kept struct {
-	Variable      int      // index in the declaration
+	Variable      int      // index of the variable in the declaration
 	Offset, Count int      // in elements of a dense variable, in rows of a sparse variable
 	Updates       uint64   // number of training steps that were applied to this part
 	Rows          []int64  // indices of the rows in Values, ascending; nil for a dense variable
@@ -243,7 +243,7 @@ func (k Kept) Check(d *layout.Declaration, variable int) error {
 	}
 	kept := sparse.Kept{Index: k.Rows, Values: k.Values, Slots: k.Slots}
 	lo, hi, size := int64(k.Offset), int64(k.Offset+k.Count), v.UnitBytes()
-	if v.Sparse == nil { // one row
+	if v.Sparse == nil { // a dense variable is checked like a single row
 		kept.Index, lo, hi, size = []int64{0}, 0, 1, k.Count*size
 	}
 	if err := kept.Check(lo, hi, size, d.Rule(v).Slots()); err != nil {

@@ -25,7 +25,7 @@ type Sum interface {
 	Rows() int
 }
 
-// total is a complete Sum.
+// total is a complete gradient sum, which can be divided and measured.
 type total interface {
 	divide(by int)
 	squares(into []float64) []float64
@@ -82,7 +82,7 @@ func (r rows[T]) Cut(p layout.Piece) Sum {
 
 func (r rows[T]) Encode(into []byte) []byte {
 	if len(r.Index) == 0 {
-		return into // no payload means none
+		return into // an empty payload means no rows
 	}
 	return sparse.Append(into, sparse.Rows[T](r))
 }
@@ -320,7 +320,7 @@ func (o *Outbox) Put(variable, part int, s Sum) (bucket int, full bool) {
 	if o.left[bucket][part].Add(-1) > 0 {
 		return bucket, false
 	}
-	o.left[bucket][part].Store(int32(len(o.Buckets[bucket]))) // for the next step
+	o.left[bucket][part].Store(int32(len(o.Buckets[bucket]))) // reset the counter for the next step
 	return bucket, true
 }
 

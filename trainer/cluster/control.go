@@ -66,8 +66,8 @@ type ControlMessage struct {
 // a faulty task could make its agent allocate any amount of memory.
 const maxControl = 64 << 10
 
-// controlWrite is the time limit of one Send. The other side reads all the
-// time, so a channel that accepts no bytes for this long is broken.
+// controlWrite is the time limit of one Send. The receiver reads all the time,
+// so a channel that accepts no bytes for this long is broken.
 const controlWrite = 10 * time.Second
 
 // Control is one end of the control channel between a task and its agent. Any
@@ -127,8 +127,7 @@ func (c Contract) Control() (*Control, error) {
 	return &Control{conn: conn}, nil
 }
 
-// Send writes one message. It fails if the other side does not read it in
-// time.
+// Send writes one message. It fails if the receiver does not read it in time.
 func (c *Control) Send(m ControlMessage) error {
 	body, err := json.Marshal(m)
 	if err == nil && len(body) > maxControl {

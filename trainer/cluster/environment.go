@@ -25,7 +25,7 @@ type Contract struct {
 	LocalRank      int    // index of the worker among the workers on its host
 	LocalWorldSize int    // number of workers on the worker's host
 	FirstWorldSize int    // number of workers when the job first started; settings that must survive a change of hosts are derived from it
-	Cluster        Spec   // data addresses of all tasks
+	Cluster        Spec   // address of every task for data between tasks
 	ListenFD       int    // descriptor of the open listening socket at Cluster.Addr(Task); 0 means none
 	ControlFD      int    // descriptor of the task's end of the control channel; 0 means none
 	SecretFile     string // path of the file with the job's secret, on the task's host

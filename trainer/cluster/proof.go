@@ -60,7 +60,7 @@ func Dial(ctx context.Context, conn net.Conn, key Key, self, peer string) error 
 
 func prove(conn net.Conn, key Key, self, peer string) error {
 	var c, s [nonceSize]byte
-	rand.Read(c[:]) // never fails
+	rand.Read(c[:]) // rand.Read never returns an error
 	if len(self) > maxName || len(peer) > maxName {
 		return fmt.Errorf("name longer than %d bytes", maxName)
 	}
@@ -109,7 +109,7 @@ func Accept(ctx context.Context, conn net.Conn, key Key, self func(dialler strin
 	if _, err := io.ReadFull(conn, c[:]); err != nil {
 		return "", err
 	}
-	rand.Read(s[:]) // never fails
+	rand.Read(s[:]) // rand.Read never returns an error
 	if _, err := conn.Write(s[:]); err != nil {
 		return "", err
 	}

@@ -32,7 +32,7 @@ func (t Task) String() string { return string(t.Role) + ":" + strconv.Itoa(t.Ind
 // IsChief reports whether t is worker 0.
 func (t Task) IsChief() bool { return t == Chief }
 
-// ParseTask reads what String writes.
+// ParseTask parses the name of a task as String returns it.
 func ParseTask(s string) (Task, error) {
 	role, index, ok := strings.Cut(s, ":")
 	n, err := strconv.Atoi(index)
@@ -46,7 +46,7 @@ func ParseTask(s string) (Task, error) {
 // MarshalText returns the same text as String.
 func (t Task) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText parses the name of a task as MarshalText returns it.
 func (t *Task) UnmarshalText(text []byte) error {
 	parsed, err := ParseTask(string(text))
 	*t = parsed

@@ -121,7 +121,7 @@ func memories(values ...any) (of dtype, all [][]byte, err error) {
 type call struct {
 	signature
 	group *Group
-	rank  int // of this worker
+	rank  int // rank of this worker
 	world int // number of workers
 }
 

@@ -23,7 +23,7 @@ type exchange struct {
 	announced []chan struct{} // by rank: closed when that worker has announced the exchange
 	users     sync.WaitGroup  // goroutines that read field to or write field from
 	left      atomic.Int32    // number of other workers whose announcement or data has not arrived completely
-	done      chan struct{}   // closed when left is zero
+	done      chan struct{}   // closed when left is 0: all data has arrived
 }
 
 // exchange runs one round of a collective: it sends to[i] to the worker of

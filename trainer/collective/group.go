@@ -49,13 +49,13 @@ type Group struct {
 	calls   int            // number of collectives that were called; guarded by calling
 	late    *time.Timer    // breaks the group if another worker does not call its first collective in time; guarded by calling
 	scratch []byte         // memory for the contributions to a sum, reused by later calls; guarded by calling
-	failed  chan struct{}  // closed when err is set
+	failed  chan struct{}  // closed when err is set: the group is broken
 	running sync.WaitGroup // goroutines that read or close a connection
 
 	mu        sync.Mutex
 	links     []*link       // by rank: connection to that worker; nil for this worker and for workers that are not connected yet
 	missing   int           // number of workers that are not connected yet
-	connected chan struct{} // closed when missing is zero
+	connected chan struct{} // closed when missing is 0: all workers are connected
 	closed    bool          // Close was called: no further peer can connect
 	err       error         // why the group is broken; nil means that collectives are possible
 	begun     uint64        // number of the last exchange that this worker has begun; 0 before the first; written while calling is held too

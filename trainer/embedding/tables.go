@@ -310,7 +310,7 @@ func (t *table) read(r *replica.Replica, feed Feed, vws int) {
 	for _, p := range places {
 		all := make([]int64, vws*p.N)
 		if _, err := copyIndices(all, p.Least(vws), feed[p.Name]); err != nil {
-			panic(err) // the feed was checked
+			panic(err) // Check has accepted the feed before
 		}
 		for vw := range vws {
 			copy(t.fed[vw*t.positions+at:], all[vw*p.N:(vw+1)*p.N])

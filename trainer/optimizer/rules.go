@@ -9,7 +9,7 @@ import (
 // constants are the settings and parameters of one step, converted to the
 // variable's element type.
 type constants[T wire.Float] struct {
-	rate, mu, rest       T // rest is 1 - mu
+	rate, mu, rest       T // rest is 1 - mu, where mu is Settings.Momentum
 	nesterov             bool
 	accumulator, epsilon T
 	beta1, beta2         T

@@ -78,7 +78,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 func (c Config) channel() channel.Config { return channel.Config{Key: c.Key, TLS: c.TLS} }
 
-const maxPurpose = 32 // bytes
+const maxPurpose = 32 // maximum length of a purpose in bytes
 
 // name returns the name of a task in the proof of the job's secret, such as
 // worker:3/collective.

@@ -70,8 +70,8 @@ type Listener struct {
 	troubled notices // log lines about failed accepts
 
 	mu       sync.Mutex
-	closed   bool                             // Close was called
-	handlers map[string]func(Peer)            // by purpose
+	closed   bool                             // Close was called: connections are refused
+	handlers map[string]func(Peer)            // by purpose: the function that Handle has set
 	waiting  map[cluster.Task]map[string]Peer // by task and purpose: connections for which Handle was not called yet
 }
 
@@ -188,8 +188,8 @@ func (l *Listener) meet(ctx context.Context, conn net.Conn) {
 	conn.Close() // no handler has got the connection
 }
 
-// pass passes an authenticated connection to the handler of its purpose. If
-// there is none yet, the connection waits.
+// pass passes an authenticated connection to the handler of its purpose. If no
+// handler is set yet, the connection waits for one.
 func (l *Listener) pass(name, purpose, addr string, conn net.Conn) error {
 	task, err := l.config.admit(name, purpose)
 	if err != nil {

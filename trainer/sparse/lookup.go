@@ -13,7 +13,7 @@ import (
 // A Lookup reuses its memory from batch to batch.
 type Lookup[T wire.Float] struct {
 	unique   []int64    // the rows that the batch uses, ascending, without duplicates
-	order    []position // the positions of the batch, sorted by row, those of equal rows by position
+	order    []position // the positions of the batch, sorted by row; positions with equal rows keep their order
 	spare    []position // scratch memory for sorting order
 	combined Rows[T]
 }

@@ -37,7 +37,7 @@ type Conn struct {
 	iovec   net.Buffers
 
 	taken   atomic.Uint64    // number of bytes received, from which watch sees that the peer is alive
-	given   atomic.Uint64    // number of bytes written
+	given   atomic.Uint64    // number of bytes sent, for Traffic
 	silence atomic.Int64     // nanoseconds after which a peer that sends nothing is considered dead
 	epoch   atomic.Uint32    // written as Header.Epoch of every sent frame; 0 means that frames keep their own value
 	changed [2]chan struct{} // hold a token for beat and for watch after SetSilence, so that both use the new time

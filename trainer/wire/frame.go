@@ -66,7 +66,7 @@ const (
 	Pull                       // worker: indices of embedding rows whose values it needs
 	Rows                       // holder: the rows that a Pull requested
 	Prefetch                   // worker: indices of all embedding rows that it will need in step Step, requested in advance
-	EarlyReply                 // holder: those rows of a Prefetch that the step before does not change
+	EarlyReply                 // holder: of the rows in a Prefetch, the ones that the step before does not change
 	FinalReply                 // holder: the remaining rows of a Prefetch, after the step before
 	Commit                     // worker: it has computed its gradients and asks whether they are used (backup workers)
 	Verdict                    // holder: reply to Commit, whether the gradients are used
@@ -75,9 +75,9 @@ const (
 	Error                      // any task: JSON with the reason why it stops
 	Collective                 // worker: an announcement or data of package collective
 	Remap                      // worker: JSON with the new assignment of pieces to holders, from a step on
-	Move                       // holder to another holder: rows that move there
+	Move                       // holder to another holder: rows that move to the receiver
 	Moved                      // holder to a worker: all its rows have arrived; holder to a holder: it has sent all rows of a range
-	Room                       // worker: JSON list of pieces; holder: reply, whether it has memory for those assigned to it
+	Room                       // worker: JSON list of pieces; holder: reply, whether it has memory for the pieces assigned to it
 	Cut                        // chief: request to begin a consistent cut; holder: reply, u64 by group of workers with its number of steps, partly applied ones included
 	Alone                      // chief: it takes no further step; holder: reply, all other workers have left
 	Save                       // chief: save a checkpoint after Step steps, or after the numbers of steps (u64 by group) in the payload; Offset is the number of earlier saves
@@ -135,7 +135,7 @@ func (h Header) put(b []byte) {
 	binary.LittleEndian.PutUint32(b[40:], h.Part)
 }
 
-// parse decodes HeaderSize bytes.
+// parse decodes and checks a header. b must have HeaderSize bytes.
 func parse(b []byte) (Header, error) {
 	if got := binary.LittleEndian.Uint16(b); got != magic {
 		return Header{}, fmt.Errorf("not a frame: begins with %#04x", got)

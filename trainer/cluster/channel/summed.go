@@ -36,7 +36,7 @@ type summed struct {
 	sum  uint32 // checksum of the current record's bytes that were read
 	err  error  // first error of Read, which every later Read returns
 
-	write sync.Mutex  // guards the rest
+	write sync.Mutex  // held during a write; guards marks and iovec
 	marks []byte      // heads and tails (length and checksums) of the records of one write
 	iovec net.Buffers // buffers that one write sends: heads, data and tails
 }
@@ -115,7 +115,7 @@ func (c *summed) end() error {
 	return err
 }
 
-// Write sends b.
+// Write sends b in one record, or in several if b is long.
 func (c *summed) Write(b []byte) (int, error) {
 	n, err := c.WriteBuffers(b)
 	return int(n), err

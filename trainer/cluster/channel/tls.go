@@ -21,7 +21,7 @@ import (
 // sealed is a connection that is encrypted with TLS.
 type sealed struct {
 	*tls.Conn
-	write sync.Mutex // guards small
+	write sync.Mutex // held during a write; guards field small
 	small []byte     // short buffers, copied together so that they share a TLS record
 }
 
