@@ -24,7 +24,7 @@ func halves() (d layout.Declaration, dense, table Kept) {
 	return d, dense, table
 }
 
-func TestBadPartsAreRefused(t *testing.T) {
+func TestRestoreRejectsInvalidParts(t *testing.T) {
 	for name, c := range map[string]struct {
 		variable int
 		change   func(k *Kept)
@@ -60,7 +60,7 @@ func TestBadPartsAreRefused(t *testing.T) {
 
 // A piece is restored by parts in any order, of which the highest number of updates holds.
 // A part that is refused counts as missing, and none is taken after Close.
-func TestRestoreByParts(t *testing.T) {
+func TestRestoreFromPartsInAnyOrder(t *testing.T) {
 	at := func(offset, count int, updates uint64, fill byte) Kept {
 		return Kept{Offset: offset, Count: count, Updates: updates, Values: slices.Repeat([]byte{fill}, 4*count), Slots: [][]byte{make([]byte, 4*count)}}
 	}

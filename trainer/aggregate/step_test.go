@@ -87,7 +87,7 @@ func (w *twoWorkers) loss() float64     { return wire.Floats[float64](w.All()[1]
 
 // A step takes the mean of the virtual workers with data. If none has data the values stay,
 // and the loss is 0 and not that of an earlier step.
-func TestStepWithoutData(t *testing.T) {
+func TestStepAveragesOnlyWorkersWithData(t *testing.T) {
 	w := newTwoWorkers(t, nil)
 	for number, c := range []struct {
 		brought []*contribution // by rank
@@ -107,7 +107,7 @@ func TestStepWithoutData(t *testing.T) {
 
 // A step that may be clipped changes the values, and counts, only after the leader has sent
 // the factor.
-func TestClippedStep(t *testing.T) {
+func TestClippedStepWaitsForTheFactor(t *testing.T) {
 	w := newTwoWorkers(t, func(d *layout.Declaration) { d.Clip = 2.5 })
 	d := w.Declaration()
 	w.step(0, &contribution{[]float32{6, 8}, 0}, &contribution{[]float32{0, 0}, 0}) // the mean is [3, 4]
@@ -152,7 +152,7 @@ func TestClippedStep(t *testing.T) {
 
 // A cut waits for the steps before it that are on their way, and keeps those after it until
 // the values are copied or, if the chief wants that, until it goes on.
-func TestConsistentCut(t *testing.T) {
+func TestConsistentCutDelaysLaterSteps(t *testing.T) {
 	for _, holds := range []bool{false, true} {
 		t.Run(fmt.Sprintf("holds %v", holds), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

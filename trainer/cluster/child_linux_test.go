@@ -98,7 +98,7 @@ func beGrandchild() error {
 	return nil
 }
 
-func TestATaskInheritsItsSockets(t *testing.T) {
+func TestTaskInheritsItsSockets(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func converse(t *testing.T, control *Control, addr string) {
 	next(Finished)
 }
 
-func TestNothingInherited(t *testing.T) {
+func TestMissingSocketsAreAnError(t *testing.T) {
 	if _, err := (Contract{}).Listener(); err == nil || !strings.Contains(err.Error(), "PLX_LISTEN_FD is not set") {
 		t.Errorf("listener: %v", err)
 	}

@@ -30,7 +30,7 @@ func controls(t *testing.T) (agent, task *Control) {
 	return agent, task
 }
 
-func TestControlMessages(t *testing.T) {
+func TestControlMessagesArriveUnchanged(t *testing.T) {
 	agent, task := controls(t)
 	sent := []ControlMessage{
 		{Kind: Hello, Version: ControlVersion}, {Kind: Heartbeat, Step: 1 << 40},
@@ -59,7 +59,7 @@ func TestControlMessages(t *testing.T) {
 	}
 }
 
-func TestControlFromManyGoroutines(t *testing.T) {
+func TestControlSendFromManyGoroutines(t *testing.T) {
 	agent, task := controls(t)
 	const each = 200
 	var wg sync.WaitGroup
@@ -101,7 +101,7 @@ func TestCloseEndsReceive(t *testing.T) {
 	}
 }
 
-func TestControlBounds(t *testing.T) {
+func TestControlRejectsLongMessages(t *testing.T) {
 	agent, task := controls(t)
 	if err := task.Send(ControlMessage{Kind: Failed, Cause: strings.Repeat("x", maxControl)}); err == nil {
 		t.Error("a message over the bound was sent")
@@ -131,7 +131,7 @@ func (h *half) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestNothingFollowsHalfAMessage(t *testing.T) {
+func TestSendFailsAfterAPartialMessage(t *testing.T) {
 	h := &half{room: 10}
 	c := newControl(h)
 	if err := c.Send(ControlMessage{Kind: Hello}); err == nil {
@@ -169,7 +169,7 @@ func frame(body string) []byte {
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-func TestReceiveRefuses(t *testing.T) {
+func TestReceiveRejectsInvalidMessages(t *testing.T) {
 	cut := frame(`{"kind":"hello"}`)
 	for name, c := range map[string]struct {
 		data  []byte

@@ -37,7 +37,7 @@ func variables(t *testing.T, c Contract) map[string]string {
 	return vars
 }
 
-func TestEnvironmentOfAWorker(t *testing.T) {
+func TestWorkerEnvironment(t *testing.T) {
 	want := map[string]string{
 		"PLX_JOB": "mlp-1", "PLX_GENERATION": "2", "PLX_ROLE": "worker", "PLX_TASK_INDEX": "3",
 		"PLX_RANK": "3", "PLX_WORLD_SIZE": "4", "PLX_LOCAL_RANK": "1", "PLX_LOCAL_WORLD_SIZE": "2", "PLX_FIRST_WORLD_SIZE": "6",
@@ -58,7 +58,7 @@ func TestEnvironmentOfAWorker(t *testing.T) {
 }
 
 // NCCL takes a name for a prefix, unless it begins with "=".
-func TestInterfaceThatIsAPrefix(t *testing.T) {
+func TestNCCLInterfaceNameIsExact(t *testing.T) {
 	c := contract()
 	c.Foreign.Interface, c.Foreign.Prefix = "ib0", true
 	got := variables(t, c)
@@ -67,7 +67,7 @@ func TestInterfaceThatIsAPrefix(t *testing.T) {
 	}
 }
 
-func TestAServerHasNoRank(t *testing.T) {
+func TestServerEnvironmentHasNoRank(t *testing.T) {
 	c := contract()
 	c.Task, c.Foreign.Visible = Task{PS, 1}, []string{"CUDA_VISIBLE_DEVICES="}
 	got := variables(t, c)
@@ -87,7 +87,7 @@ func TestAServerHasNoRank(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereIsNotSet(t *testing.T) {
+func TestUnknownValuesAreNotInTheEnvironment(t *testing.T) {
 	c := contract()
 	c.ListenFD, c.ControlFD, c.Foreign.Interface, c.Foreign.Threads = 0, 0, "", 0
 	c.Cluster.PS, c.Foreign.Cluster.PS = nil, nil
@@ -106,7 +106,7 @@ func TestWhatIsNotThereIsNotSet(t *testing.T) {
 	}
 }
 
-func TestRoundTrip(t *testing.T) {
+func TestContractSurvivesTheEnvironment(t *testing.T) {
 	chief := contract()
 	chief.Task, chief.LocalRank = Chief, 0
 	server := contract()
@@ -127,7 +127,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // A launcher that restarts nothing need not say how many workers there were.
-func TestFirstWorldSizeIsTheWorldSizeUnlessSaid(t *testing.T) {
+func TestFirstWorldSizeDefaultsToWorldSize(t *testing.T) {
 	vars := variables(t, contract())
 	delete(vars, "PLX_FIRST_WORLD_SIZE")
 	got, _, err := FromEnvironment(func(name string) string { return vars[name] })
@@ -136,7 +136,7 @@ func TestFirstWorldSizeIsTheWorldSizeUnlessSaid(t *testing.T) {
 	}
 }
 
-func TestNoContract(t *testing.T) {
+func TestNoContractOutsideOfALauncher(t *testing.T) {
 	_, ok, err := FromEnvironment(func(name string) string {
 		return map[string]string{"PLX_JOB": "x", "PLX_LOG_LEVEL": "debug"}[name]
 	})
@@ -145,7 +145,7 @@ func TestNoContract(t *testing.T) {
 	}
 }
 
-func TestEveryMistakeIsNamed(t *testing.T) {
+func TestFromEnvironmentReportsEveryMistake(t *testing.T) {
 	one := map[string][]string{ // what is wrong: each error that must be told
 		"PLX_JOB=":                     {"PLX_JOB is not set"},
 		"PLX_SECRET_FILE=":             {"PLX_SECRET_FILE is not set"},
@@ -209,7 +209,7 @@ func FuzzFromEnvironment(f *testing.F) {
 	})
 }
 
-func TestSecret(t *testing.T) {
+func TestSecretFileIsChecked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	read := func(text string) ([]byte, error) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -50,7 +50,7 @@ func accept(conn net.Conn, key Key, self string) <-chan outcome {
 	return done
 }
 
-func TestProof(t *testing.T) {
+func TestProofNeedsKeyAndNames(t *testing.T) {
 	longest := strings.Repeat("x", maxName)
 	for _, c := range []struct {
 		name                     string
@@ -95,7 +95,7 @@ func nil2(t *testing.T) net.Conn {
 }
 
 // After the proof the conn is as before: no deadline, no byte lost.
-func TestTheConnIsUsableAfterwards(t *testing.T) {
+func TestConnectionIsUsableAfterProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		defer a.Close()
@@ -118,7 +118,7 @@ func TestTheConnIsUsableAfterwards(t *testing.T) {
 	})
 }
 
-func TestASilentPeerIsLeft(t *testing.T) {
+func TestProofWithSilentPeerTimesOut(t *testing.T) {
 	calls := map[string]func(context.Context, net.Conn) error{
 		"dial": func(ctx context.Context, c net.Conn) error { return Dial(ctx, c, key, "worker:0", "ps:0") },
 		"accept": func(ctx context.Context, c net.Conn) error {
@@ -154,7 +154,7 @@ func TestASilentPeerIsLeft(t *testing.T) {
 	}
 }
 
-func TestCancelEndsAHandshake(t *testing.T) {
+func TestCancelEndsAProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer ours.Close()
@@ -186,7 +186,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 }
 
 // Names that run together to the same bytes have different proofs.
-func TestTagSeparatesNames(t *testing.T) {
+func TestProofCoversNameBoundaries(t *testing.T) {
 	var key Key
 	var c, s [nonceSize]byte
 	if bytes.Equal(tag(key, "dial", "ab", "c", c, s), tag(key, "dial", "a", "bc", c, s)) {
@@ -194,7 +194,7 @@ func TestTagSeparatesNames(t *testing.T) {
 	}
 }
 
-func TestAReplayIsRefused(t *testing.T) {
+func TestReplayedProofIsRefused(t *testing.T) {
 	a, b := net.Pipe()
 	heard := &recorder{Conn: a}
 	accepted := accept(b, key, "ps:0")
@@ -222,7 +222,7 @@ func TestAReplayIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnEchoIsRefused(t *testing.T) {
+func TestEchoedProofIsRefused(t *testing.T) {
 	conn, mirror := net.Pipe()
 	dialled := dial(conn, key, "worker:0", "ps:0")
 	go func() {
@@ -245,7 +245,7 @@ func TestAnEchoIsRefused(t *testing.T) {
 
 // A man in the middle has two handshakes under way and answers the one with
 // what the other says.
-func TestReflectionIsRefused(t *testing.T) {
+func TestReflectedProofIsRefused(t *testing.T) {
 	t.Run("two acceptors", func(t *testing.T) {
 		// worker:0 and worker:1 accept; the man claims to each to be the other
 		// and has no secret: each is to prove him what the other asks.

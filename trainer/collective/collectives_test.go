@@ -159,7 +159,7 @@ func (w *workload[T]) scatter(ctx context.Context, g *Group, rank int) error {
 	return same("scatter", into, w.by[rank])
 }
 
-func TestCollectivesAreAsNaive(t *testing.T) {
+func TestCollectivesMatchNaiveResults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -188,7 +188,7 @@ func TestCollectivesAreAsNaive(t *testing.T) {
 
 // More than a sum holds of other workers' contributions at a time. It needs bounded
 // memory besides the slice.
-func TestLongSlices(t *testing.T) {
+func TestLongAllReduceUsesBoundedMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -222,7 +222,7 @@ func tile[T any](x []T, n int) []T {
 	return long
 }
 
-func TestPiecesOfAnyLength(t *testing.T) {
+func TestAllGatherBytesOfDifferentLengths(t *testing.T) {
 	for world := 1; world <= 5; world++ {
 		must(t, newWorld(t, world, nil), func(ctx context.Context, g *Group, rank int) error {
 			for round, unit := range []int{0, 1, 1000, little / 3, little, 3 * chunkSize} {
@@ -243,7 +243,7 @@ func TestPiecesOfAnyLength(t *testing.T) {
 }
 
 // Nobody leaves a barrier before everybody has come.
-func TestBarrier(t *testing.T) {
+func TestBarrierWaitsForAllWorkers(t *testing.T) {
 	const world, rounds = 5, 200
 	came := make(chan int, world*rounds)
 	must(t, newWorld(t, world, nil), func(ctx context.Context, g *Group, rank int) error {
@@ -260,7 +260,7 @@ func TestBarrier(t *testing.T) {
 	})
 }
 
-func TestShareCoversEverything(t *testing.T) {
+func TestSharesCoverTheSlice(t *testing.T) {
 	for world := 1; world < 12; world++ {
 		for n := range 40 {
 			next := 0
@@ -278,7 +278,7 @@ func TestShareCoversEverything(t *testing.T) {
 	}
 }
 
-func TestSlicesOfAnyType(t *testing.T) {
+func TestCollectivesAcceptEveryElementType(t *testing.T) {
 	must(t, newWorld(t, 3, nil), func(ctx context.Context, g *Group, rank int) error {
 		x := []int64{int64(rank), 1}
 		if err := g.AllReduce(ctx, x); err != nil {

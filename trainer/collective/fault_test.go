@@ -40,7 +40,7 @@ func (g *Group) runs() {
 	}
 }
 
-func TestKilledPeerIsNamedToAll(t *testing.T) {
+func TestAllWorkersNameAKilledPeer(t *testing.T) {
 	for _, n := range []int{0, 10, 1 << 20} {
 		groups := connected(t, 4, nil)
 		errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
@@ -60,7 +60,7 @@ func TestKilledPeerIsNamedToAll(t *testing.T) {
 }
 
 // A worker that dies in the middle of much data.
-func TestKilledInTheMiddle(t *testing.T) {
+func TestAllWorkersNameAPeerKilledDuringATransfer(t *testing.T) {
 	groups := connected(t, 3, nil)
 	errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
 		if rank == 2 {
@@ -89,7 +89,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 
 // A peer behind a cut network is given up within the silence that is tolerated
 // and named to all, in the middle of much data or of none.
-func TestFrozenPeerIsNamedToAll(t *testing.T) {
+func TestAllWorkersNameAFrozenPeer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -125,7 +125,7 @@ func TestFrozenPeerIsNamedToAll(t *testing.T) {
 	}
 }
 
-func TestContextEndsTheCall(t *testing.T) {
+func TestEndOfContextEndsTheCollective(t *testing.T) {
 	reason := errors.New("the user has had enough")
 	for _, n := range []int{0, 1 << 20} {
 		groups := connected(t, 3, nil)
@@ -155,7 +155,7 @@ func TestContextEndsTheCall(t *testing.T) {
 	}
 }
 
-func TestWhoDoesNotComeIsNamed(t *testing.T) {
+func TestAbsentWorkerIsNamed(t *testing.T) {
 	groups := newWorld(t, 4, func(c *Config) { c.Start = 1500 * time.Millisecond }) // the others must be there by then
 	absent := 1
 	errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
@@ -176,7 +176,7 @@ func TestWhoDoesNotComeIsNamed(t *testing.T) {
 	}
 }
 
-func TestForeignSecretIsNamed(t *testing.T) {
+func TestWrongSecretFailsAtOnce(t *testing.T) {
 	groups := newWorld(t, 2, func(c *Config) {
 		c.Start = patience.Limit
 		if c.Rank == 1 {
@@ -191,7 +191,7 @@ func TestForeignSecretIsNamed(t *testing.T) {
 	}
 }
 
-func TestLeavingIsTold(t *testing.T) {
+func TestCloseIsReportedToOtherWorkers(t *testing.T) {
 	groups := connected(t, 3, nil)
 	errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
 		if rank == 1 {
@@ -212,7 +212,7 @@ func TestLeavingIsTold(t *testing.T) {
 }
 
 // Whoever is done first may leave at once: the others get what it sent.
-func TestLeavingLosesNothing(t *testing.T) {
+func TestCloseSendsAllDataFirst(t *testing.T) {
 	for range 10 {
 		must(t, newWorld(t, 3, nil), func(ctx context.Context, g *Group, rank int) error {
 			x := make([]float32, 1<<19)
@@ -231,7 +231,7 @@ func TestLeavingLosesNothing(t *testing.T) {
 	}
 }
 
-func TestCloseDuringACollective(t *testing.T) {
+func TestCloseDuringACollectiveFailsOnAllWorkers(t *testing.T) {
 	for _, n := range []int{0, 1 << 20} {
 		groups := connected(t, 3, nil)
 		errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
@@ -252,7 +252,7 @@ func TestCloseDuringACollective(t *testing.T) {
 	}
 }
 
-func TestTwoAtOnceAreRefused(t *testing.T) {
+func TestConcurrentCollectivesFail(t *testing.T) {
 	groups := connected(t, 2, nil)
 	first := make(chan error, 1)
 	go func() { first <- groups[0].Barrier(t.Context()) }()
@@ -270,7 +270,7 @@ func TestTwoAtOnceAreRefused(t *testing.T) {
 }
 
 // A stranger or a second connection of a worker changes nothing.
-func TestUnwantedConnections(t *testing.T) {
+func TestUnexpectedConnectionsAreClosed(t *testing.T) {
 	groups := connected(t, 3, nil)
 	addr := groups[1].config.Addrs[1]
 	for _, as := range []int{0, 1, 2} {

@@ -59,7 +59,7 @@ func shrinking(x, g, rate float64, n int) float64 {
 	return -g/0.5 + (x+g/0.5)*math.Pow(1-rate*0.5, float64(n))
 }
 
-func TestClosedForms(t *testing.T) {
+func TestRulesMatchClosedForms(t *testing.T) {
 	for _, c := range closed {
 		t.Run(c.name, func(t *testing.T) {
 			checkClosed[float32](t, c.settings, c.form, 2e-4)
@@ -89,7 +89,7 @@ func checkClosed[T wire.Float](t *testing.T, s Settings, form func(x, g, rate fl
 	}
 }
 
-func TestZeroGradientIsHarmless(t *testing.T) {
+func TestZeroGradientKeepsValues(t *testing.T) {
 	for _, c := range closed {
 		if c.settings.Decay != 0 || c.settings.Rule == Average {
 			continue
@@ -103,7 +103,7 @@ func TestZeroGradientIsHarmless(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckRejectsInvalidSettings(t *testing.T) {
 	for _, s := range []Settings{
 		{}, {Rule: "newton"}, {Rule: Momentum, Momentum: 1}, {Rule: Momentum, Momentum: -0.1},
 		{Rule: Adam, Beta1: math.NaN()}, {Rule: Adam, Beta2: 1.5}, {Rule: Adagrad, Accumulator: -1},
@@ -116,7 +116,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestPower(t *testing.T) {
+func TestPowerMatchesMathPow(t *testing.T) {
 	for n := range uint64(100) {
 		if got, want := Power(0.9, n), math.Pow(0.9, float64(n)); math.Abs(got-want) > 1e-14 {
 			t.Errorf("0.9^%d = %v, want %v", n, got, want)

@@ -12,7 +12,7 @@ import (
 
 // A row is updated as if it were a variable of its own that sees only the
 // steps which touch it; the others keep their bits.
-func TestRowsAreVariablesOfTheirOwn(t *testing.T) {
+func TestRowsUpdateLikeSingleVariables(t *testing.T) {
 	for _, s := range everySetting() {
 		for _, width := range []int{1, 3, 300} {
 			t.Run(fmt.Sprintf("%s decay %v %v width %d", s.Rule, s.Decay, s.Decoupled, width), func(t *testing.T) {
@@ -59,7 +59,7 @@ func checkRows[T wire.Float](t *testing.T, s Settings, width int) {
 	}
 }
 
-func TestSlots(t *testing.T) {
+func TestSlotsPerRule(t *testing.T) {
 	for rule, want := range map[Rule]int{SGD: 0, Momentum: 1, Adagrad: 1, Adam: 2, Average: 0} {
 		slots := mustNew[float32](t, Settings{Rule: rule}, 5).Slots()
 		if len(slots) != want {
@@ -74,7 +74,7 @@ func TestSlots(t *testing.T) {
 }
 
 // Moving a piece with its slots changes nothing of what follows.
-func TestSlotsAreTheWholeState(t *testing.T) {
+func TestSlotsContainTheWholeState(t *testing.T) {
 	for _, s := range everySetting() {
 		random := rand.New(rand.NewPCG(8, 9))
 		here := mustNew[float64](t, s, 50)
@@ -91,7 +91,7 @@ func TestSlotsAreTheWholeState(t *testing.T) {
 	}
 }
 
-func TestSumOfSquares(t *testing.T) {
+func TestSumOfSquaresIsExactlyOrdered(t *testing.T) {
 	random := rand.New(rand.NewPCG(10, 11))
 	for n := range 40 {
 		checkSquares(t, noise[float32](random, n))

@@ -94,7 +94,7 @@ func same[T wire.Float](t *testing.T, what string, got, want []T) {
 	}
 }
 
-func TestTwins(t *testing.T) {
+func TestRulesMatchReferenceBitForBit(t *testing.T) {
 	for _, s := range everySetting() {
 		checkTwin[float32](t, s)
 		checkTwin[float64](t, s)
@@ -129,7 +129,7 @@ func checkTwin[T wire.Float](t *testing.T, s Settings) {
 }
 
 // Cutting a variable anywhere changes no bit.
-func TestPiecesAreExact(t *testing.T) {
+func TestUpdateByPiecesIsExact(t *testing.T) {
 	const n = 700
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, s := range everySetting() {
@@ -156,7 +156,7 @@ func TestPiecesAreExact(t *testing.T) {
 }
 
 // A scale is the rounded product and nothing else.
-func TestScaleIsAProduct(t *testing.T) {
+func TestScaleMultipliesTheGradient(t *testing.T) {
 	for _, s := range everySetting() {
 		random := rand.New(rand.NewPCG(5, 6))
 		one, other := mustNew[float32](t, s, 300), mustNew[float32](t, s, 300)

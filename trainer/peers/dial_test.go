@@ -14,7 +14,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster/channel"
 )
 
-func TestWrongProofIsFinal(t *testing.T) {
+func TestDialDoesNotRetryARefusedProof(t *testing.T) {
 	l, addr, journal := open(t)
 	l.Handle("owner", func(p Peer) { t.Errorf("%s was let in", p.Task); p.Conn.Close() })
 	old, stranger := as(worker(1)), as(worker(1))
@@ -42,7 +42,7 @@ func TestWrongProofIsFinal(t *testing.T) {
 
 // The secret alone does not turn a connection from one purpose to another,
 // nor make a purpose that is none.
-func TestPurposeIsProved(t *testing.T) {
+func TestProofCoversThePurpose(t *testing.T) {
 	l, addr, _ := open(t)
 	served := make(chan Peer, 8)
 	l.Handle("owner", func(p Peer) { served <- p })
@@ -71,7 +71,7 @@ func TestPurposeIsProved(t *testing.T) {
 	}
 }
 
-func TestDialWaitsForTheTask(t *testing.T) {
+func TestDialRetriesUntilTheTaskListens(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster/channel"
 )
 
-func TestConnectionsGoWhereTheyAreMeant(t *testing.T) {
+func TestConnectionsReachTheHandlerOfTheirPurpose(t *testing.T) {
 	l, addr, _ := open(t)
 	l.Handle("owner", echo)
 	l.Handle("mesh", func(p Peer) {
@@ -47,7 +47,7 @@ func TestEarlyConnectionWaitsForItsHandler(t *testing.T) {
 	eventually(t, "it waits again", func() bool { return l.waits(worker(1)) == 1 })
 }
 
-func TestWaitingIsBounded(t *testing.T) {
+func TestWaitingConnectionsAreLimited(t *testing.T) {
 	l, addr, _ := open(t)
 	for i := range maxWaiting {
 		dial(t, as(worker(1)), addr, strings.Repeat("x", i+1))
@@ -70,7 +70,7 @@ func TestTasksOfAnotherJobAreRefused(t *testing.T) {
 	}
 }
 
-func TestCloseEndsWhatNobodyTook(t *testing.T) {
+func TestCloseClosesWaitingConnections(t *testing.T) {
 	l, addr, _ := open(t)
 	waiting, silent := dial(t, as(worker(1)), addr, "owner"), plain(t, addr)
 	half := plain(t, addr)

@@ -49,7 +49,7 @@ func read(s *Session) <-chan error {
 	return ended
 }
 
-func TestSessionTellsThePeerWhy(t *testing.T) {
+func TestSessionReportsWhyItEnds(t *testing.T) {
 	for _, test := range []struct {
 		why  error
 		want string
@@ -81,7 +81,7 @@ func TestSessionTellsThePeerWhy(t *testing.T) {
 	}
 }
 
-func TestSessionBlamesWhoIsLost(t *testing.T) {
+func TestSessionBlamesTheLostPeer(t *testing.T) {
 	a, b := pair(t)
 	lost := read(a)
 	b.Close()
@@ -112,7 +112,7 @@ func TestSessionEndsInBoundedTime(t *testing.T) {
 }
 
 // What was sent before a goodbye arrives before it, whoever says it first.
-func TestSessionGoodbye(t *testing.T) {
+func TestDataBeforeAGoodbyeArrives(t *testing.T) {
 	for _, both := range []bool{false, true} {
 		a, b := pair(t)
 		ended := read(a)

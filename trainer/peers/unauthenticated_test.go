@@ -20,7 +20,7 @@ import (
 // proofTime is the bound of package cluster on a proof.
 const proofTime = 10 * time.Second
 
-func TestManyAreTellingOnceAMinute(t *testing.T) {
+func TestNoticesLogOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		var want []string
@@ -55,7 +55,7 @@ func TestManyAreTellingOnceAMinute(t *testing.T) {
 	})
 }
 
-func TestUnprovedSpeaksPlainly(t *testing.T) {
+func TestUnprovedReturnsReadableText(t *testing.T) {
 	for _, err := range []error{
 		cluster.ErrProof, io.EOF, io.ErrUnexpectedEOF, context.DeadlineExceeded, net.ErrClosed,
 		&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded},
@@ -68,7 +68,7 @@ func TestUnprovedSpeaksPlainly(t *testing.T) {
 	}
 }
 
-func TestUnauthenticatedConnectionsAreRefusedQuietly(t *testing.T) {
+func TestUnauthenticatedConnectionsAreLoggedOnce(t *testing.T) {
 	l, addr, journal := open(t)
 	l.Handle("owner", echo)
 	for i := range 20 {
@@ -93,7 +93,7 @@ func TestUnauthenticatedConnectionsAreRefusedQuietly(t *testing.T) {
 
 // A task that gives up while it proves itself, as a save does that has failed
 // elsewhere, is no stranger: nobody is told.
-func TestTaskThatGivesUpItsProofIsNotReported(t *testing.T) {
+func TestTaskThatGivesUpItsProofIsNotLogged(t *testing.T) {
 	_, addr, journal := open(t)
 	hello := "plx-peer-1\n\x0eworker:1/owner\x0aps:0/owner" + strings.Repeat("c", 32)
 	for said := range len(hello) + 1 {
@@ -124,7 +124,7 @@ func hungUpAfterAll(t *testing.T, conn net.Conn) {
 
 // More silent connections than there are places do not keep a task out for long, which
 // dials again when it has found no place.
-func TestSilentCrowdMakesRoom(t *testing.T) {
+func TestSilentConnectionsDoNotBlockATask(t *testing.T) {
 	l, addr, _ := open(t)
 	l.Handle("owner", echo)
 	for range 600 {
@@ -142,7 +142,7 @@ func TestSilentCrowdMakesRoom(t *testing.T) {
 	hears(t, conn, worker(0))
 }
 
-func TestSlowProofIsCutOff(t *testing.T) {
+func TestSlowProofTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, said := range []string{"", "plx-peer-1\n", "plx-peer-1\n\x0eworker:1/owner\x0aps:0/owner"} {
 			here, there := net.Pipe()

@@ -31,7 +31,7 @@ func TestCodecRoundTrip(t *testing.T) {
 }
 
 // The format, byte by byte.
-func TestFormat(t *testing.T) {
+func TestRowsFormat(t *testing.T) {
 	r := Rows[float32]{[]int64{2, 3, 203}, []float32{1, 2, 3}, 1}
 	want := []byte{3, 2, 0, 0xc7, 1, 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 0, 0, 0x40, 0x40}
 	if got := Append(nil, r); !bytes.Equal(got, want) {
@@ -39,7 +39,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeRejectsInvalidRows(t *testing.T) {
 	good := Append(nil, Rows[float32]{[]int64{10, 12, 19}, make([]float32, 6), 2})
 	huge := binary.AppendUvarint(nil, math.MaxUint64)
 	for _, c := range []struct {
@@ -80,7 +80,7 @@ func TestDecodeRefuses(t *testing.T) {
 }
 
 // What is announced and not sent is not allocated.
-func TestDecodeAllocatesForWhatIsThere(t *testing.T) {
+func TestDecodeDoesNotAllocateForMissingData(t *testing.T) {
 	b := binary.AppendUvarint(nil, 1<<40)
 	b = append(b, make([]byte, 1000)...)
 	if n := testing.AllocsPerRun(1, func() {

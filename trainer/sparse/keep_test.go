@@ -12,7 +12,7 @@ import (
 )
 
 // Rows that were kept, put into other tables, go on like those that stay.
-func TestKeptRowsGoOn(t *testing.T) {
+func TestRestoredRowsTrainLikeOriginals(t *testing.T) {
 	for _, s := range movers {
 		t.Run(string(s.Rule), func(t *testing.T) {
 			checkKept[float32](t, s)
@@ -70,7 +70,7 @@ func checkKept[T wire.Float](t *testing.T, s optimizer.Settings) {
 	}
 }
 
-func TestBadRowsAreNotPut(t *testing.T) {
+func TestPutRejectsInvalidRows(t *testing.T) {
 	good := func() Kept {
 		return Kept{Index: []int64{3, 9}, Values: make([]byte, 24), Slots: [][]byte{make([]byte, 24)}}
 	}
@@ -97,7 +97,7 @@ func TestBadRowsAreNotPut(t *testing.T) {
 }
 
 // Runs of neighbours are copied as what they are, whatever their bounds.
-func TestKeepOfRuns(t *testing.T) {
+func TestKeepCopiesConsecutiveRows(t *testing.T) {
 	for seed := range int64(20) {
 		table := half[float32](t, optimizer.Settings{Rule: optimizer.SGD}, Initial{}, 0, 130)
 		var index []int64

@@ -23,7 +23,7 @@ func naiveCombine(index []int64, values []float32, width int) Rows[float32] {
 	return m.rows(width)
 }
 
-func TestLookup(t *testing.T) {
+func TestLookupMatchesNaiveSums(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 4))
 	var lookup Lookup[float32]
 	for range 500 {
@@ -82,7 +82,7 @@ func TestCombineKeepsNegativeZero(t *testing.T) {
 	same(t, got, Rows[float64]{Index: []int64{7}, Values: []float64{math.Copysign(0, -1)}, Width: 1})
 }
 
-func TestLookupPanicsOnOtherSizes(t *testing.T) {
+func TestLookupPanicsOnWrongSizes(t *testing.T) {
 	var lookup Lookup[float32]
 	lookup.Set([]int64{3, 3, 5})
 	for name, call := range map[string]func(){

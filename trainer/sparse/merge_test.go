@@ -96,7 +96,7 @@ func sameBits[T wire.Float](t *testing.T, got, want []T) {
 	}
 }
 
-func TestMerge(t *testing.T) {
+func TestMergeMatchesMapSums(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	var into Rows[float32]
 	for range 500 {
@@ -111,7 +111,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-func TestMergeOfOtherWidthsPanics(t *testing.T) {
+func TestMergeOfDifferentWidthsPanics(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("merged rows of width 1 and 2")
@@ -131,7 +131,7 @@ func sum[V any](leaves []V, add func(a, b V) V) V {
 
 // Six virtual workers: whoever merges which subtree where, and however the
 // table is partitioned, the sum has the bits of the twin's.
-func TestSumsAlongTheTree(t *testing.T) {
+func TestTreeSumsDoNotDependOnPartition(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 2))
 	for range 50 {
 		var leaves []Rows[float64]
@@ -178,7 +178,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 }
 
 // New memory is taken once, for as many rows as there are.
-func TestMergeTakesWhatItNeeds(t *testing.T) {
+func TestMergeAllocatesOnce(t *testing.T) {
 	random := rand.New(rand.NewPCG(10, 10))
 	a, b := someRows[float32](random, 0, 500, 8, 0.5), someRows[float32](random, 0, 500, 8, 0.5)
 	memory := Rows[float32]{Width: 8}.reset(8, union(a.Index, b.Index))

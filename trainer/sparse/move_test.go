@@ -40,7 +40,7 @@ func update[T wire.Float](t testing.TB, table *Table[T], step uint64, index []in
 }
 
 // Rows that have moved go on like those that have not.
-func TestRowsMove(t *testing.T) {
+func TestMovedRowsTrainLikeOriginals(t *testing.T) {
 	for _, s := range movers {
 		for _, first := range []Initial{{}, {Kind: Uniform, A: -1, B: 1, Seed: 4}} {
 			stays := half[float32](t, s, first, 0, 200)
@@ -79,7 +79,7 @@ func TestRowsMove(t *testing.T) {
 	}
 }
 
-func TestUpdated(t *testing.T) {
+func TestUpdatedReturnsStoredRows(t *testing.T) {
 	table := half[float64](t, movers[0], Initial{}, 10, 300)
 	if got := table.Updated(0, 1000, 9, nil); got != nil {
 		t.Errorf("rows %v of a table that nobody updated", got)
@@ -105,7 +105,7 @@ func TestUpdated(t *testing.T) {
 	}
 }
 
-func TestImportRefuses(t *testing.T) {
+func TestImportRejectsInvalidRows(t *testing.T) {
 	from := half[float32](t, movers[1], Initial{}, 0, 50)
 	update(t, from, 0, []int64{3, 4, 40})
 	good := from.Export(nil, []int64{3, 4})

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestCheck(t *testing.T) {
+func TestCheckRejectsInvalidRows(t *testing.T) {
 	for _, c := range []struct {
 		rows Rows[float32]
 		want string // in the error; none: accepted
@@ -28,7 +28,7 @@ func TestCheck(t *testing.T) {
 }
 
 // Pieces hold the rows within their bounds, each row once.
-func TestCut(t *testing.T) {
+func TestCutReturnsRowsInRange(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	for range 300 {
 		r := someRows[float32](random, 10, 60, 3, random.Float64())

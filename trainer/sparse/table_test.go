@@ -50,7 +50,7 @@ func dense(first Initial, name string, n int) []float64 {
 
 // A row begins with the same values whatever the partition, and with those of
 // a dense variable.
-func TestFirstValues(t *testing.T) {
+func TestInitialValuesMatchDenseVariables(t *testing.T) {
 	const rows = 23
 	for _, first := range []Initial{uniform, normal, {}, {Kind: Zeros, A: 3}} {
 		for _, width := range []int{1, 2, 5} {
@@ -78,7 +78,7 @@ func TestFirstValues(t *testing.T) {
 	}
 }
 
-func TestFirstValuesDependOnSeedAndName(t *testing.T) {
+func TestInitialValuesDependOnSeedAndName(t *testing.T) {
 	read := func(name string, seed uint64) (x [4]float32) {
 		table, err := NewTable[float32](name, Initial{Kind: Uniform, B: 1, Seed: seed}, plain, 0, 1, 4)
 		if err != nil {
@@ -94,7 +94,7 @@ func TestFirstValuesDependOnSeedAndName(t *testing.T) {
 
 // A table against a dense variable of which rows are updated one by one, over
 // steps of reading, applying, filling and copying, whole and in two parts.
-func TestTableTwin(t *testing.T) {
+func TestTableMatchesDenseUpdates(t *testing.T) {
 	for _, s := range []optimizer.Settings{
 		plain, {Rule: optimizer.SGD, Decay: 0.1}, {Rule: optimizer.Momentum, Momentum: 0.9},
 		{Rule: optimizer.Adagrad, Accumulator: 0.1},
@@ -169,7 +169,7 @@ func compare(t *testing.T, tables []*Table[float64], want []float64, source *ran
 }
 
 // A partition moved to another shard holder goes on with the same bits.
-func TestMove(t *testing.T) {
+func TestCopiedShardTrainsLikeTheOriginal(t *testing.T) {
 	source := rand.New(rand.NewPCG(9, 9))
 	s := optimizer.Settings{Rule: optimizer.Adam, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-8}
 	here := newTable[float32](t, normal, s, 0, 40, 5)
@@ -197,7 +197,7 @@ func TestMove(t *testing.T) {
 
 // A refused call says why and changes nothing.
 // Given values are those of the rows; they move and are kept as if they were updated.
-func TestGivenValues(t *testing.T) {
+func TestFillSetsAllRows(t *testing.T) {
 	table := newTable[float64](t, Initial{Kind: Given}, plain, 3, 6, 2)
 	if err := table.Fill([]float64{1, 2, 3}); err == nil || !strings.Contains(err.Error(), "3 first values for 6 elements") {
 		t.Errorf("too few values: %v", err)
@@ -217,7 +217,7 @@ func TestGivenValues(t *testing.T) {
 	}
 }
 
-func TestTableRefuses(t *testing.T) {
+func TestTableRejectsInvalidCalls(t *testing.T) {
 	table := newTable[float32](t, uniform, plain, 10, 20, 2)
 	before, after := make([]float32, 20), make([]float32, 20)
 	table.Copy(10, before)
@@ -243,7 +243,7 @@ func TestTableRefuses(t *testing.T) {
 	sameBits(t, after, before)
 }
 
-func TestNewTableRefuses(t *testing.T) {
+func TestNewTableRejectsInvalidSettings(t *testing.T) {
 	for _, c := range []struct {
 		first  Initial
 		rule   optimizer.Rule
@@ -274,7 +274,7 @@ func TestNewTableRefuses(t *testing.T) {
 }
 
 // Many may read rows that nobody updated yet; the race detector watches.
-func TestReadsSideBySide(t *testing.T) {
+func TestConcurrentReads(t *testing.T) {
 	table := newTable[float32](t, normal, plain, 0, 64, 3)
 	want := make([]float32, 64*3)
 	table.Copy(0, want)

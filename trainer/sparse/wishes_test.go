@@ -7,7 +7,7 @@ import (
 )
 
 // Against a map of sets: what is free is what nobody wanted for the step.
-func TestWishesAreTheirTwin(t *testing.T) {
+func TestWishesMatchMapOfSets(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		lo := random.Int64N(100)
@@ -56,7 +56,7 @@ func some(random *rand.Rand, lo, hi int64) (index []int64) {
 	return index
 }
 
-func TestCommonAndUnionAreTheirTwins(t *testing.T) {
+func TestCommonAndUnionMatchNaiveSearch(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
 		a, b, c := some(random, 0, 30), some(random, 10, 50), some(random, 0, 9)

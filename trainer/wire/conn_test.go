@@ -13,7 +13,7 @@ import (
 )
 
 // Next refuses frames that no sender of this version makes.
-func TestOddFramesAreRefused(t *testing.T) {
+func TestInvalidFramesAreRefused(t *testing.T) {
 	for want, h := range map[string]Header{
 		"heartbeat with 5 bytes": {Kind: Heartbeat, Length: 5},
 		"frame of unknown kind":  {Kind: kinds},
@@ -37,7 +37,7 @@ func TestOddFramesAreRefused(t *testing.T) {
 
 // A silent peer is given up after the silence that the connection tolerates,
 // neither earlier nor later.
-func TestSilenceIsNoticedInTime(t *testing.T) {
+func TestSilentPeerFailsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		defer there.Close()
@@ -54,7 +54,7 @@ func TestSilenceIsNoticedInTime(t *testing.T) {
 }
 
 // A heartbeat never comes between the frames of a Send.
-func TestHeartbeatsWaitForASend(t *testing.T) {
+func TestHeartbeatsDoNotSplitASend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const silence = beats * time.Second
 		here, there := net.Pipe()
@@ -86,7 +86,7 @@ func TestHeartbeatsWaitForASend(t *testing.T) {
 }
 
 // A peer that was heard is given up as well, once it falls silent.
-func TestSilenceAfterAHeartbeat(t *testing.T) {
+func TestPeerThatFallsSilentFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		defer there.Close()
@@ -110,7 +110,7 @@ func TestSilenceAfterAHeartbeat(t *testing.T) {
 }
 
 // A header's bytes are those of version 3: another version must have another number.
-func TestHeaderBytes(t *testing.T) {
+func TestHeaderFormat(t *testing.T) {
 	h := Header{Kind: Push, Generation: 0x01020304, Epoch: 0x05060708, Variable: 0x090a0b0c, Step: 0x0d0e0f1011121314,
 		Offset: 0x15161718191a1b1c, Length: 0x1d1e1f2021222324, Part: 0x25262728}
 	var b [HeaderSize]byte
@@ -136,7 +136,7 @@ func TestHeaderBytes(t *testing.T) {
 }
 
 // An epoch that was set is that of all frames from then on, and of those only.
-func TestEpochOfFrames(t *testing.T) {
+func TestSetEpochAppliesToLaterFrames(t *testing.T) {
 	a, b := pair(t, time.Minute)
 	for _, c := range []struct{ set, own, want uint32 }{{0, 0, 0}, {0, 5, 5}, {7, 0, 7}, {7, 5, 7}, {8, 0, 8}} {
 		a.SetEpoch(c.set)

@@ -69,7 +69,7 @@ func faulty(t *testing.T, failpoints string) (net.Conn, func() string) {
 	}
 }
 
-func TestConnectionIsTorn(t *testing.T) {
+func TestSendFaultBreaksTheConnection(t *testing.T) {
 	conn, said := faulty(t, "wire.send=error@2")
 	got, err := io.ReadAll(conn)
 	if !errors.Is(err, syscall.ECONNRESET) {
@@ -84,7 +84,7 @@ func TestConnectionIsTorn(t *testing.T) {
 	}
 }
 
-func TestHeaderIsCorrupt(t *testing.T) {
+func TestCorruptFaultFlipsHeaderBits(t *testing.T) {
 	conn, said := faulty(t, "wire.corrupt=error@3")
 	got, err := io.ReadAll(conn)
 	if err != nil || len(got) != 3*(HeaderSize+100) {

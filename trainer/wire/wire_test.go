@@ -40,7 +40,7 @@ func tcp(t testing.TB) (left, right net.Conn) {
 	return left, right
 }
 
-func TestFramesArriveWhole(t *testing.T) {
+func TestFramesArriveUnchanged(t *testing.T) {
 	a, b := pair(t, patience.Limit)
 	random := rand.New(rand.NewPCG(1, 2))
 	var sent []Frame
@@ -79,7 +79,7 @@ func TestFramesArriveWhole(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsKeepAnIdleConnection(t *testing.T) {
+func TestHeartbeatsKeepIdleConnectionOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const silence = 600 * time.Millisecond
 		left, right := net.Pipe()
@@ -99,7 +99,7 @@ func TestHeartbeatsKeepAnIdleConnection(t *testing.T) {
 }
 
 // A sender blocked by a peer that takes nothing is freed as well.
-func TestBlockedSenderIsFreed(t *testing.T) {
+func TestSilentPeerUnblocksSend(t *testing.T) {
 	left, _ := tcp(t)
 	c := NewConn(left, 0, 200*time.Millisecond)
 	defer c.Close()
@@ -132,7 +132,7 @@ func TestCloseIsIdempotentAndUnblocks(t *testing.T) {
 	}
 }
 
-func TestFloatsAreBytes(t *testing.T) {
+func TestFloatsShareMemoryWithBytes(t *testing.T) {
 	x := []float32{1, -2.5, 3e38}
 	b := Bytes(x)
 	if len(b) != 12 || b[3] != 0x3f || b[2] != 0x80 {

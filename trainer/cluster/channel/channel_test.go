@@ -67,7 +67,7 @@ func kind(c net.Conn) string {
 	return "none"
 }
 
-func TestProtection(t *testing.T) {
+func TestProtectionOfConnections(t *testing.T) {
 	plain, secret := Config{Key: key}, Config{Key: key, TLS: true}
 	for _, c := range []struct {
 		name              string
@@ -142,7 +142,7 @@ func exchange(t *testing.T, name string, from, to net.Conn) {
 }
 
 // A peer with another job's key proves nothing.
-func TestAnotherKey(t *testing.T) {
+func TestOtherKeyIsRefused(t *testing.T) {
 	other := Config{Key: cluster.PeerKey([]byte("guess"), 1), TLS: true}
 	dialled, accepted := join(t, other, Config{Key: key, TLS: true}, "10.0.0.1", "10.0.0.2")
 	if !errors.Is(dialled.err, cluster.ErrProof) || !errors.Is(accepted.err, cluster.ErrProof) {
@@ -152,7 +152,7 @@ func TestAnotherKey(t *testing.T) {
 
 // Somebody who relays the proof of two honest ends and then speaks TLS with a key of
 // their own is refused by both.
-func TestRelayedProof(t *testing.T) {
+func TestRelayedProofIsRefused(t *testing.T) {
 	for _, dialled := range []bool{true, false} {
 		a, b := net.Pipe()
 		failed := make(chan error, 1)
@@ -172,7 +172,7 @@ func TestRelayedProof(t *testing.T) {
 	}
 }
 
-func TestUnknownProtection(t *testing.T) {
+func TestUnknownProtectionIsRefused(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	go func() {
@@ -188,7 +188,7 @@ func TestUnknownProtection(t *testing.T) {
 
 // A peer that proves the secret and then says nothing does not hold Accept, nor does one
 // that never begins its handshake hold Dial.
-func TestSilentPeers(t *testing.T) {
+func TestSilentPeersTimeOut(t *testing.T) {
 	for _, tls := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := net.Pipe()

@@ -14,7 +14,7 @@ import (
 
 // A crowd that says nothing has all places. A peer comes in
 // from another address at once, and from the crowd's own address after a moment.
-func TestASilentCrowdLocksNobodyOut(t *testing.T) {
+func TestSilentConnectionsDoNotBlockPeers(t *testing.T) {
 	const limit = 3
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -92,7 +92,7 @@ type addr string
 func (a addr) Network() string { return "tcp" }
 func (a addr) String() string  { return string(a) }
 
-func TestACrowdPushesNobodyOut(t *testing.T) {
+func TestGateClosesConnectionsOfTheBusiestAddress(t *testing.T) {
 	const limit = 10
 	for name, c := range map[string]struct {
 		crowd func(i int) string // address of each of the crowd

@@ -37,7 +37,7 @@ func reading(b []byte) ([]byte, error) {
 }
 
 // The format, byte by byte.
-func TestRecord(t *testing.T) {
+func TestRecordFormat(t *testing.T) {
 	want := []byte{3, 0, 0, 0}
 	table := crc32.MakeTable(crc32.Castagnoli)
 	want = binary.LittleEndian.AppendUint32(want, crc32.Checksum([]byte{3, 0, 0, 0}, table))
@@ -50,7 +50,7 @@ func TestRecord(t *testing.T) {
 
 // Any bit that changes on the way fails the connection before the reader has the last
 // byte of the record.
-func TestEveryBit(t *testing.T) {
+func TestChangedBitFailsTheConnection(t *testing.T) {
 	sent := wired(t, []byte("header"), []byte("some payload"))
 	for i := range 8 * len(sent) {
 		b := bytes.Clone(sent)
@@ -66,7 +66,7 @@ func TestEveryBit(t *testing.T) {
 }
 
 // A connection that ends within a record is not taken for one that ended well.
-func TestCutShort(t *testing.T) {
+func TestPartialRecordIsAnError(t *testing.T) {
 	sent := wired(t, []byte("header"), []byte("some payload"))
 	first := headSize + len("header") + tailSize
 	for n := range sent {
@@ -99,7 +99,7 @@ func FuzzSummed(f *testing.F) {
 }
 
 // A length that no sender makes is refused, with a right sum too.
-func TestOddLengths(t *testing.T) {
+func TestInvalidRecordLengthsAreRefused(t *testing.T) {
 	for _, n := range []uint32{0, maxRecord + 1, 1 << 31, 1<<32 - 1} {
 		head := binary.LittleEndian.AppendUint32(nil, n)
 		head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
