@@ -13,7 +13,9 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// halves is the second half of variable 0, dense, and of 1, a table.
+// halves returns a declaration of two variables and checkpoint parts with the
+// second half of each: of variable 0, which is dense, and of variable 1, a
+// sparse table.
 func halves() (d layout.Declaration, dense, table Kept) {
 	d = layout.Declaration{Optimizer: optimizer.Settings{Rule: optimizer.Momentum}, Variables: []layout.Variable{
 		{Name: "w", Dtype: layout.Float32, Shape: []int{10}},
@@ -58,8 +60,9 @@ func TestRestoreRejectsInvalidParts(t *testing.T) {
 	}
 }
 
-// A piece is restored by parts in any order, of which the highest number of updates holds.
-// A part that is refused counts as missing, and none is taken after Close.
+// A shard can be restored from parts in any order; the highest number of
+// updates of all parts is used. A rejected part leaves its range missing.
+// After Close, Put takes no part.
 func TestRestoreFromPartsInAnyOrder(t *testing.T) {
 	at := func(offset, count int, updates uint64, fill byte) Kept {
 		return Kept{Offset: offset, Count: count, Updates: updates, Values: slices.Repeat([]byte{fill}, 4*count), Slots: [][]byte{make([]byte, 4*count)}}
@@ -109,7 +112,8 @@ func TestRestoreFromPartsInAnyOrder(t *testing.T) {
 	}
 }
 
-// FuzzKept puts any part: it is refused or copied, never more.
+// FuzzKept puts arbitrary parts of a checkpoint. Each must be rejected or
+// copied, without a write outside of the shard.
 func FuzzKept(f *testing.F) {
 	f.Add(0, 5, 5, []byte{}, 20, 20)
 	f.Add(1, 5, 5, []byte{6, 9}, 16, 16)
@@ -142,14 +146,15 @@ func FuzzKept(f *testing.F) {
 	})
 }
 
-// nobody is a host that nobody hears.
+// nobody is a Host that ignores all events.
 type nobody struct{}
 
 func (nobody) Memory(layout.Piece) []byte { return nil }
 func (nobody) Tell(int, Event)            {}
 func (nobody) Fail(error)                 {}
 
-// FuzzReport takes any bytes as what a holder reports of a norm.
+// FuzzReport decodes arbitrary bytes as a shard holder's report for the
+// gradient norm.
 func FuzzReport(f *testing.F) {
 	d, _, _ := halves()
 	d.VirtualWorkers, d.Workers = 1, []layout.Range{{Lo: 0, Hi: 1}}

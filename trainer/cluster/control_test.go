@@ -114,7 +114,8 @@ func TestControlRejectsLongMessages(t *testing.T) {
 	}
 }
 
-// A conn that takes some bytes and then fails, as one whose deadline is over.
+// half is a connection that writes part of a message and then fails, like one
+// whose write deadline has passed.
 type half struct {
 	net.Conn
 	taken bytes.Buffer
@@ -146,12 +147,12 @@ func TestSendFailsAfterAPartialMessage(t *testing.T) {
 	}
 }
 
-// receiveAll reads data as the agent would and returns what came and how it
-// ended.
+// receiveAll receives messages from data, as an agent does. It returns them
+// and the final error.
 func receiveAll(data []byte) (got []ControlMessage, err error) {
 	ours, theirs := net.Pipe()
 	go func() {
-		theirs.Write(data) // the reader may have had enough
+		theirs.Write(data) // Receive may fail before it has read everything
 		theirs.Close()
 	}()
 	c := newControl(ours)
@@ -203,7 +204,7 @@ func FuzzControlReceive(f *testing.F) {
 		a, b := newControl(agent), newControl(task)
 		defer a.Close()
 		defer b.Close()
-		for _, m := range got { // what was understood can be said
+		for _, m := range got { // each message that was received must be valid to send
 			sent := make(chan error, 1)
 			go func() { sent <- a.Send(m) }()
 			back, err := b.Receive()

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// contract is that of worker:3, second of two on its host, with two servers.
+// contract returns the contract of worker:3, the second of two workers on its
+// host, in a job with two servers.
 func contract() Contract {
 	return Contract{
 		Job: "mlp-1", Generation: 2, Task: Task{Worker, 3}, WorldSize: 4, LocalRank: 1, LocalWorldSize: 2, FirstWorldSize: 6,
@@ -57,7 +58,7 @@ func TestWorkerEnvironment(t *testing.T) {
 	}
 }
 
-// NCCL takes a name for a prefix, unless it begins with "=".
+// NCCL treats an interface name as a prefix, unless it begins with "=".
 func TestNCCLInterfaceNameIsExact(t *testing.T) {
 	c := contract()
 	c.Foreign.Interface, c.Foreign.Prefix = "ib0", true
@@ -97,7 +98,8 @@ func TestUnknownValuesAreNotInTheEnvironment(t *testing.T) {
 			t.Errorf("%s=%s is set", name, value)
 		}
 	}
-	// A list all the same: programs in other languages count it.
+	// Even without servers the value must be a list, not null, because
+	// programs in other languages count its elements.
 	if !strings.HasPrefix(got["PLX_CLUSTER"], `{"ps":[],"worker":[`) {
 		t.Errorf("PLX_CLUSTER=%s", got["PLX_CLUSTER"])
 	}
@@ -126,7 +128,8 @@ func TestContractSurvivesTheEnvironment(t *testing.T) {
 	}
 }
 
-// A launcher that restarts nothing need not say how many workers there were.
+// PLX_FIRST_WORLD_SIZE is optional, for launchers that never restart a job
+// with another number of workers.
 func TestFirstWorldSizeDefaultsToWorldSize(t *testing.T) {
 	vars := variables(t, contract())
 	delete(vars, "PLX_FIRST_WORLD_SIZE")
@@ -146,7 +149,7 @@ func TestNoContractOutsideOfALauncher(t *testing.T) {
 }
 
 func TestFromEnvironmentReportsEveryMistake(t *testing.T) {
-	one := map[string][]string{ // what is wrong: each error that must be told
+	one := map[string][]string{ // by number of the mistake: texts that the error must contain
 		"PLX_JOB=":                     {"PLX_JOB is not set"},
 		"PLX_SECRET_FILE=":             {"PLX_SECRET_FILE is not set"},
 		"PLX_ROLE=chief":               {`PLX_ROLE="chief": want worker or ps`},

@@ -17,7 +17,7 @@ var (
 	key    = PeerKey(secret, 1)
 )
 
-// outcome is how a handshake ended on one side.
+// outcome is the result of a proof on one side.
 type outcome struct {
 	peer string
 	err  error
@@ -35,7 +35,8 @@ func dial(conn net.Conn, key Key, self, peer string) <-chan outcome {
 	return done
 }
 
-// named is a task that every dialler knows by one name.
+// named returns a function for Accept: the task's name is self for every
+// dialler.
 func named(self string) func(string) string { return func(string) string { return self } }
 
 func accept(conn net.Conn, key Key, self string) <-chan outcome {
@@ -86,7 +87,7 @@ func TestProofNeedsKeyAndNames(t *testing.T) {
 	}
 }
 
-// nil2 is a conn whose other end is gone.
+// nil2 returns a connection whose other end is closed.
 func nil2(t *testing.T) net.Conn {
 	a, b := net.Pipe()
 	b.Close()
@@ -94,7 +95,8 @@ func nil2(t *testing.T) net.Conn {
 	return a
 }
 
-// After the proof the conn is as before: no deadline, no byte lost.
+// After the proof the connection must be usable: it has no deadline, and no
+// byte is lost.
 func TestConnectionIsUsableAfterProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
@@ -108,7 +110,7 @@ func TestConnectionIsUsableAfterProof(t *testing.T) {
 		if got := <-accepted; got.err != nil {
 			t.Fatal(got.err)
 		}
-		cancel() // that of the handshake only
+		cancel() // cancels the context of the proof only
 		time.Sleep(2 * proofTime)
 		go io.WriteString(a, "step")
 		got := make([]byte, 4)
@@ -168,7 +170,7 @@ func TestCancelEndsAProof(t *testing.T) {
 	})
 }
 
-// recorder keeps what goes through a conn.
+// recorder records all bytes that are read from and written to a connection.
 type recorder struct {
 	net.Conn
 	read, written bytes.Buffer
@@ -185,7 +187,8 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.Conn.Write(p)
 }
 
-// Names that run together to the same bytes have different proofs.
+// Two pairs of names that give the same bytes when joined must have different
+// proofs.
 func TestProofCoversNameBoundaries(t *testing.T) {
 	var key Key
 	var c, s [nonceSize]byte
@@ -204,7 +207,7 @@ func TestReplayedProofIsRefused(t *testing.T) {
 	if got := <-accepted; got.err != nil {
 		t.Fatal(got.err)
 	}
-	// The dialler's words once more, to the acceptor.
+	// Send the recorded bytes of the dialler to the acceptor again.
 	conn, stranger := net.Pipe()
 	refused := accept(conn, key, "ps:0")
 	go io.Copy(io.Discard, stranger)
@@ -212,7 +215,7 @@ func TestReplayedProofIsRefused(t *testing.T) {
 	if got := <-refused; !errors.Is(got.err, ErrProof) {
 		t.Errorf("the dialler's words played again: %+v, want ErrProof", got)
 	}
-	// The acceptor's words once more, to the dialler.
+	// Send the recorded bytes of the acceptor to the dialler again.
 	conn, stranger = net.Pipe()
 	dialled := dial(conn, key, "worker:0", "ps:0")
 	go io.Copy(io.Discard, stranger)
@@ -243,12 +246,13 @@ func TestEchoedProofIsRefused(t *testing.T) {
 	mirror.Close()
 }
 
-// A man in the middle has two handshakes under way and answers the one with
-// what the other says.
+// An attacker in the middle runs two proofs at the same time, and replies in
+// one with what it received in the other.
 func TestReflectedProofIsRefused(t *testing.T) {
 	t.Run("two acceptors", func(t *testing.T) {
-		// worker:0 and worker:1 accept; the man claims to each to be the other
-		// and has no secret: each is to prove him what the other asks.
+		// worker:0 and worker:1 both accept. The attacker, who has no secret,
+		// claims to each to be the other one, and passes the challenge of one
+		// to the other.
 		left, l := net.Pipe()
 		right, r := net.Pipe()
 		a, b := accept(l, key, "worker:0"), accept(r, key, "worker:1")
@@ -269,8 +273,8 @@ func TestReflectedProofIsRefused(t *testing.T) {
 		}
 	})
 	t.Run("a dialler's proof to itself", func(t *testing.T) {
-		// worker:0 dials ps:0 and reaches the man, who hands everything to
-		// worker:0's own listener and back.
+		// worker:0 dials ps:0 but reaches the attacker, who forwards all bytes
+		// to worker:0's own listener and back.
 		d, man1 := net.Pipe()
 		man2, l := net.Pipe()
 		dialled, accepted := dial(d, key, "worker:0", "ps:0"), accept(l, key, "worker:0")
@@ -284,7 +288,7 @@ func TestReflectedProofIsRefused(t *testing.T) {
 		}
 	})
 	t.Run("a dialler's proof as an acceptor's", func(t *testing.T) {
-		// Two diallers, each to the other; the man swaps their proofs.
+		// Two tasks dial each other. The attacker exchanges their proofs.
 		a, left := net.Pipe()
 		b, right := net.Pipe()
 		d0, d1 := dial(a, key, "worker:0", "worker:1"), dial(b, key, "worker:1", "worker:0")
@@ -302,7 +306,7 @@ func TestReflectedProofIsRefused(t *testing.T) {
 	})
 }
 
-// claim is the first message of a dialler, with a nonce of no value.
+// claim returns a dialler's first message, with a nonce of zeros.
 func claim(self, peer string) []byte {
 	b := append([]byte(proofMagic), byte(len(self)))
 	b = append(append(b, self...), byte(len(peer)))

@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// cut ends all of a mesh's connections, as when its process dies.
+// cut closes all connections of a worker, as happens when its process dies.
 func (g *Group) cut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -27,7 +27,7 @@ func (g *Group) cut() {
 	}
 }
 
-// runs waits until a collective has begun.
+// runs waits until this worker has begun a collective.
 func (g *Group) runs() {
 	for {
 		g.mu.Lock()
@@ -59,7 +59,7 @@ func TestAllWorkersNameAKilledPeer(t *testing.T) {
 	}
 }
 
-// A worker that dies in the middle of much data.
+// A worker dies while it transfers much data.
 func TestAllWorkersNameAPeerKilledDuringATransfer(t *testing.T) {
 	groups := connected(t, 3, nil)
 	errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
@@ -68,7 +68,7 @@ func TestAllWorkersNameAPeerKilledDuringATransfer(t *testing.T) {
 				for {
 					g.mu.Lock()
 					l := g.links[0]
-					begun := g.begun > 1 && l.announced == g.begun && l.rest == nil // the data has begun to come
+					begun := g.begun > 1 && l.announced == g.begun && l.rest == nil // the transfer of data has begun
 					g.mu.Unlock()
 					if begun {
 						g.cut()
@@ -87,8 +87,9 @@ func TestAllWorkersNameAPeerKilledDuringATransfer(t *testing.T) {
 	blames(t, errs[1], 2, "")
 }
 
-// A peer behind a cut network is given up within the silence that is tolerated
-// and named to all, in the middle of much data or of none.
+// The network of one worker is cut, during a large transfer or none. The other
+// workers must give up after the time Config.Silence, and all must name that
+// worker.
 func TestAllWorkersNameAFrozenPeer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -156,7 +157,7 @@ func TestEndOfContextEndsTheCollective(t *testing.T) {
 }
 
 func TestAbsentWorkerIsNamed(t *testing.T) {
-	groups := newWorld(t, 4, func(c *Config) { c.Start = 1500 * time.Millisecond }) // the others must be there by then
+	groups := newWorld(t, 4, func(c *Config) { c.Start = 1500 * time.Millisecond }) // long enough for all other workers to connect
 	absent := 1
 	errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
 		if rank == absent {
@@ -169,7 +170,8 @@ func TestAbsentWorkerIsNamed(t *testing.T) {
 			blames(t, err, absent, "not there within 1.5s")
 		}
 	}
-	// It comes too late and is told in words or by closed connections.
+	// The absent worker calls its first collective too late. It must get an
+	// error at once, from another worker's report or from closed connections.
 	began := time.Now()
 	if err := groups[absent].Barrier(t.Context()); err == nil || time.Since(began) > patience.Limit/2 {
 		t.Errorf("late one: %v after %v", err, time.Since(began))
@@ -211,7 +213,8 @@ func TestCloseIsReportedToOtherWorkers(t *testing.T) {
 	}
 }
 
-// Whoever is done first may leave at once: the others get what it sent.
+// A worker may close its group as soon as its own collective has returned. The
+// other workers must still receive what it sent.
 func TestCloseSendsAllDataFirst(t *testing.T) {
 	for range 10 {
 		must(t, newWorld(t, 3, nil), func(ctx context.Context, g *Group, rank int) error {
@@ -262,14 +265,15 @@ func TestConcurrentCollectivesFail(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	err := groups[1].Barrier(t.Context()) // the first may have gone well here
+	err := groups[1].Barrier(t.Context()) // on this worker the first Barrier may have succeeded
 	if err == nil {
 		err = groups[1].Barrier(t.Context())
 	}
 	blames(t, err, 0, errConcurrent.Error())
 }
 
-// A stranger or a second connection of a worker changes nothing.
+// A connection from an unexpected task, or a second one from a connected
+// worker, is closed and disturbs no collective.
 func TestUnexpectedConnectionsAreClosed(t *testing.T) {
 	groups := connected(t, 3, nil)
 	addr := groups[1].config.Addrs[1]

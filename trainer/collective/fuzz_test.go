@@ -41,9 +41,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzPeer has a proved peer send any frames while this worker calls
-// collectives. Each byte of the script is a frame that is right but for what
-// the next byte says.
+// FuzzPeer has an authenticated peer send arbitrary frames while this worker
+// calls collectives. Each pair of bytes in the script is one frame: the first
+// byte selects a correct frame, the second one how to damage it.
 func FuzzPeer(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 0})
 	f.Add([]byte{0, 0, 3, 0, 3, 0, 5, 0, 0, 0, 3, 0, 3, 0})
@@ -82,11 +82,11 @@ func FuzzPeer(f *testing.F) {
 	})
 }
 
-// fuzzed is the bytes of the slice that FuzzPeer adds: an
-// announcement's data and two chunks for each of two workers.
+// fuzzed is the size in bytes of the slice that FuzzPeer adds up: for each of
+// two workers the data of an announcement and of two chunks.
 const fuzzed = 4*chunkSize - 64
 
-// speak sends at most 12 frames and hangs up.
+// speak sends at most 12 frames of the script and closes the connection.
 func speak(conn net.Conn, script []byte) {
 	c := wire.NewConn(conn, 0, patience.Limit)
 	defer c.Close()

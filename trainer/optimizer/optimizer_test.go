@@ -7,8 +7,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// closed maps a rule to its closed form under a constant gradient: the
-// variable after n steps from x.
+// closed lists for each rule a formula for a constant gradient: the value of
+// the variable after n steps, starting from x.
 var closed = []struct {
 	name     string
 	settings Settings
@@ -32,7 +32,8 @@ var closed = []struct {
 		return x
 	}},
 	{"adam", Settings{Rule: Adam, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}, func(x, g, rate float64, n int) float64 {
-		// after bias correction both means are the constant's own
+		// with a constant gradient, both of Adam's means are exact after bias
+		// correction
 		return x - float64(n)*rate*g/(math.Abs(g)+1e-8)
 	}},
 	{"sgd, decay", Settings{Rule: SGD, Decay: 0.5}, shrinking},
@@ -45,7 +46,8 @@ var closed = []struct {
 		return x
 	}},
 	{"adamw", Settings{Rule: Adam, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, Decay: 0.5, Decoupled: true}, func(x, g, rate float64, n int) float64 {
-		// the decay of shrinking towards the sign instead of the gradient
+		// like shrinking, but with the sign of the gradient instead of the
+		// gradient
 		return shrinking(x, g/(math.Abs(g)+1e-8), rate, n)
 	}},
 	{"average", Settings{Rule: Average, Momentum: 0.9}, func(x, g, rate float64, n int) float64 {
@@ -53,8 +55,9 @@ var closed = []struct {
 	}},
 }
 
-// shrinking is gradient descent with decay 0.5: the distance from where
-// decay and gradient are equal falls by 1 - rate/2 each step.
+// shrinking returns the result of gradient descent with weight decay 0.5. In
+// each step, the distance to the point at which decay and gradient cancel out
+// is multiplied by 1 - rate/2.
 func shrinking(x, g, rate float64, n int) float64 {
 	return -g/0.5 + (x+g/0.5)*math.Pow(1-rate*0.5, float64(n))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// A row is updated as if it were a variable of its own that sees only the
-// steps which touch it; the others keep their bits.
+// ApplyRows must update a row like a separate variable that only takes part in
+// the steps that have a gradient for it. All other rows must keep their bits.
 func TestRowsUpdateLikeSingleVariables(t *testing.T) {
 	for _, s := range everySetting() {
 		for _, width := range []int{1, 3, 300} {
@@ -38,7 +38,7 @@ func checkRows[T wire.Float](t *testing.T, s Settings, width int) {
 		step := Step{Number: number, Rate: 0.1, Scale: scaleOf(number)}
 		var index []int64
 		var g []T
-		for row := range rows - 1 { // the last one is never touched
+		for row := range rows - 1 { // the last row never gets a gradient
 			if random.IntN(4) == 0 {
 				index = append(index, int64(first+row))
 				more := noise[T](random, width)
@@ -73,7 +73,8 @@ func TestSlotsPerRule(t *testing.T) {
 	}
 }
 
-// Moving a piece with its slots changes nothing of what follows.
+// A shard whose values and optimiser state are copied must continue with the
+// same results.
 func TestSlotsContainTheWholeState(t *testing.T) {
 	for _, s := range everySetting() {
 		random := rand.New(rand.NewPCG(8, 9))
@@ -100,8 +101,8 @@ func TestSumOfSquaresIsExactlyOrdered(t *testing.T) {
 	checkSquares(t, noise[float32](random, 4099))
 }
 
-// checkSquares compares with four sums written down as the doc says, to the
-// bit, and with exact arithmetic.
+// checkSquares compares SumOfSquares bit for bit with four partial sums as the
+// documentation defines them, and approximately with exact arithmetic.
 func checkSquares[T wire.Float](t *testing.T, g []T) {
 	t.Helper()
 	var parts [4]float64

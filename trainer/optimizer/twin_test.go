@@ -8,8 +8,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// twin is one element with a rule written as in its paper, product by
-// product, each rounded, for the same bits as the loops.
+// twin is a reference for one element: the formula of each rule as in its
+// paper. Each product is rounded, so that it gives the same bits as the
+// optimised loops.
 type twin[T wire.Float] struct{ x, first, second T }
 
 func (e *twin[T]) apply(s Settings, step Step, g T) {
@@ -54,7 +55,7 @@ func (e *twin[T]) apply(s Settings, step Step, g T) {
 	e.x -= by
 }
 
-// everySetting is each rule with each kind of decay.
+// everySetting returns each rule combined with each kind of weight decay.
 func everySetting() (all []Settings) {
 	for _, s := range []Settings{
 		{Rule: SGD}, {Rule: Momentum, Momentum: 0.9}, {Rule: Momentum, Momentum: 0.8, Nesterov: true},
@@ -68,7 +69,8 @@ func everySetting() (all []Settings) {
 	return append(all, Settings{Rule: Average, Momentum: 0.9})
 }
 
-// scaleOf gives steps of which some are clipped.
+// scaleOf returns the clipping factor of a step, which is less than 1 in some
+// steps.
 func scaleOf(step uint64) float64 {
 	if step%3 == 1 {
 		return 1
@@ -103,7 +105,7 @@ func TestRulesMatchReferenceBitForBit(t *testing.T) {
 
 func checkTwin[T wire.Float](t *testing.T, s Settings) {
 	t.Helper()
-	const n = 600 // more than twice what is prepared at once
+	const n = 600 // more than two of the blocks in which gradients are prepared
 	random := rand.New(rand.NewPCG(1, 2))
 	x, twins := noise[T](random, n), make([]twin[T], n)
 	for i := range twins {
@@ -128,7 +130,8 @@ func checkTwin[T wire.Float](t *testing.T, s Settings) {
 	}
 }
 
-// Cutting a variable anywhere changes no bit.
+// If a variable is cut into pieces at any place, the results must have the
+// same bits.
 func TestUpdateByPiecesIsExact(t *testing.T) {
 	const n = 700
 	random := rand.New(rand.NewPCG(3, 4))
@@ -155,7 +158,8 @@ func TestUpdateByPiecesIsExact(t *testing.T) {
 	}
 }
 
-// A scale is the rounded product and nothing else.
+// Step.Scale must have the same effect as a gradient multiplied and rounded
+// before.
 func TestScaleMultipliesTheGradient(t *testing.T) {
 	for _, s := range everySetting() {
 		random := rand.New(rand.NewPCG(5, 6))

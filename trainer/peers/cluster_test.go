@@ -23,7 +23,7 @@ var (
 
 func worker(rank int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: rank} }
 
-// as is the configuration of a task in a job of 3 workers and 2 servers.
+// as returns the Config of task t in a job with 3 workers and 2 servers.
 func as(t cluster.Task) Config {
 	return Config{Self: t, Key: cluster.PeerKey(secret, 4), Generation: 4, Workers: 3, Servers: 2}
 }
@@ -49,7 +49,8 @@ func (j *journal) at(level slog.Level) []string {
 	return append([]string(nil), j.lines[level]...)
 }
 
-// open opens the listener of ps:0 on loopback.
+// open starts the listener of ps:0 on loopback. It returns its address and its
+// log too.
 func open(t *testing.T) (*Listener, string, *journal) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,7 +70,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// dial has a task come for a purpose.
+// dial connects to addr as the task of Config c, for a purpose.
 func dial(t *testing.T, c Config, addr, purpose string) net.Conn {
 	t.Helper()
 	conn, err := Dial(soon(t), c, ps0, addr, purpose)
@@ -81,7 +82,7 @@ func dial(t *testing.T, c Config, addr, purpose string) net.Conn {
 	return conn
 }
 
-// plain is a connection that has proved nothing.
+// plain opens a TCP connection without a proof.
 func plain(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
@@ -93,14 +94,15 @@ func plain(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// echo answers with the task's name and what it was sent.
+// echo is a handler that replies with the task's name and the bytes it
+// received.
 func echo(p Peer) {
 	defer p.Conn.Close()
 	fmt.Fprintf(p.Conn, "%s ", p.Task)
 	io.Copy(p.Conn, p.Conn)
 }
 
-// hears wants conn to be served by echo.
+// hears fails the test unless echo serves conn as a connection of this task.
 func hears(t *testing.T, conn net.Conn, task cluster.Task) {
 	t.Helper()
 	if _, err := conn.Write([]byte("hello")); err != nil {
@@ -113,7 +115,7 @@ func hears(t *testing.T, conn net.Conn, task cluster.Task) {
 	}
 }
 
-// hungUp wants the other end to close conn without a word.
+// hungUp fails the test unless the other end closes conn without sending data.
 func hungUp(t *testing.T, conn net.Conn) {
 	t.Helper()
 	n, err := conn.Read(make([]byte, 1))
@@ -123,7 +125,8 @@ func hungUp(t *testing.T, conn net.Conn) {
 	}
 }
 
-// blames wants err to be a PeerError about task that says what.
+// blames fails the test unless err is a PeerError about this task and contains
+// the text what.
 func blames(t *testing.T, err error, task cluster.Task, what string) {
 	t.Helper()
 	var peer *PeerError
@@ -142,7 +145,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// waits reports how many connections of a task nobody has taken yet.
+// waits returns the number of connections of a task that wait for a handler.
 func (l *Listener) waits(task cluster.Task) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -40,8 +40,8 @@ func TestDialDoesNotRetryARefusedProof(t *testing.T) {
 	}
 }
 
-// The secret alone does not turn a connection from one purpose to another,
-// nor make a purpose that is none.
+// A proof for one purpose must not be accepted for another purpose, and an
+// invalid purpose must be refused.
 func TestProofCoversThePurpose(t *testing.T) {
 	l, addr, _ := open(t)
 	served := make(chan Peer, 8)
@@ -89,7 +89,7 @@ func TestDialRetriesUntilTheTaskListens(t *testing.T) {
 	if ln, err = net.Listen("tcp", addr); err != nil {
 		t.Fatal(err)
 	}
-	rude, err := ln.Accept() // hangs up before the proof: a task that dies
+	rude, err := ln.Accept() // accept and close before the proof, like a task that dies
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestDialRetriesUntilTheTaskListens(t *testing.T) {
 }
 
 func TestDialEndsWithItsContext(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0") // accepts by the kernel, says nothing
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, but no process reads them
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	reason := errors.New("the job was interrupted")
 	for _, test := range []struct{ addr, what string }{
 		{ln.Addr().String(), "interrupted"},
-		{"127.0.0.1:1", "refused"}, // a port that the kernel gives to nobody
+		{"127.0.0.1:1", "refused"}, // a port that the kernel never assigns, so no process listens
 	} {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, reason)
 		began := time.Now()

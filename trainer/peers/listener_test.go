@@ -18,7 +18,7 @@ func TestConnectionsReachTheHandlerOfTheirPurpose(t *testing.T) {
 		p.Conn.Write([]byte("mesh"))
 		p.Conn.Close()
 	})
-	tasks := []cluster.Task{worker(0), worker(2), {Role: cluster.PS, Index: 1}, ps0} // a task may come to itself
+	tasks := []cluster.Task{worker(0), worker(2), {Role: cluster.PS, Index: 1}, ps0} // a task may also dial its own listener
 	for _, task := range tasks {
 		hears(t, dial(t, as(task), addr, "owner"), task)
 	}
@@ -104,8 +104,8 @@ func TestCloseClosesWaitingConnections(t *testing.T) {
 	}
 }
 
-// Tasks, strangers and Handle race with Close; whoever got through is served
-// or hung up on.
+// Tasks, unauthenticated connections and calls of Handle run at the same time
+// as Close. Each authenticated connection must be served or closed.
 func TestCloseAtAnyMoment(t *testing.T) {
 	for range 30 {
 		l, addr, _ := open(t)
@@ -124,7 +124,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 				}
 				defer conn.Close()
 				if i > 8 {
-					conn.Write([]byte("GET / HTTP/1.1\r\n\r\n")) // it may be closed by now
+					conn.Write([]byte("GET / HTTP/1.1\r\n\r\n")) // an error does not matter: the listener may be closed already
 					return
 				}
 				protected, err := channel.Dial(t.Context(), conn, as(ps0).channel(), worker(i%3).String()+"/"+purpose, "ps:0/"+purpose)

@@ -17,7 +17,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// proofTime is the bound of package cluster on a proof.
+// proofTime is the time limit of a proof in package cluster.
 const proofTime = 10 * time.Second
 
 func TestNoticesLogOncePerMinute(t *testing.T) {
@@ -78,7 +78,7 @@ func TestUnauthenticatedConnectionsAreLoggedOnce(t *testing.T) {
 			"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\xff", 600),
 			"plx-peer-1\n\x00\x00" + strings.Repeat("n", 96), // no names
 			"plx-peer-1\n\xff" + strings.Repeat("/", 700),
-		}[i%4])) // it may hang up half way
+		}[i%4])) // an error does not matter: the listener may close the connection during the write
 		hungUpAfterAll(t, conn)
 	}
 	hears(t, dial(t, as(worker(0)), addr, "owner"), worker(0))
@@ -91,15 +91,16 @@ func TestUnauthenticatedConnectionsAreLoggedOnce(t *testing.T) {
 	}
 }
 
-// A task that gives up while it proves itself, as a save does that has failed
-// elsewhere, is no stranger: nobody is told.
+// A task may close a connection during its proof, for example when a save has
+// failed on another task. That is no attack and must not be logged at level
+// Info.
 func TestTaskThatGivesUpItsProofIsNotLogged(t *testing.T) {
 	_, addr, journal := open(t)
 	hello := "plx-peer-1\n\x0eworker:1/owner\x0aps:0/owner" + strings.Repeat("c", 32)
 	for said := range len(hello) + 1 {
 		conn := plain(t, addr)
 		conn.Write([]byte(hello[:said]))
-		if said == len(hello) { // the acceptor's nonce: its turn is over
+		if said == len(hello) { // all is sent, so read the acceptor's nonce before closing
 			if _, err := io.ReadFull(conn, make([]byte, 32)); err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +113,8 @@ func TestTaskThatGivesUpItsProofIsNotLogged(t *testing.T) {
 	}
 }
 
-// hungUpAfterAll reads what an acceptor says before it refuses.
+// hungUpAfterAll reads the acceptor's nonce, if it sends one, and fails the
+// test unless the acceptor then closes the connection.
 func hungUpAfterAll(t *testing.T, conn net.Conn) {
 	t.Helper()
 	n, err := io.Copy(io.Discard, conn)
@@ -122,13 +124,13 @@ func hungUpAfterAll(t *testing.T, conn net.Conn) {
 	conn.Close()
 }
 
-// More silent connections than there are places do not keep a task out for long, which
-// dials again when it has found no place.
+// More silent connections than the limit must not keep a task out for long.
+// Its Dial retries if its connection was closed.
 func TestSilentConnectionsDoNotBlockATask(t *testing.T) {
 	l, addr, _ := open(t)
 	l.Handle("owner", echo)
 	for range 600 {
-		if conn, err := net.Dial("tcp", addr); err == nil { // else it had no place
+		if conn, err := net.Dial("tcp", addr); err == nil { // an error means that the listener has refused the connection
 			defer conn.Close()
 		}
 	}
@@ -167,7 +169,8 @@ func TestSlowProofTimesOut(t *testing.T) {
 	})
 }
 
-// FuzzProve plays a stranger who sends anything.
+// FuzzProve sends arbitrary bytes as a dialler without the secret, which must
+// never be accepted.
 func FuzzProve(f *testing.F) {
 	f.Add([]byte("plx-peer-1\n\x0eworker:1/owner\x0aps:0/owner" + strings.Repeat("c", 64)))
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: nobody.example\r\n\r\n"))

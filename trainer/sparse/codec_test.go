@@ -79,7 +79,7 @@ func TestDecodeRejectsInvalidRows(t *testing.T) {
 	}
 }
 
-// What is announced and not sent is not allocated.
+// Decode must not allocate memory for rows that are announced but not sent.
 func TestDecodeDoesNotAllocateForMissingData(t *testing.T) {
 	b := binary.AppendUvarint(nil, 1<<40)
 	b = append(b, make([]byte, 1000)...)

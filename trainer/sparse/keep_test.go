@@ -11,7 +11,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Rows that were kept, put into other tables, go on like those that stay.
+// Rows that were saved and restored into other tables must get the same values
+// in later steps as the original rows.
 func TestRestoredRowsTrainLikeOriginals(t *testing.T) {
 	for _, s := range movers {
 		t.Run(string(s.Rule), func(t *testing.T) {
@@ -96,7 +97,8 @@ func TestPutRejectsInvalidRows(t *testing.T) {
 	}
 }
 
-// Runs of neighbours are copied as what they are, whatever their bounds.
+// Keep must copy consecutive rows correctly, wherever such a run begins and
+// ends.
 func TestKeepCopiesConsecutiveRows(t *testing.T) {
 	for seed := range int64(20) {
 		table := half[float32](t, optimizer.Settings{Rule: optimizer.SGD}, Initial{}, 0, 130)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// naiveCombine adds position after position to a map.
+// naiveCombine adds the gradients of one position after the other in a map.
 func naiveCombine(index []int64, values []float32, width int) Rows[float32] {
 	m := twin[float32]{}
 	for at, row := range index {
@@ -65,8 +65,8 @@ func checkLookup(t *testing.T, lookup *Lookup[float32], index []int64, values []
 	same(t, lookup.Combine(values, width), naiveCombine(index, values, width))
 }
 
-// Bits tell that positions are added in their order: (1 + 2^24) + -2^24 is 0
-// in float32, 1 + (2^24 - 2^24) is 1.
+// The result shows the order of additions: in float32, (1 + 2^24) + -2^24 is
+// 0, but 1 + (2^24 - 2^24) is 1.
 func TestCombineKeepsTheOrderOfPositions(t *testing.T) {
 	var lookup Lookup[float32]
 	lookup.Set([]int64{9, 4, 9, 9, 4, 4})

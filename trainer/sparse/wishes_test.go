@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Against a map of sets: what is free is what nobody wanted for the step.
+// The reference is a map of sets. A row is free if no worker has requested it
+// for the step.
 func TestWishesMatchMapOfSets(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Next refuses frames that no sender of this version makes.
+// Next must return an error for frames that no sender of this version sends.
 func TestInvalidFramesAreRefused(t *testing.T) {
 	for want, h := range map[string]Header{
 		"heartbeat with 5 bytes": {Kind: Heartbeat, Length: 5},
@@ -35,8 +35,8 @@ func TestInvalidFramesAreRefused(t *testing.T) {
 	}
 }
 
-// A silent peer is given up after the silence that the connection tolerates,
-// neither earlier nor later.
+// A connection with a silent peer must fail after the time that it allows, not
+// earlier and not later.
 func TestSilentPeerFailsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -53,7 +53,7 @@ func TestSilentPeerFailsInTime(t *testing.T) {
 	})
 }
 
-// A heartbeat never comes between the frames of a Send.
+// No heartbeat may be sent between the frames of one Send.
 func TestHeartbeatsDoNotSplitASend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const silence = beats * time.Second
@@ -85,7 +85,8 @@ func TestHeartbeatsDoNotSplitASend(t *testing.T) {
 	})
 }
 
-// A peer that was heard is given up as well, once it falls silent.
+// A connection must also fail if the peer sends something first and nothing
+// after that.
 func TestPeerThatFallsSilentFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
@@ -109,7 +110,8 @@ func TestPeerThatFallsSilentFails(t *testing.T) {
 	})
 }
 
-// A header's bytes are those of version 3: another version must have another number.
+// The header must have exactly the bytes of version 3. A change of the format
+// needs another version number.
 func TestHeaderFormat(t *testing.T) {
 	h := Header{Kind: Push, Generation: 0x01020304, Epoch: 0x05060708, Variable: 0x090a0b0c, Step: 0x0d0e0f1011121314,
 		Offset: 0x15161718191a1b1c, Length: 0x1d1e1f2021222324, Part: 0x25262728}
@@ -135,7 +137,8 @@ func TestHeaderFormat(t *testing.T) {
 	}
 }
 
-// An epoch that was set is that of all frames from then on, and of those only.
+// SetEpoch must set the epoch of all frames sent afterwards, and of no earlier
+// ones.
 func TestSetEpochAppliesToLaterFrames(t *testing.T) {
 	a, b := pair(t, time.Minute)
 	for _, c := range []struct{ set, own, want uint32 }{{0, 0, 0}, {0, 5, 5}, {7, 0, 7}, {7, 5, 7}, {8, 0, 8}} {

@@ -15,7 +15,7 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// pair returns two connections that talk to each other over loopback TCP.
+// pair returns both ends of a connection over loopback TCP.
 func pair(t testing.TB, silence time.Duration) (a, b *Conn) {
 	left, right := tcp(t)
 	a, b = NewConn(left, 3, silence), NewConn(right, 3, silence)
@@ -98,7 +98,8 @@ func TestHeartbeatsKeepIdleConnectionOpen(t *testing.T) {
 	})
 }
 
-// A sender blocked by a peer that takes nothing is freed as well.
+// A Send that is blocked because the peer reads nothing must fail too, once
+// the peer is silent for too long.
 func TestSilentPeerUnblocksSend(t *testing.T) {
 	left, _ := tcp(t)
 	c := NewConn(left, 0, 200*time.Millisecond)
@@ -196,7 +197,8 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// FuzzNext feeds a stream to a reader that bounds lengths as its callers do.
+// FuzzNext lets Next read an arbitrary stream of bytes. The test limits
+// payload lengths, as all callers do.
 func FuzzNext(f *testing.F) {
 	var h [HeaderSize]byte
 	Header{Kind: Push, Length: 3}.put(h[:])

@@ -17,7 +17,8 @@ import (
 
 var key = cluster.PeerKey(bytes.Repeat([]byte{7}, cluster.SecretSize), 1)
 
-// at is one end of a pipe that says it has TCP addresses.
+// at is one end of a pipe with TCP addresses, so that the code takes it for a
+// network connection.
 type at struct {
 	net.Conn
 	near, far string
@@ -28,14 +29,15 @@ func address(text string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(text), 
 func (a at) LocalAddr() net.Addr  { return address(a.near) }
 func (a at) RemoteAddr() net.Addr { return address(a.far) }
 
-// end is how one side came out.
+// end is the result of Dial or Accept on one side.
 type end struct {
 	conn net.Conn
 	peer string
 	err  error
 }
 
-// join makes a channel over a pipe between two addresses.
+// join calls Dial and Accept at the ends of a pipe between two IP addresses,
+// and returns both results.
 func join(t *testing.T, dialler, acceptor Config, from, to string) (dialled, accepted end) {
 	t.Helper()
 	a, b := net.Pipe()
@@ -73,7 +75,7 @@ func TestProtectionOfConnections(t *testing.T) {
 		name              string
 		dialler, acceptor Config
 		from, to          string
-		want              string // protection, or what the acceptor's error says
+		want              string // the expected protection, or a text in the acceptor's error
 	}{
 		{"two hosts", plain, plain, "10.0.0.1", "10.0.0.2", "checksum"},
 		{"one host", plain, plain, "10.0.0.1", "10.0.0.1", "bare"},
@@ -100,7 +102,7 @@ func TestProtectionOfConnections(t *testing.T) {
 	}
 }
 
-// exchange sends buffers of many lengths and compares what arrives.
+// exchange sends buffers of many lengths and compares the received bytes.
 func exchange(t *testing.T, name string, from, to net.Conn) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -129,7 +131,7 @@ func exchange(t *testing.T, name string, from, to net.Conn) {
 		sent <- err
 	}()
 	got := make([]byte, len(want))
-	for at := 0; at < len(got); { // reads of odd lengths, as a frame's reader makes them
+	for at := 0; at < len(got); { // read in pieces of irregular lengths, as wire.Conn does
 		n, err := to.Read(got[at:min(len(got), at+1+random.IntN(100_000))])
 		if err != nil {
 			t.Fatalf("%s: after %d of %d bytes: %v", name, at, len(got), err)
@@ -141,7 +143,7 @@ func exchange(t *testing.T, name string, from, to net.Conn) {
 	}
 }
 
-// A peer with another job's key proves nothing.
+// A dialler with the key of another job must fail the proof.
 func TestOtherKeyIsRefused(t *testing.T) {
 	other := Config{Key: cluster.PeerKey([]byte("guess"), 1), TLS: true}
 	dialled, accepted := join(t, other, Config{Key: key, TLS: true}, "10.0.0.1", "10.0.0.2")
@@ -150,8 +152,8 @@ func TestOtherKeyIsRefused(t *testing.T) {
 	}
 }
 
-// Somebody who relays the proof of two honest ends and then speaks TLS with a key of
-// their own is refused by both.
+// An attacker relays the proof between two honest ends and then uses TLS with
+// its own key. Both honest ends must refuse the connection.
 func TestRelayedProofIsRefused(t *testing.T) {
 	for _, dialled := range []bool{true, false} {
 		a, b := net.Pipe()
@@ -163,7 +165,7 @@ func TestRelayedProofIsRefused(t *testing.T) {
 		}()
 		c, err := encrypt(t.Context(), b, cluster.PeerKey([]byte("another"), 0), !dialled)
 		if err == nil {
-			_, err = c.Read(make([]byte, 1)) // in TLS 1.3 a client may learn it here
+			_, err = c.Read(make([]byte, 1)) // in TLS 1.3 a client may get the error only at its first read
 		}
 		b.Close()
 		if honest := <-failed; honest == nil || err == nil {
@@ -186,8 +188,8 @@ func TestUnknownProtectionIsRefused(t *testing.T) {
 	}
 }
 
-// A peer that proves the secret and then says nothing does not hold Accept, nor does one
-// that never begins its handshake hold Dial.
+// Accept must time out if a peer sends nothing after its proof, and Dial if
+// the acceptor never begins the TLS handshake.
 func TestSilentPeersTimeOut(t *testing.T) {
 	for _, tls := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

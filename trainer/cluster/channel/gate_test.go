@@ -12,8 +12,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// A crowd that says nothing has all places. A peer comes in
-// from another address at once, and from the crowd's own address after a moment.
+// Connections that send nothing reach the limit of unproved ones. A peer from
+// another address must get in at once, a peer from the same address after a
+// moment.
 func TestSilentConnectionsDoNotBlockPeers(t *testing.T) {
 	const limit = 3
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +44,7 @@ func TestSilentConnectionsDoNotBlockPeers(t *testing.T) {
 		}
 	})
 	for range 2 * limit {
-		if conn, err := net.Dial("tcp", ln.Addr().String()); err == nil { // else it had no place
+		if conn, err := net.Dial("tcp", ln.Addr().String()); err == nil { // an error means that the gate has refused the connection
 			defer conn.Close()
 		}
 	}
@@ -65,7 +66,7 @@ func TestSilentConnectionsDoNotBlockPeers(t *testing.T) {
 	}
 	err = prove("127.0.0.1")
 	for end := time.Now().Add(8 * time.Second); err != nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		err = prove("127.0.0.1") // the silent ones have 10 s for their proofs
+		err = prove("127.0.0.1") // retry for less than the 10 s after which silent connections time out
 	}
 	if err != nil {
 		t.Errorf("from the crowd's address: %v", err)
@@ -77,7 +78,7 @@ func TestSilentConnectionsDoNotBlockPeers(t *testing.T) {
 	}
 }
 
-// placed is a connection that a Gate lets in or closes.
+// placed is a fake connection that records whether the Gate has closed it.
 type placed struct {
 	net.Conn
 	from   string
@@ -95,8 +96,8 @@ func (a addr) String() string  { return string(a) }
 func TestGateClosesConnectionsOfTheBusiestAddress(t *testing.T) {
 	const limit = 10
 	for name, c := range map[string]struct {
-		crowd func(i int) string // address of each of the crowd
-		later time.Duration      // after which more of the crowd come
+		crowd func(i int) string // returns the address of the i-th connection of the attacker
+		later time.Duration      // pause after which the attacker opens more connections
 		stays bool
 	}{
 		"from another address":               {func(i int) string { return fmt.Sprintf("10.0.0.2:%d", i) }, time.Hour, true},

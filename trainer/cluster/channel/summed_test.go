@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// wired returns what a summed connection sends for buffers.
+// wired returns the bytes that a connection with checksums sends for buffers.
 func wired(t *testing.T, buffers ...[]byte) []byte {
 	t.Helper()
 	a, b := net.Pipe()
 	go func() {
-		newSummed(a, ends{}).WriteBuffers(buffers...) // the comparison shows a failure
+		newSummed(a, ends{}).WriteBuffers(buffers...) // an error shows in the comparison of the bytes
 		a.Close()
 	}()
 	all, err := io.ReadAll(b)
@@ -25,7 +25,8 @@ func wired(t *testing.T, buffers ...[]byte) []byte {
 	return all
 }
 
-// reading returns all that a summed connection reads from bytes.
+// reading returns all data that a connection with checksums reads from the
+// bytes b.
 func reading(b []byte) ([]byte, error) {
 	near, far := net.Pipe()
 	go func() {
@@ -48,7 +49,7 @@ func TestRecordFormat(t *testing.T) {
 	}
 }
 
-// Any bit that changes on the way fails the connection before the reader has the last
+// If any bit changes on the way, Read must fail before it returns the last
 // byte of the record.
 func TestChangedBitFailsTheConnection(t *testing.T) {
 	sent := wired(t, []byte("header"), []byte("some payload"))
@@ -65,7 +66,8 @@ func TestChangedBitFailsTheConnection(t *testing.T) {
 	}
 }
 
-// A connection that ends within a record is not taken for one that ended well.
+// If a connection ends within a record, Read must return another error than
+// io.EOF.
 func TestPartialRecordIsAnError(t *testing.T) {
 	sent := wired(t, []byte("header"), []byte("some payload"))
 	first := headSize + len("header") + tailSize
@@ -98,7 +100,8 @@ func FuzzSummed(f *testing.F) {
 	})
 }
 
-// A length that no sender makes is refused, with a right sum too.
+// Read must refuse a record length that no sender uses, even if its checksum
+// is right.
 func TestInvalidRecordLengthsAreRefused(t *testing.T) {
 	for _, n := range []uint32{0, maxRecord + 1, 1 << 31, 1<<32 - 1} {
 		head := binary.LittleEndian.AppendUint32(nil, n)
@@ -171,7 +174,8 @@ func benchmark(b *testing.B, protect func(net.Conn) net.Conn) {
 	}
 }
 
-// after runs f beside a goroutine whose result it returns.
+// after runs f and returns result, the channel of a goroutine that runs at the
+// same time.
 func after(result <-chan net.Conn, f func()) <-chan net.Conn {
 	go f()
 	return result
