@@ -69,7 +69,7 @@ func TestRestoreFromPartsInAnyOrder(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		parts   []Kept
-		refused bool // the last part
+		refused bool // Put must reject the last part
 		missing string
 	}{
 		"whole":        {parts: []Kept{at(0, 10, 7, 1)}},
@@ -139,7 +139,7 @@ func FuzzKept(f *testing.F) {
 				if err := r.Put(k); err == nil && (offset < 0 || count <= 0 || offset+count > 10) {
 					t.Errorf("took %+v", k)
 				}
-				r.Close() // says what is missing
+				r.Close() // the error names a missing range
 			})
 		}
 		putting.Wait()

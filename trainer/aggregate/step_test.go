@@ -94,7 +94,7 @@ func (w *twoWorkers) loss() float64     { return wire.Floats[float64](w.All()[1]
 func TestStepAveragesOnlyWorkersWithData(t *testing.T) {
 	w := newTwoWorkers(t, nil)
 	for number, c := range []struct {
-		brought []*contribution // by rank
+		brought []*contribution // contributions by rank; nil means that the worker has no data
 		values  []float32
 		loss    float64
 	}{

@@ -121,7 +121,7 @@ func TestContractSurvivesTheEnvironment(t *testing.T) {
 		if !ok || err != nil {
 			t.Errorf("%s: ok %v, %v", name, ok, err)
 		}
-		want.Foreign = Foreign{} // for others to read
+		want.Foreign = Foreign{} // a task does not read the variables for other launchers
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, want)
 		}

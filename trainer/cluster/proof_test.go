@@ -237,7 +237,7 @@ func TestEchoedProofIsRefused(t *testing.T) {
 				return
 			}
 			kept.Write(buf[:n])
-			go mirror.Write(append([]byte(nil), buf[:n]...)) // reads on meanwhile
+			go mirror.Write(append([]byte(nil), buf[:n]...)) // written on a goroutine of its own, so that the loop continues to read
 		}
 	}()
 	if got := <-dialled; !errors.Is(got.err, ErrProof) {

@@ -39,8 +39,8 @@ func values[T Number](n, rank int, seed uint64) []T {
 // workload contains the input of each worker of a test, and the expected
 // results.
 type workload[T Number] struct {
-	by    [][]T // by rank
-	whole []T   // all of it
+	by    [][]T // input of each worker, by rank
+	whole []T   // inputs of all workers, one after the other
 	sum   []T
 	root  int
 }
@@ -87,7 +87,8 @@ func raw[T Number](x []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(*new(T))))
 }
 
-// check runs every collective.
+// check runs every collective on one worker and compares the results with the
+// expected ones.
 func (w *workload[T]) check(ctx context.Context, g *Group, rank int) error {
 	for _, f := range []func(context.Context, *Group, int) error{w.broadcast, w.sums, w.gathers, w.scatter} {
 		if err := f(ctx, g, rank); err != nil {

@@ -131,7 +131,7 @@ func TestEndOfContextEndsTheCollective(t *testing.T) {
 	for _, n := range []int{0, 1 << 20} {
 		groups := connected(t, 3, nil)
 		errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
-			if rank == 2 { // who does not come
+			if rank == 2 { // this worker does not call the collective
 				<-g.failed
 				return g.Barrier(ctx)
 			}

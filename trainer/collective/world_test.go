@@ -65,7 +65,7 @@ func each(t testing.TB, groups []*Group, f func(ctx context.Context, g *Group, r
 	return errs
 }
 
-// must is each without errors.
+// must runs f on every worker, like each, and fails the test after an error.
 func must(t testing.TB, groups []*Group, f func(ctx context.Context, g *Group, rank int) error) {
 	t.Helper()
 	for rank, err := range each(t, groups, f) {

@@ -86,7 +86,7 @@ func noise[T wire.Float](random *rand.Rand, n int) []T {
 	return x
 }
 
-// same wants equal bits.
+// same fails the test unless got and want have the same bits.
 func same[T wire.Float](t *testing.T, what string, got, want []T) {
 	t.Helper()
 	for i := range want {

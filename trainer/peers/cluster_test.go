@@ -28,7 +28,7 @@ func as(t cluster.Task) Config {
 	return Config{Self: t, Key: cluster.PeerKey(secret, 4), Generation: 4, Workers: 3, Servers: 2}
 }
 
-// journal keeps what is logged.
+// journal records log lines with their levels.
 type journal struct {
 	mu    sync.Mutex
 	lines map[slog.Level][]string
@@ -135,7 +135,8 @@ func blames(t *testing.T, err error, task cluster.Task, what string) {
 	}
 }
 
-// eventually waits for a condition.
+// eventually waits until ok returns true. It fails the test if that takes too
+// long.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience.Limit); !ok(); time.Sleep(time.Millisecond) {

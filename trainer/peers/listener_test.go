@@ -120,7 +120,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 				}
 				conn, err := net.Dial("tcp", addr)
 				if err != nil {
-					return // too late
+					return // the listener is closed already
 				}
 				defer conn.Close()
 				if i > 8 {

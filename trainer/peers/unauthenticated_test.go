@@ -44,7 +44,7 @@ func TestNoticesLogOncePerMinute(t *testing.T) {
 		check()
 		time.Sleep(time.Millisecond)
 		check("37 10.77.1.38")
-		time.Sleep(time.Hour) // all is quiet
+		time.Sleep(time.Hour) // no event happens in this hour
 		check()
 		knock(2)
 		check("1 10.77.1.1")
@@ -76,7 +76,7 @@ func TestUnauthenticatedConnectionsAreLoggedOnce(t *testing.T) {
 		conn.Write([]byte([]string{
 			"GET / HTTP/1.1\r\nHost: nobody.example\r\n\r\n",
 			"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\xff", 600),
-			"plx-peer-1\n\x00\x00" + strings.Repeat("n", 96), // no names
+			"plx-peer-1\n\x00\x00" + strings.Repeat("n", 96), // a message with two empty names
 			"plx-peer-1\n\xff" + strings.Repeat("/", 700),
 		}[i%4])) // an error does not matter: the listener may close the connection during the write
 		hungUpAfterAll(t, conn)

@@ -30,7 +30,7 @@ func TestCodecRoundTrip(t *testing.T) {
 	}
 }
 
-// The format, byte by byte.
+// An encoded list must have exactly these bytes.
 func TestRowsFormat(t *testing.T) {
 	r := Rows[float32]{[]int64{2, 3, 203}, []float32{1, 2, 3}, 1}
 	want := []byte{3, 2, 0, 0xc7, 1, 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 0, 0, 0x40, 0x40}

@@ -39,7 +39,7 @@ func checkKept[T wire.Float](t *testing.T, s optimizer.Settings) {
 	for _, table := range tables {
 		lo, hi := table.lo, table.hi
 		cut := kept.Cut(lo, hi, size)
-		odd := append(make([]byte, 1), cut.Values...) // bytes may lie anywhere
+		odd := append(make([]byte, 1), cut.Values...) // the bytes may be unaligned
 		cut.Values = odd[1:]
 		if err := table.Put(cut); err != nil {
 			t.Fatal(err)

@@ -42,7 +42,7 @@ func TestWishesMatchMapOfSets(t *testing.T) {
 				}
 			}
 			if delete(twin, step-2); twin[step] != nil && step > 1 {
-				w.Add(step-2, lo, hi, some(random, lo, hi)) // too late
+				w.Add(step-2, lo, hi, some(random, lo, hi)) // a request for a past step, which is ignored
 			}
 		}
 	}

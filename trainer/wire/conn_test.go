@@ -25,7 +25,7 @@ func TestInvalidFramesAreRefused(t *testing.T) {
 		var head [HeaderSize]byte
 		h.put(head[:])
 		go func() {
-			there.Write(head[:]) // Next fails otherwise
+			there.Write(head[:]) // an error shows as a failure of Next
 			there.Close()
 		}()
 		if _, err := c.Next(); err == nil || !strings.Contains(err.Error(), want) {
@@ -70,7 +70,7 @@ func TestHeartbeatsDoNotSplitASend(t *testing.T) {
 				got.Add(int64(n))
 			}
 		}()
-		c.write.Lock() // as Send does
+		c.write.Lock() // hold the lock as a running Send does
 		time.Sleep(3*time.Second + time.Millisecond)
 		if n := got.Load(); n != 0 {
 			t.Errorf("%d bytes came during a Send", n)

@@ -208,7 +208,7 @@ func FuzzNext(f *testing.F) {
 		left, right := net.Pipe()
 		c := NewConn(right, 0, patience.Limit)
 		defer c.Close()
-		go io.Copy(io.Discard, left) // heartbeats
+		go io.Copy(io.Discard, left) // discard the heartbeats of the other end
 		go func() { left.Write(stream); left.Close() }()
 		read := 0
 		for {

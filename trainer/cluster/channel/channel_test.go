@@ -179,7 +179,7 @@ func TestUnknownProtectionIsRefused(t *testing.T) {
 	defer a.Close()
 	go func() {
 		if cluster.Dial(t.Context(), a, key, "worker:1", "ps:0") == nil {
-			a.Write([]byte{'x'}) // Accept fails otherwise
+			a.Write([]byte{'x'}) // an error shows as a failure of Accept
 		}
 	}()
 	_, _, err := Accept(t.Context(), b, Config{Key: key}, func(string) string { return "ps:0" })
@@ -210,7 +210,7 @@ func TestSilentPeersTimeOut(t *testing.T) {
 		defer b.Close()
 		go func() {
 			cluster.Accept(context.Background(), b, key, func(string) string { return "ps:0" })
-			io.Copy(io.Discard, b) // and answers nothing
+			io.Copy(io.Discard, b) // read the handshake, but never reply
 		}()
 		began := time.Now()
 		_, err := Dial(context.Background(), a, Config{Key: key, TLS: true}, "worker:1", "ps:0")

@@ -37,7 +37,7 @@ func reading(b []byte) ([]byte, error) {
 	return io.ReadAll(newSummed(near, ends{}))
 }
 
-// The format, byte by byte.
+// A record must have exactly these bytes.
 func TestRecordFormat(t *testing.T) {
 	want := []byte{3, 0, 0, 0}
 	table := crc32.MakeTable(crc32.Castagnoli)
@@ -129,7 +129,7 @@ func BenchmarkSealed(b *testing.B) {
 	})
 }
 
-// benchmark sends megabytes over TCP.
+// benchmark measures the data rate of protected connections over TCP.
 func benchmark(b *testing.B, protect func(net.Conn) net.Conn) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -159,11 +159,11 @@ func benchmark(b *testing.B, protect func(net.Conn) net.Conn) {
 			if v, ok := from.(interface {
 				WriteBuffers(...[]byte) (int64, error)
 			}); ok {
-				v.WriteBuffers(header, payload) // the reader notices
+				v.WriteBuffers(header, payload) // an error shows as a failure of the reader
 				continue
 			}
 			buffers := net.Buffers{header, payload}
-			buffers.WriteTo(from) // the reader notices
+			buffers.WriteTo(from) // an error shows as a failure of the reader
 		}
 	}()
 	b.ResetTimer()
