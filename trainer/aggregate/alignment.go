@@ -80,7 +80,7 @@ func (a *Alignment) Freeze() ([]uint64, error) {
 	a.applying.Lock()
 	defer a.applying.Unlock()
 	if a.limits != nil {
-		return nil, errors.New("asks for a cut before that of the last one is saved")
+		return nil, errors.New("requests a consistent cut before the previous one is saved")
 	}
 	a.since, a.agreed, a.copied, a.holds = time.Now(), false, false, false
 	for _, g := range a.groups {
@@ -97,11 +97,11 @@ func (a *Alignment) Agree(cut []uint64, holds bool) error {
 	a.applying.Lock()
 	defer a.applying.Unlock()
 	if a.limits == nil || a.agreed || len(cut) != len(a.limits) {
-		return fmt.Errorf("saves with a cut of %d groups, of %d that were asked for", len(cut), len(a.limits))
+		return fmt.Errorf("sends a consistent cut of %d groups that was not requested, or sends it twice: requested were %d groups", len(cut), len(a.limits))
 	}
 	for i, g := range a.groups {
 		if cut[i] < a.limits[i] || cut[i] > g.steps()+1 {
-			return fmt.Errorf("saves group %d after %d steps: %d have begun to come in here", i, cut[i], a.limits[i])
+			return fmt.Errorf("sends a consistent cut of group %d after %d steps: this task has begun to apply %d", i, cut[i], a.limits[i])
 		}
 	}
 	a.limits, a.agreed, a.holds = slices.Clone(cut), true, holds

@@ -32,14 +32,14 @@ type Home interface {
 func (s *Shards) KeepIn(h Home) error {
 	d := s.steps.d
 	if d.VirtualWorkers != 1 || !d.Sync.InStep() {
-		return errors.New("values cannot be kept elsewhere: gradients are added here")
+		return errors.New("variables cannot be kept on the device: gradients are added in host memory")
 	}
 	for _, shard := range s.steps.list {
 		if shard.isLoss {
 			continue
 		}
 		if v := d.Variable(shard.Variable); v.Sparse != nil || shard.Count != v.NumElements() {
-			return fmt.Errorf("variable %q cannot be kept elsewhere: it is sparse, or cut", v.Name)
+			return fmt.Errorf("variable %q cannot be kept on the device: it is sparse, or cut into pieces", v.Name)
 		}
 		shard.keepIn(h)
 	}
@@ -99,7 +99,7 @@ func (e elsewhere) apply(t total, s optimizer.Step) error {
 		return nil
 	}
 	if did := e.home.Updated(e.variable); did.Number != s.Number || did.Rate != s.Rate {
-		return fmt.Errorf("update %d at rate %v was made elsewhere as update %d at rate %v", s.Number, s.Rate, did.Number, did.Rate)
+		return fmt.Errorf("update %d at learning rate %v: the device made update %d at learning rate %v instead", s.Number, s.Rate, did.Number, did.Rate)
 	}
 	return nil
 }

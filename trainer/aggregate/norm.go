@@ -82,7 +82,7 @@ func (n *Norm) Take(holder int, report []byte) (norm float64, complete bool, err
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.came[holder] {
-		return 0, false, errors.New("norm of a step came twice")
+		return 0, false, errors.New("sent a second norm report for one step")
 	}
 	if err := n.decode(report, holder); err != nil {
 		return 0, false, err

@@ -267,7 +267,7 @@ func (s *Shard) SetUpdates(updates uint64) error {
 	case s.counted && s.uneven:
 		updates = max(s.updates, updates)
 	case s.counted && s.updates != updates:
-		return fmt.Errorf("%d updates of variable %d, elsewhere it had %d", updates, s.Variable, s.updates)
+		return fmt.Errorf("%d updates of variable %d, another shard holder has %d", updates, s.Variable, s.updates)
 	}
 	s.updates, s.counted = updates, true
 	return nil

@@ -310,7 +310,7 @@ func (r *Restoring) Put(k Kept) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
-		return errors.New("restored too late")
+		return errors.New("part of a checkpoint arrived too late: the restore has ended")
 	}
 	r.shard.restore(k, lo, hi)
 	r.came = append(r.came, layout.Range{Lo: lo, Hi: hi})

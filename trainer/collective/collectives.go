@@ -108,7 +108,7 @@ func memories(values ...any) (of dtype, all [][]byte, err error) {
 		all = append(all, b)
 	}
 	if of == noType {
-		return 0, nil, errors.New("nil: want a slice, if an empty one")
+		return 0, nil, errors.New("nil: want a slice, which may be empty")
 	}
 	return of, all, nil
 }

@@ -327,5 +327,5 @@ func (l *link) parted() {
 
 // leaver returns the error for a peer that left before it called collective s.
 func (l *link) leaver(s signature) error {
-	return l.Blame(fmt.Errorf("has left, it takes no part in %s: every worker must call the same collectives", s))
+	return l.Blame(fmt.Errorf("has left before %s: every worker must call the same collectives", s))
 }

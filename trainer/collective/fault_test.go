@@ -167,7 +167,7 @@ func TestAbsentWorkerIsNamed(t *testing.T) {
 	})
 	for rank, err := range errs {
 		if rank != absent {
-			blames(t, err, absent, "not there within 1.5s")
+			blames(t, err, absent, "not ready within 1.5s")
 		}
 	}
 	// The absent worker calls its first collective too late. It must get an

@@ -191,7 +191,7 @@ func (g *Group) open(ctx context.Context) error {
 	if len(g.config.Addrs) == 1 {
 		return nil
 	}
-	late := fmt.Errorf("not there within %v", g.config.Start)
+	late := fmt.Errorf("not ready within %v", g.config.Start)
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), g.config.Start, late)
 	// The dials continue a little longer, so that a worker that is being
 	// dialled still learns why the group broke.

@@ -350,7 +350,7 @@ func (t *table) check(into []int64, fewest int, from tensor.Tensor) error {
 // nothing is copied.
 func copyIndices(into []int64, fewest int, from tensor.Tensor) (int, error) {
 	if from.RequiresIterator() || from.DataOrder().IsColMajor() {
-		return 0, fmt.Errorf("the indices do not lie in row-major order")
+		return 0, fmt.Errorf("the indices are not in row-major order")
 	}
 	switch data := from.Data().(type) {
 	case []int64:

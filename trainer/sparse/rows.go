@@ -27,7 +27,7 @@ func (r Rows[T]) Row(i int) []T { return r.Values[i*r.Width : (i+1)*r.Width] }
 // elements.
 func (r Rows[T]) Check(lo, hi int64, width int) error {
 	if r.Width != width || len(r.Values) != len(r.Index)*width {
-		return fmt.Errorf("%d rows of width %d with %d values: want width %d and as many values as that makes",
+		return fmt.Errorf("%d rows of width %d with %d values: want width %d, and rows times width values",
 			len(r.Index), r.Width, len(r.Values), width)
 	}
 	return checkIndex(r.Index, lo, hi)
@@ -240,7 +240,7 @@ func decodeIndex(b []byte, lo, hi int64, least int, into []int64) (index []int64
 	return index, b, nil
 }
 
-var errNumber = errors.New("no number, or one longer than need be")
+var errNumber = errors.New("invalid varint, or one longer than necessary")
 
 func uvarint(b []byte) (x uint64, rest []byte, err error) {
 	x, n := binary.Uvarint(b)

@@ -176,7 +176,7 @@ func (s Initial) Check() error {
 	case math.IsNaN(s.A-s.B) || math.IsInf(s.A-s.B, 0):
 		return fmt.Errorf("first values %s: %v and %v, want numbers", s.Kind, s.A, s.B)
 	case s.Kind == Uniform && s.A > s.B:
-		return fmt.Errorf("first values uniform: from %v to %v, want them the other way round", s.A, s.B)
+		return fmt.Errorf("first values uniform: from %v to %v, want the lower bound first", s.A, s.B)
 	case s.Kind == Normal && s.B < 0:
 		return fmt.Errorf("first values normal: standard deviation %v, want at least 0", s.B)
 	}

@@ -263,7 +263,7 @@ func TestNewTableRejectsInvalidSettings(t *testing.T) {
 		{uniform, "sgd", 0, math.MaxInt64, math.MaxInt, "at most"},
 		{uniform, "newton", 0, 5, 1, `optimiser "newton"`},
 		{Initial{Kind: "ones"}, "sgd", 0, 5, 1, `"ones"`},
-		{Initial{Kind: Uniform, A: 2, B: 1}, "sgd", 0, 5, 1, "other way round"},
+		{Initial{Kind: Uniform, A: 2, B: 1}, "sgd", 0, 5, 1, "lower bound first"},
 		{Initial{Kind: Uniform, A: -math.MaxFloat64, B: math.MaxFloat64}, "sgd", 0, 5, 1, "want numbers"},
 		{Initial{Kind: Normal, B: -1}, "sgd", 0, 5, 1, "standard deviation -1"},
 		{Initial{Kind: Normal, A: math.NaN()}, "sgd", 0, 5, 1, "want numbers"},

@@ -52,7 +52,7 @@ func (c *summed) NetConn() net.Conn { return c.Conn }
 func (c *summed) CloseWrite() error {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {
-		return fmt.Errorf("%T cannot be closed in one direction", c.Conn)
+		return fmt.Errorf("%T cannot be closed for writing only", c.Conn)
 	}
 	return half.CloseWrite()
 }

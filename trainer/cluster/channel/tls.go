@@ -105,7 +105,7 @@ func configuration(key cluster.Key) (*tls.Config, error) {
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) != 1 || !public.Equal(s.PeerCertificates[0].PublicKey) {
-				return errors.New("the other end has not the job's certificate")
+				return errors.New("the peer does not have the job's certificate")
 			}
 			return nil
 		},
