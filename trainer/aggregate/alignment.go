@@ -84,7 +84,7 @@ func (a *Alignment) Freeze() ([]uint64, error) {
 	}
 	a.since, a.agreed, a.copied, a.holds = time.Now(), false, false, false
 	for _, g := range a.groups {
-		a.limits = append(a.limits, g.touched())
+		a.limits = append(a.limits, g.begunSteps())
 	}
 	return slices.Clone(a.limits), nil
 }
@@ -115,7 +115,7 @@ func (a *Alignment) copy(do func(since time.Time)) bool {
 	a.applying.Lock()
 	defer a.applying.Unlock()
 	for i, g := range a.groups {
-		if g.steps() < a.limits[i] && !g.gone() {
+		if g.steps() < a.limits[i] && !g.allLeft() {
 			return false
 		}
 	}

@@ -26,16 +26,16 @@ type group struct {
 	rate    float64 // learning rate of the last step that a worker with data has begun; NaN before the first
 	present int     // number of virtual workers with data in the next step, of the workers that have begun the step
 
-	saved   uint64      // 1 + the step before which the chief saved its last checkpoint; 0 means no checkpoint was saved yet
-	outcome Outcome     // result of the newest step that a quorum of workers has begun
-	chosen  []int       // workers whose gradients are in the newest step, as indices of Roster.Contributors
-	left    int         // number of shards that still lack the gradient sum of the newest step
-	asked   bool        // the group's first worker was asked for the gradient norm and has not replied yet
-	made    uint64      // number of steps whose gradient sums are complete for all shards
-	applied uint64      // number of steps that are applied to all shards
-	partly  bool        // the step after the last applied one is applied to some shards, but not to all
-	away    int         // number of workers of the group that have left or are lost
-	lacking map[int]int // by shard: number of virtual workers that began the step but are lost, so that their gradients will not arrive
+	saved    uint64      // 1 + the step before which the chief saved its last checkpoint; 0 means no checkpoint was saved yet
+	outcome  Outcome     // result of the newest step that a quorum of workers has begun
+	chosen   []int       // workers whose gradients are in the newest step, as indices of Roster.Contributors
+	left     int         // number of shards that still lack the gradient sum of the newest step
+	asked    bool        // the group's first worker was asked for the gradient norm and has not replied yet
+	made     uint64      // number of steps whose gradient sums are complete for all shards
+	applied  uint64      // number of steps that are applied to all shards
+	partly   bool        // the step after the last applied one is applied to some shards, but not to all
+	departed int         // number of workers of the group that have left or are lost
+	lacking  map[int]int // by shard: number of virtual workers that began the step but are lost, so that their gradients will not arrive
 }
 
 func newGroup(r *layout.Roster, index int, d *layout.Declaration, shards int, first uint64) *group {
@@ -170,9 +170,9 @@ func (g *group) apply(last bool) {
 	}
 }
 
-// normed records the gradient norm of the step. asked is false if no norm was
+// recordNorm records the gradient norm of the step. asked is false if no norm was
 // requested.
-func (g *group) normed(norm float64) (p progress, asked bool) {
+func (g *group) recordNorm(norm float64) (p progress, asked bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.asked {
@@ -206,8 +206,8 @@ func (g *group) steps() uint64 {
 	return g.applied
 }
 
-// touched returns the number of steps that are applied to at least one shard.
-func (g *group) touched() uint64 {
+// begunSteps returns the number of steps that are applied to at least one shard.
+func (g *group) begunSteps() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.partly {
@@ -219,14 +219,14 @@ func (g *group) touched() uint64 {
 func (g *group) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.away++
+	g.departed++
 }
 
-// gone reports whether all workers of the group have left.
-func (g *group) gone() bool {
+// allLeft reports whether all workers of the group have left.
+func (g *group) allLeft() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.away == len(g.members)
+	return g.departed == len(g.members)
 }
 
 // noteSave records that the chief saved a checkpoint right before a step, so

@@ -59,7 +59,7 @@ func (s *Shards) Refresh() error {
 func (s *Shard) keepIn(h Home) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.home, s.state = h, elsewhere{s.state, s.Variable, h}
+	s.home, s.state = h, deviceState{s.state, s.Variable, h}
 }
 
 // Slots returns the optimiser state of a dense shard in the host's memory: one
@@ -68,7 +68,7 @@ func (s *Shard) Slots() [][]byte {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	here := s.state
-	if e, has := here.(elsewhere); has {
+	if e, has := here.(deviceState); has {
 		here = e.state
 	}
 	return here.(slotted).slots()
@@ -85,16 +85,16 @@ func (s *elementsState[T]) slots() (all [][]byte) {
 	return all
 }
 
-// elsewhere is the state of a shard whose values are stored in a Home, such as
+// deviceState is the state of a shard whose values are stored in a Home, such as
 // a GPU. The embedded state is the copy in the host's memory.
-type elsewhere struct {
+type deviceState struct {
 	state
 	variable int
 	home     Home
 }
 
 // apply checks that the home has already made the same update.
-func (e elsewhere) apply(t total, s optimizer.Step) error {
+func (e deviceState) apply(t total, s optimizer.Step) error {
 	if t == nil {
 		return nil
 	}

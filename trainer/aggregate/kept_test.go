@@ -85,7 +85,7 @@ func TestRestoreFromPartsInAnyOrder(t *testing.T) {
 			d, _, _ := halves()
 			d.VirtualWorkers, d.Workers, d.Holders = 1, []layout.Range{{Lo: 0, Hi: 1}}, []cluster.Task{{Role: cluster.PS}}
 			d.Pieces = []layout.Piece{{Variable: 0, Count: 10}}
-			shards, err := New(&d, d.Holders[0], nobody{})
+			shards, err := New(&d, d.Holders[0], discardHost{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -125,7 +125,7 @@ func FuzzKept(f *testing.F) {
 		d, _, _ := halves()
 		d.VirtualWorkers, d.Workers, d.Holders = 1, []layout.Range{{Lo: 0, Hi: 1}}, []cluster.Task{cluster.Task{Role: cluster.PS}}
 		d.Pieces = []layout.Piece{{Variable: 0, Count: 10}, {Variable: 1, Offset: 0, Count: 7}, {Variable: 1, Offset: 7, Count: 3}}
-		shards, err := New(&d, d.Holders[0], nobody{})
+		shards, err := New(&d, d.Holders[0], discardHost{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,12 +146,12 @@ func FuzzKept(f *testing.F) {
 	})
 }
 
-// nobody is a Host that ignores all events.
-type nobody struct{}
+// discardHost is a Host that ignores all events.
+type discardHost struct{}
 
-func (nobody) Memory(layout.Piece) []byte { return nil }
-func (nobody) Tell(int, Event)            {}
-func (nobody) Fail(error)                 {}
+func (discardHost) Memory(layout.Piece) []byte { return nil }
+func (discardHost) Tell(int, Event)            {}
+func (discardHost) Fail(error)                 {}
 
 // FuzzReport decodes arbitrary bytes as a shard holder's report for the
 // gradient norm.

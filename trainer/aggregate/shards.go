@@ -265,7 +265,7 @@ func (s *Shards) Scale(rank int, norm, factor float64) error {
 	if s.steps.leader(g) != rank {
 		return wrong
 	}
-	p, asked := g.normed(norm)
+	p, asked := g.recordNorm(norm)
 	if !asked {
 		return wrong
 	}

@@ -19,13 +19,13 @@ import (
 // gradients.
 type twoWorkers struct {
 	*Shards
-	nobody
+	discardHost
 	t    *testing.T
-	told []string // the events sent so far, each with the rank of its worker
+	sent []string // the events sent so far, each with the rank of its worker
 }
 
-func (w *twoWorkers) Tell(rank int, e Event) { w.told = append(w.told, told(rank, e)) }
-func told(rank int, e Event) string          { return fmt.Sprintf("%d %T%+v", rank, e, e) }
+func (w *twoWorkers) Tell(rank int, e Event) { w.sent = append(w.sent, sent(rank, e)) }
+func sent(rank int, e Event) string          { return fmt.Sprintf("%d %T%+v", rank, e, e) }
 func (w *twoWorkers) Fail(err error)         { w.t.Error(err) }
 
 // newTwoWorkers returns the shards for a declaration, which the function
@@ -115,8 +115,8 @@ func TestClippedStepWaitsForTheFactor(t *testing.T) {
 	w := newTwoWorkers(t, func(d *layout.Declaration) { d.Clip = 2.5 })
 	d := w.Declaration()
 	w.step(0, &contribution{[]float32{6, 8}, 0}, &contribution{[]float32{0, 0}, 0}) // the mean gradient is [3, 4]
-	if want := []string{told(0, SquaresWanted{})}; !slices.Equal(w.told, want) {
-		t.Errorf("told %q before the norm is known, want %q", w.told, want)
+	if want := []string{sent(0, SquaresWanted{})}; !slices.Equal(w.sent, want) {
+		t.Errorf("told %q before the norm is known, want %q", w.sent, want)
 	}
 	if !slices.Equal(w.values(), []float32{0, 0}) || !slices.Equal(w.Steps(), []uint64{0}) {
 		t.Errorf("values %v after %v steps before the norm is known", w.values(), w.Steps())
@@ -132,7 +132,7 @@ func TestClippedStepWaitsForTheFactor(t *testing.T) {
 	if err := w.Scale(1, norm, 0.5); err == nil {
 		t.Error("took the norm from a worker that does not lead")
 	}
-	w.told = nil
+	w.sent = nil
 	if err := w.Scale(0, norm, d.ClipFactor(norm)); err != nil {
 		t.Fatal(err)
 	}
@@ -143,11 +143,11 @@ func TestClippedStepWaitsForTheFactor(t *testing.T) {
 	var want []string
 	for _, e := range []Event{Updated{0, end}, Updated{1, end}, Closed{end}} {
 		for rank := range 2 {
-			want = append(want, told(rank, e))
+			want = append(want, sent(rank, e))
 		}
 	}
-	if !slices.Equal(w.told, want) {
-		t.Errorf("told %q, want %q", w.told, want)
+	if !slices.Equal(w.sent, want) {
+		t.Errorf("told %q, want %q", w.sent, want)
 	}
 	if err := w.Scale(0, norm, 0.5); err == nil {
 		t.Error("took the norm of a step twice")

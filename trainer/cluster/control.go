@@ -66,9 +66,9 @@ type ControlMessage struct {
 // a faulty task could make its agent allocate any amount of memory.
 const maxControl = 64 << 10
 
-// controlWrite is the time limit of one Send. The receiver reads all the time,
+// sendTimeout is the time limit of one Send. The receiver reads all the time,
 // so a channel that accepts no bytes for this long is broken.
-const controlWrite = 10 * time.Second
+const sendTimeout = 10 * time.Second
 
 // Control is one end of the control channel between a task and its agent. Any
 // goroutine may call Send. Only one goroutine at a time may call Receive.
@@ -148,7 +148,7 @@ func (c *Control) write(frame []byte) error {
 	if c.torn != nil {
 		return fmt.Errorf("an earlier message was sent in part: %w", c.torn)
 	}
-	if err := c.conn.SetWriteDeadline(time.Now().Add(controlWrite)); err != nil {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
 		return err
 	}
 	n, err := c.conn.Write(frame)

@@ -82,13 +82,13 @@ func TestProofNeedsKeyAndNames(t *testing.T) {
 		a.Close()
 		b.Close()
 	}
-	if err := Dial(context.Background(), nil2(t), key, longest+"x", "ps:0"); err == nil || !strings.Contains(err.Error(), "name longer") {
+	if err := Dial(context.Background(), closedConn(t), key, longest+"x", "ps:0"); err == nil || !strings.Contains(err.Error(), "name longer") {
 		t.Errorf("a name too long: %v", err)
 	}
 }
 
-// nil2 returns a connection whose other end is closed.
-func nil2(t *testing.T) net.Conn {
+// closedConn returns a connection whose other end is closed.
+func closedConn(t *testing.T) net.Conn {
 	a, b := net.Pipe()
 	b.Close()
 	t.Cleanup(func() { a.Close() })
@@ -199,9 +199,9 @@ func TestProofCoversNameBoundaries(t *testing.T) {
 
 func TestReplayedProofIsRefused(t *testing.T) {
 	a, b := net.Pipe()
-	heard := &recorder{Conn: a}
+	recorded := &recorder{Conn: a}
 	accepted := accept(b, key, "ps:0")
-	if err := Dial(context.Background(), heard, key, "worker:0", "ps:0"); err != nil {
+	if err := Dial(context.Background(), recorded, key, "worker:0", "ps:0"); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-accepted; got.err != nil {
@@ -211,7 +211,7 @@ func TestReplayedProofIsRefused(t *testing.T) {
 	conn, stranger := net.Pipe()
 	refused := accept(conn, key, "ps:0")
 	go io.Copy(io.Discard, stranger)
-	stranger.Write(heard.written.Bytes())
+	stranger.Write(recorded.written.Bytes())
 	if got := <-refused; !errors.Is(got.err, ErrProof) {
 		t.Errorf("the dialler's words played again: %+v, want ErrProof", got)
 	}
@@ -219,7 +219,7 @@ func TestReplayedProofIsRefused(t *testing.T) {
 	conn, stranger = net.Pipe()
 	dialled := dial(conn, key, "worker:0", "ps:0")
 	go io.Copy(io.Discard, stranger)
-	stranger.Write(heard.read.Bytes())
+	stranger.Write(recorded.read.Bytes())
 	if got := <-dialled; !errors.Is(got.err, ErrProof) {
 		t.Errorf("the acceptor's words played again: %+v, want ErrProof", got)
 	}

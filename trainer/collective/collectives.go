@@ -193,15 +193,15 @@ func (c *call) shares(x []byte) [][]byte {
 // worker.
 const relayFrom = 4
 
-// little is the maximum number of bytes that a worker sends to every other
+// smallSize is the maximum number of bytes that a worker sends to every other
 // one, more than necessary, to save one exchange.
-const little = 64 << 10
+const smallSize = 64 << 10
 
 func (c *call) broadcast(x []byte, root int) error {
 	if err := c.checkRoot(root); err != nil {
 		return err
 	}
-	if c.world < relayFrom || len(x) <= little {
+	if c.world < relayFrom || len(x) <= smallSize {
 		if c.rank == root {
 			return c.exchange(c.all(x), c.none())
 		}

@@ -14,7 +14,7 @@ import (
 // where the algorithm changes, and for up to five workers about one chunk per
 // worker and more.
 func lengths(random *rand.Rand, world int) []int {
-	lengths := []int{0, 1, 2, 7, 1 + random.IntN(500), little/8 - 1, little / 8, little/8 + 1, little/4 + 1}
+	lengths := []int{0, 1, 2, 7, 1 + random.IntN(500), smallSize/8 - 1, smallSize / 8, smallSize/8 + 1, smallSize/4 + 1}
 	if world > 5 {
 		return lengths
 	}
@@ -229,7 +229,7 @@ func tile[T any](x []T, n int) []T {
 func TestAllGatherBytesOfDifferentLengths(t *testing.T) {
 	for world := 1; world <= 5; world++ {
 		must(t, newWorld(t, world, nil), func(ctx context.Context, g *Group, rank int) error {
-			for round, unit := range []int{0, 1, 1000, little / 3, little, 3 * chunkSize} {
+			for round, unit := range []int{0, 1, 1000, smallSize / 3, smallSize, 3 * chunkSize} {
 				piece := func(rank int) []byte { return bytes.Repeat([]byte{byte(rank + round)}, (rank+round)%4*unit) }
 				got, err := g.AllGatherBytes(ctx, piece(rank), 3*unit)
 				if err != nil {

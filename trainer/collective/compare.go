@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// mostCompared is the maximum number of bytes of a text that Compare compares.
+// maxCompared is the maximum number of bytes of a text that Compare compares.
 // The end of a longer text is replaced by a checksum.
-const mostCompared = 1024
+const maxCompared = 1024
 
 // differentError is the error of Compare on all workers if the text of one
 // worker differs from the chief's.
@@ -26,18 +26,18 @@ func (differentError) Hint() string { return "every host needs the same files at
 // such worker, so no worker is left waiting. A description must not contain
 // zero bytes.
 func (g *Group) Compare(ctx context.Context, mine string) error {
-	if len(mine) > mostCompared {
-		mine = fmt.Sprintf("%s ... checksum %08x", mine[:mostCompared-32], crc32.ChecksumIEEE([]byte(mine)))
+	if len(mine) > maxCompared {
+		mine = fmt.Sprintf("%s ... checksum %08x", mine[:maxCompared-32], crc32.ChecksumIEEE([]byte(mine)))
 	}
-	said := make([]int64, mostCompared) // the text, one byte per element, padded with zeros at the end
+	padded := make([]int64, maxCompared) // the text, one byte per element, padded with zeros at the end
 	for i := range len(mine) {
-		said[i] = int64(mine[i])
+		padded[i] = int64(mine[i])
 	}
-	if err := g.Broadcast(ctx, said, 0); err != nil {
+	if err := g.Broadcast(ctx, padded, 0); err != nil {
 		return err
 	}
 	var chiefs []byte
-	for _, b := range said {
+	for _, b := range padded {
 		chiefs = append(chiefs, byte(b))
 	}
 	chiefs = bytes.TrimRight(chiefs, "\x00")

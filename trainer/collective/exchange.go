@@ -72,9 +72,9 @@ func (g *Group) begin(e *exchange) error {
 		switch {
 		case l == nil:
 		case l.left:
-			return l.leaver(e.signature)
+			return l.leftError(e.signature)
 		case l.announced == e.number:
-			if err := e.hear(l); err != nil {
+			if err := e.match(l); err != nil {
 				return err
 			}
 		}
@@ -82,13 +82,13 @@ func (g *Group) begin(e *exchange) error {
 	return nil
 }
 
-// hear checks that a peer has announced the same collective as this worker,
+// match checks that a peer has announced the same collective as this worker,
 // and stores the data that came with the announcement. The caller holds the
 // group's mu.
-func (e *exchange) hear(l *link) error {
-	if l.said != e.signature {
+func (e *exchange) match(l *link) error {
+	if l.called != e.signature {
 		return l.Blame(fmt.Errorf("collective %d is %s there and %s on %s: every worker must call the same collectives, in the same order, with matching arguments",
-			e.group.calls, l.said, e.signature, task(e.group.config.Rank)))
+			e.group.calls, l.called, e.signature, task(e.group.config.Rank)))
 	}
 	if err := l.fill(e.from[l.rank]); err != nil {
 		return err
@@ -200,7 +200,7 @@ type link struct {
 	// The group's mu guards the fields below. A peer is at most one exchange
 	// ahead of this worker, because it cannot complete an exchange that this
 	// worker has not announced.
-	said      signature // the collective that the peer announced last
+	called    signature // the collective that the peer announced last
 	announced uint64    // number of the exchange that the peer announced last; zero means none
 	early     []byte    // the data that came with the peer's last announcement
 	rest      []byte    // memory for the data that the peer has not begun to send; nil means that it sends no more data
@@ -214,7 +214,7 @@ func (l *link) read() {
 	for {
 		h, err := l.Next()
 		if errors.Is(err, peers.ErrGoodbye) {
-			l.parted()
+			l.handleGoodbye()
 			return
 		}
 		if err == nil {
@@ -268,9 +268,9 @@ func (l *link) receive(m message) error {
 	if g.err != nil {
 		return g.err
 	}
-	l.said, l.announced = m.signature, m.number
+	l.called, l.announced = m.signature, m.number
 	if e := g.current; e != nil && e.number == l.announced {
-		return e.hear(l)
+		return e.match(l)
 	}
 	return nil
 }
@@ -279,7 +279,7 @@ func (l *link) receive(m message) error {
 // of memory.
 func (l *link) fill(memory []byte) error {
 	if want := min(early, len(memory)); len(l.early) != want {
-		return l.Blame(fmt.Errorf("%s: announced with %d bytes, want %d", l.said, len(l.early), want))
+		return l.Blame(fmt.Errorf("%s: announced with %d bytes, want %d", l.called, len(l.early), want))
 	}
 	l.rest = memory[copy(memory, l.early):]
 	return nil
@@ -313,19 +313,19 @@ func (l *link) data(h wire.Header) error {
 	return nil
 }
 
-// parted handles the peer's goodbye and replies to it.
-func (l *link) parted() {
+// handleGoodbye handles the peer's goodbye and replies to it.
+func (l *link) handleGoodbye() {
 	g := l.group
 	g.mu.Lock()
 	l.left = true
 	if e := g.current; e != nil && e.needs(l) {
-		g.broken(l.leaver(e.signature))
+		g.broken(l.leftError(e.signature))
 	}
 	g.mu.Unlock()
 	l.Bye() // an error does not matter: the peer closes the connection even if this reply does not arrive
 }
 
-// leaver returns the error for a peer that left before it called collective s.
-func (l *link) leaver(s signature) error {
+// leftError returns the error for a peer that left before it called collective s.
+func (l *link) leftError(s signature) error {
 	return l.Blame(fmt.Errorf("has left before %s: every worker must call the same collectives", s))
 }

@@ -27,8 +27,8 @@ func (g *Group) cut() {
 	}
 }
 
-// runs waits until this worker has begun a collective.
-func (g *Group) runs() {
+// waitRunning waits until this worker has begun a collective.
+func (g *Group) waitRunning() {
 	for {
 		g.mu.Lock()
 		begun := g.current != nil
@@ -207,7 +207,7 @@ func TestCloseIsReportedToOtherWorkers(t *testing.T) {
 	for _, g := range groups {
 		began := time.Now()
 		g.Close()
-		if took := time.Since(began); took > goodbye/2 {
+		if took := time.Since(began); took > goodbyeTimeout/2 {
 			t.Errorf("closing took %v", took)
 		}
 	}
@@ -243,7 +243,7 @@ func TestCloseDuringACollectiveFailsOnAllWorkers(t *testing.T) {
 				return g.Barrier(ctx)
 			}
 			if rank == 1 {
-				go func() { g.runs(); g.Close(); g.Close() }()
+				go func() { g.waitRunning(); g.Close(); g.Close() }()
 			}
 			return g.AllReduce(ctx, make([]float32, n))
 		})
@@ -259,7 +259,7 @@ func TestConcurrentCollectivesFail(t *testing.T) {
 	groups := connected(t, 2, nil)
 	first := make(chan error, 1)
 	go func() { first <- groups[0].Barrier(t.Context()) }()
-	groups[0].runs()
+	groups[0].waitRunning()
 	for _, err := range []error{groups[0].Barrier(t.Context()), <-first} {
 		if !errors.Is(err, errConcurrent) {
 			t.Errorf("got %v", err)

@@ -58,7 +58,7 @@ func FuzzPeer(f *testing.F) {
 		g.opened = true
 		g.join(peers.Peer{Task: cluster.Task{Role: cluster.Worker, Index: 1}, Addr: "peer", Conn: here})
 		sent := make(chan bool)
-		go func() { speak(there, script); close(sent) }()
+		go func() { sendScript(there, script); close(sent) }()
 		x := make([]float32, fuzzed/4+8)
 		guard := x[len(x)-8:]
 		x = x[:len(x)-8]
@@ -86,8 +86,8 @@ func FuzzPeer(f *testing.F) {
 // two workers the data of an announcement and of two chunks.
 const fuzzed = 4*chunkSize - 64
 
-// speak sends at most 12 frames of the script and closes the connection.
-func speak(conn net.Conn, script []byte) {
+// sendScript sends at most 12 frames of the script and closes the connection.
+func sendScript(conn net.Conn, script []byte) {
 	c := wire.NewConn(conn, 0, patience.Limit)
 	defer c.Close()
 	go c.Drain()

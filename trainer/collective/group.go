@@ -16,8 +16,8 @@ const (
 	purpose        = "collective"
 	defaultStart   = 5 * time.Minute
 	defaultSilence = time.Minute
-	hangUp         = time.Second     // maximum time for telling a peer why the group broke
-	goodbye        = 2 * time.Second // maximum time that Close waits for a peer's reply to the goodbye
+	reportTimeout  = time.Second     // maximum time for telling a peer why the group broke
+	goodbyeTimeout = 2 * time.Second // maximum time that Close waits for a peer's reply to the goodbye
 )
 
 var (
@@ -132,7 +132,7 @@ func (g *Group) Close() error {
 	if g.err == nil && g.current == nil {
 		// An error does not matter: the peer just did not reply to the
 		// goodbye.
-		g.end(errClosed, func(l *link) { l.Goodbye(goodbye) })
+		g.end(errClosed, func(l *link) { l.Goodbye(goodbyeTimeout) })
 	}
 	g.broken(errClosed)
 	g.mu.Unlock()
@@ -161,7 +161,7 @@ func (g *Group) fail(err error) error {
 // broken does what fail does. The caller holds g.mu.
 func (g *Group) broken(err error) error {
 	if g.err == nil {
-		g.end(err, func(l *link) { l.Tell(err, hangUp) })
+		g.end(err, func(l *link) { l.Tell(err, reportTimeout) })
 	}
 	return g.err
 }
@@ -195,10 +195,10 @@ func (g *Group) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), g.config.Start, late)
 	// The dials continue a little longer, so that a worker that is being
 	// dialled still learns why the group broke.
-	defer time.AfterFunc(hangUp, cancel)
+	defer time.AfterFunc(reportTimeout, cancel)
 	// This fires later than the timeout above: workers that wait for a worker
 	// that never connected name that worker first.
-	g.late = time.AfterFunc(g.config.Start+hangUp, func() { g.absent(late) })
+	g.late = time.AfterFunc(g.config.Start+reportTimeout, func() { g.absent(late) })
 	g.config.Listener.Handle(purpose, g.accept)
 	for rank := range g.config.Rank {
 		g.running.Go(func() { g.dial(ctx, rank) })
@@ -291,7 +291,7 @@ func (g *Group) join(p peers.Peer) {
 	g.links[rank] = l
 	g.running.Go(l.read)
 	if err := g.err; err != nil {
-		g.running.Go(func() { l.Tell(err, hangUp) })
+		g.running.Go(func() { l.Tell(err, reportTimeout) })
 	}
 	if g.missing--; g.missing == 0 {
 		close(g.connected)

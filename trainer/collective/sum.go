@@ -28,7 +28,7 @@ func (c *call) allReduce(x []byte) error {
 	if c.world == 1 {
 		return nil
 	}
-	if len(x)*(c.world-1) <= little {
+	if len(x)*(c.world-1) <= smallSize {
 		parts := c.parts(len(x))
 		parts[c.rank] = x
 		if err := c.exchange(c.all(x), parts); err != nil {

@@ -46,13 +46,13 @@ type Table struct {
 // Tables contains all embedding tables of a worker: the rows of the current
 // step, and those of the next step if they were requested.
 type Tables struct {
-	exchange  *client.Rows
-	first     *replica.Replica // a replica from which the lookups of a training step are read
-	vws       int              // number of virtual workers of this worker
-	inStep    bool             // all workers do the same step at the same time; otherwise rows are not requested in advance
-	tables    []*table
-	told      bool // Prefetch has named rows that RequestNext has not requested yet
-	requested bool // RequestNext has requested rows, and no step has used them yet
+	exchange   *client.Rows
+	first      *replica.Replica // a replica from which the lookups of a training step are read
+	vws        int              // number of virtual workers of this worker
+	inStep     bool             // all workers do the same step at the same time; otherwise rows are not requested in advance
+	tables     []*table
+	prefetched bool // Prefetch has named rows that RequestNext has not requested yet
+	requested  bool // RequestNext has requested rows, and no step has used them yet
 }
 
 // New returns the tables of a worker with vws virtual workers. first is one of
@@ -88,11 +88,11 @@ func (t *Tables) Check(r *replica.Replica, feed Feed, vws int) error {
 func (t *Tables) Pull(ctx context.Context, r *replica.Replica, feed Feed, vws int) error {
 	for _, of := range t.tables {
 		of.read(r, feed, vws)
-		w := of.aim()
+		w := of.requestCurrent()
 		if err := t.exchange.Pull(ctx, w.Variable, w.Index, w.Into); err != nil {
 			return err
 		}
-		of.spread()
+		of.fillPositions()
 	}
 	return nil
 }
@@ -139,9 +139,9 @@ func (t *Tables) Prefetch(feed Feed) error {
 	}
 	for _, of := range t.tables {
 		of.read(t.first, feed, t.vws)
-		of.tell()
+		of.recordNext()
 	}
-	t.told = true
+	t.prefetched = true
 	return nil
 }
 
@@ -160,30 +160,30 @@ func (t *Tables) Fetch(ctx context.Context, feed Feed) error {
 		if err := t.exchange.Await(ctx); err != nil {
 			return err
 		}
-		if t.every(func(of *table) bool { return slices.Equal(of.ahead.index, of.fed) }) {
+		if t.every(func(of *table) bool { return slices.Equal(of.ahead.index, of.feedIndex) }) {
 			for _, of := range t.tables {
-				of.take()
-				of.spread()
+				of.useAhead()
+				of.fillPositions()
 			}
 			return nil
 		}
 	}
-	if t.told && t.every(func(of *table) bool { return slices.Equal(of.next, of.fed) }) {
-		t.told = false // Prefetch had recorded this step, whose rows are now requested here
+	if t.prefetched && t.every(func(of *table) bool { return slices.Equal(of.next, of.feedIndex) }) {
+		t.prefetched = false // Prefetch had recorded this step, whose rows are now requested here
 	}
 	if requested {
 		// Only one request per step goes through Prefetch; RequestNext has
 		// already used it for other rows.
 		return t.Pull(ctx, t.first, feed, t.vws)
 	}
-	if err := t.request((*table).aim); err != nil {
+	if err := t.request((*table).requestCurrent); err != nil {
 		return err
 	}
 	if err := t.exchange.Await(ctx); err != nil {
 		return err
 	}
 	for _, of := range t.tables {
-		of.spread()
+		of.fillPositions()
 	}
 	return nil
 }
@@ -191,17 +191,17 @@ func (t *Tables) Fetch(ctx context.Context, feed Feed) error {
 // RequestNext requests the rows that Prefetch has recorded for the next step,
 // if any. The current step must have begun.
 func (t *Tables) RequestNext() error {
-	if !t.told {
+	if !t.prefetched {
 		return nil
 	}
-	t.told, t.requested = false, true
-	return t.request((*table).shift)
+	t.prefetched, t.requested = false, true
+	return t.request((*table).requestNext)
 }
 
 // Ahead reports whether Prefetch has recorded rows that are not requested yet
 // (known), and whether rows were requested that no step has used yet
 // (requested).
-func (t *Tables) Ahead() (known, requested bool) { return t.told, t.requested }
+func (t *Tables) Ahead() (known, requested bool) { return t.prefetched, t.requested }
 
 // request sends the shard holders one request for the rows of all tables. The
 // function rows returns the request for one table.
@@ -227,7 +227,7 @@ type table struct {
 	positions int        // number of positions per virtual worker
 	now       request    // the rows of the current step
 	ahead     request    // the rows that were requested in advance
-	fed       []int64    // by position: the row that the last feed names
+	feedIndex []int64    // by position: the row that the last feed names
 	next      []int64    // by position: the row in the feed that Prefetch has recorded
 	rows      []byte     // by position: the values of its row in the current step
 	combiners []combiner // by virtual worker of this worker
@@ -267,28 +267,28 @@ func (r *request) wanted(variable int) message.RowRequest {
 	return message.RowRequest{Variable: variable, Index: r.unique, Into: r.rows}
 }
 
-// aim makes the rows of the last feed the rows of the current step, and
+// requestCurrent makes the rows of the last feed the rows of the current step, and
 // returns the request for them.
-func (t *table) aim() message.RowRequest {
-	t.fed = t.now.set(t.fed, t.bytes)
+func (t *table) requestCurrent() message.RowRequest {
+	t.feedIndex = t.now.set(t.feedIndex, t.bytes)
 	return t.now.wanted(t.Variable)
 }
 
-// tell records the last feed that was read as the feed of a later step.
-func (t *table) tell() { t.next, t.fed = t.fed, t.next }
+// recordNext records the last feed that was read as the feed of a later step.
+func (t *table) recordNext() { t.next, t.feedIndex = t.feedIndex, t.next }
 
-// shift returns the request for the rows that tell has recorded.
-func (t *table) shift() message.RowRequest {
+// requestNext returns the request for the rows that recordNext has recorded.
+func (t *table) requestNext() message.RowRequest {
 	t.next = t.ahead.set(t.next, t.bytes)
 	return t.ahead.wanted(t.Variable)
 }
 
-// take makes the rows that were requested in advance the rows of the current
+// useAhead makes the rows that were requested in advance the rows of the current
 // step.
-func (t *table) take() { t.now, t.ahead = t.ahead, t.now }
+func (t *table) useAhead() { t.now, t.ahead = t.ahead, t.now }
 
-// spread copies to each position the values of its row.
-func (t *table) spread() {
+// fillPositions copies to each position the values of its row.
+func (t *table) fillPositions() {
 	t.rows = room(t.rows, len(t.now.index)*t.bytes)
 	// The rows are copied as words of 4 bytes, whatever their element type is.
 	t.now.lookup.Gather(wire.Floats[float32](t.now.rows), t.bytes/4, wire.Floats[float32](t.rows))
@@ -302,7 +302,7 @@ func (t *table) read(r *replica.Replica, feed Feed, vws int) {
 	for _, p := range places {
 		t.positions += p.N
 	}
-	t.fed = room(t.fed, vws*t.positions)
+	t.feedIndex = room(t.feedIndex, vws*t.positions)
 	for len(t.combiners) < vws {
 		t.combiners = append(t.combiners, t.combiner())
 	}
@@ -313,7 +313,7 @@ func (t *table) read(r *replica.Replica, feed Feed, vws int) {
 			panic(err) // Check has accepted the feed before
 		}
 		for vw := range vws {
-			copy(t.fed[vw*t.positions+at:], all[vw*p.N:(vw+1)*p.N])
+			copy(t.feedIndex[vw*t.positions+at:], all[vw*p.N:(vw+1)*p.N])
 		}
 		at += p.N
 	}

@@ -9,7 +9,7 @@ import (
 
 // closed lists for each rule a formula for a constant gradient: the value of
 // the variable after n steps, starting from x.
-var closed = []struct {
+var closedForms = []struct {
 	name     string
 	settings Settings
 	form     func(x, g, rate float64, n int) float64
@@ -63,7 +63,7 @@ func shrinking(x, g, rate float64, n int) float64 {
 }
 
 func TestRulesMatchClosedForms(t *testing.T) {
-	for _, c := range closed {
+	for _, c := range closedForms {
 		t.Run(c.name, func(t *testing.T) {
 			checkClosed[float32](t, c.settings, c.form, 2e-4)
 			checkClosed[float64](t, c.settings, c.form, 1e-10)
@@ -93,7 +93,7 @@ func checkClosed[T wire.Float](t *testing.T, s Settings, form func(x, g, rate fl
 }
 
 func TestZeroGradientKeepsValues(t *testing.T) {
-	for _, c := range closed {
+	for _, c := range closedForms {
 		if c.settings.Decay != 0 || c.settings.Rule == Average {
 			continue
 		}

@@ -23,8 +23,8 @@ var (
 
 func worker(rank int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: rank} }
 
-// as returns the Config of task t in a job with 3 workers and 2 servers.
-func as(t cluster.Task) Config {
+// configOf returns the Config of task t in a job with 3 workers and 2 servers.
+func configOf(t cluster.Task) Config {
 	return Config{Self: t, Key: cluster.PeerKey(secret, 4), Generation: 4, Workers: 3, Servers: 2}
 }
 
@@ -57,7 +57,7 @@ func open(t *testing.T) (*Listener, string, *journal) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, c := &journal{}, as(ps0)
+	j, c := &journal{}, configOf(ps0)
 	c.Logf = j.logf
 	l := Listen(ln, c)
 	t.Cleanup(func() { l.Close() })
@@ -82,8 +82,8 @@ func dial(t *testing.T, c Config, addr, purpose string) net.Conn {
 	return conn
 }
 
-// plain opens a TCP connection without a proof.
-func plain(t *testing.T, addr string) net.Conn {
+// dialPlain opens a TCP connection without a proof.
+func dialPlain(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -102,8 +102,8 @@ func echo(p Peer) {
 	io.Copy(p.Conn, p.Conn)
 }
 
-// hears fails the test unless echo serves conn as a connection of this task.
-func hears(t *testing.T, conn net.Conn, task cluster.Task) {
+// wantServed fails the test unless echo serves conn as a connection of this task.
+func wantServed(t *testing.T, conn net.Conn, task cluster.Task) {
 	t.Helper()
 	if _, err := conn.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
@@ -115,8 +115,8 @@ func hears(t *testing.T, conn net.Conn, task cluster.Task) {
 	}
 }
 
-// hungUp fails the test unless the other end closes conn without sending data.
-func hungUp(t *testing.T, conn net.Conn) {
+// wantClosed fails the test unless the other end closes conn without sending data.
+func wantClosed(t *testing.T, conn net.Conn) {
 	t.Helper()
 	n, err := conn.Read(make([]byte, 1))
 	var timeout net.Error
@@ -146,8 +146,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// waits returns the number of connections of a task that wait for a handler.
-func (l *Listener) waits(task cluster.Task) int {
+// waitingOf returns the number of connections of a task that wait for a handler.
+func (l *Listener) waitingOf(task cluster.Task) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.waiting[task])

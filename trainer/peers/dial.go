@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	firstPause  = 20 * time.Millisecond // pause after the first failed attempt; each later pause is twice as long
-	longestWait = time.Second
-	attemptTime = 10 * time.Second // time limit of one attempt to connect
+	firstPause     = 20 * time.Millisecond // pause after the first failed attempt; each later pause is twice as long
+	maxPause       = time.Second           // maximum pause between two attempts
+	attemptTimeout = 10 * time.Second      // time limit of one attempt to connect
 )
 
 // Dial connects to a task for a purpose, such as "collective". It retries with
@@ -27,7 +27,7 @@ func Dial(ctx context.Context, c Config, to cluster.Task, addr, purpose string) 
 		return nil, &PeerError{Task: to, Addr: addr, Err: err}
 	}
 	var before error // error of the last attempt that was not cut short by the end of ctx
-	for wait := firstPause; ; wait = min(2*wait, longestWait) {
+	for wait := firstPause; ; wait = min(2*wait, maxPause) {
 		conn, err := attempt(ctx, c, to, addr, purpose)
 		if err == nil {
 			return conn, nil
@@ -53,7 +53,7 @@ func over(ctx context.Context) bool {
 }
 
 func attempt(ctx context.Context, c Config, to cluster.Task, addr, purpose string) (net.Conn, error) {
-	dialler := net.Dialer{Timeout: attemptTime}
+	dialler := net.Dialer{Timeout: attemptTimeout}
 	conn, err := dialler.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err

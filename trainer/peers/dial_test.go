@@ -17,7 +17,7 @@ import (
 func TestDialDoesNotRetryARefusedProof(t *testing.T) {
 	l, addr, journal := open(t)
 	l.Handle("owner", func(p Peer) { t.Errorf("%s was let in", p.Task); p.Conn.Close() })
-	old, stranger := as(worker(1)), as(worker(1))
+	old, stranger := configOf(worker(1)), configOf(worker(1))
 	old.Key = cluster.PeerKey(secret, 3)
 	stranger.Key = cluster.PeerKey([]byte("another secret"), 4)
 	for _, test := range []struct {
@@ -27,7 +27,7 @@ func TestDialDoesNotRetryARefusedProof(t *testing.T) {
 	}{
 		{"old generation", old, ps0},
 		{"wrong secret", stranger, ps0},
-		{"other task", as(worker(1)), cluster.Task{Role: cluster.PS, Index: 1}},
+		{"other task", configOf(worker(1)), cluster.Task{Role: cluster.PS, Index: 1}},
 	} {
 		_, err := Dial(soon(t), test.c, test.to, addr, "owner")
 		if !errors.Is(err, cluster.ErrProof) {
@@ -47,22 +47,22 @@ func TestProofCoversThePurpose(t *testing.T) {
 	served := make(chan Peer, 8)
 	l.Handle("owner", func(p Peer) { served <- p })
 	l.Handle("mesh", func(p Peer) { served <- p })
-	key := as(ps0).Key
+	key := configOf(ps0).Key
 	for _, names := range [][2]string{
 		{"worker:1/mesh", "ps:0/owner"}, {"worker:1/owner", "ps:0/mesh"}, {"worker:1", "ps:0/owner"},
 		{"worker:1/owner", "ps:0"}, {"worker:1/owner/mesh", "ps:0/owner"},
 	} {
-		if err := cluster.Dial(soon(t), plain(t, addr), key, names[0], names[1]); !errors.Is(err, cluster.ErrProof) {
+		if err := cluster.Dial(soon(t), dialPlain(t, addr), key, names[0], names[1]); !errors.Is(err, cluster.ErrProof) {
 			t.Errorf("%q: %v", names, err)
 		}
 	}
 	for _, purpose := range []string{"", "/", "Mesh", "mesh/", "owner/mesh", "a b", strings.Repeat("x", maxPurpose+1)} {
-		conn := plain(t, addr)
-		if _, err := channel.Dial(soon(t), conn, as(ps0).channel(), "worker:1/"+purpose, "ps:0/"+purpose); err != nil {
+		conn := dialPlain(t, addr)
+		if _, err := channel.Dial(soon(t), conn, configOf(ps0).channel(), "worker:1/"+purpose, "ps:0/"+purpose); err != nil {
 			t.Fatalf("%q: %v", purpose, err)
 		}
-		hungUp(t, conn)
-		_, err := Dial(soon(t), as(worker(1)), ps0, addr, purpose)
+		wantClosed(t, conn)
+		_, err := Dial(soon(t), configOf(worker(1)), ps0, addr, purpose)
 		blames(t, err, ps0, "purpose")
 	}
 	l.Close()
@@ -80,7 +80,7 @@ func TestDialRetriesUntilTheTaskListens(t *testing.T) {
 	ln.Close()
 	got := make(chan error, 1)
 	go func() {
-		conn, err := Dial(soon(t), as(worker(0)), ps0, addr, "owner")
+		conn, err := Dial(soon(t), configOf(worker(0)), ps0, addr, "owner")
 		if err == nil {
 			conn.Close()
 		}
@@ -94,7 +94,7 @@ func TestDialRetriesUntilTheTaskListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	rude.Close()
-	l := Listen(ln, as(ps0))
+	l := Listen(ln, configOf(ps0))
 	defer l.Close()
 	if err := <-got; err != nil {
 		t.Error(err)
@@ -114,7 +114,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	} {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, reason)
 		began := time.Now()
-		_, err := Dial(ctx, as(worker(0)), ps0, test.addr, "owner")
+		_, err := Dial(ctx, configOf(worker(0)), ps0, test.addr, "owner")
 		cancel()
 		blames(t, err, ps0, test.what)
 		if took := time.Since(began); !errors.Is(err, reason) || took > patience.Limit {

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	maxWaiting = 8                      // maximum number of connections of one task that wait for a handler
-	acceptWait = 100 * time.Millisecond // pause after a failed accept
+	maxWaiting  = 8                      // maximum number of connections of one task that wait for a handler
+	acceptPause = 100 * time.Millisecond // pause after a failed accept
 )
 
 // Peer is a connection to another task that has proved its identity.
@@ -59,15 +59,15 @@ func (c Config) has(t cluster.Task) bool {
 // each connection to the handler of its purpose. Any goroutine may call its
 // methods.
 type Listener struct {
-	config   Config
-	ln       net.Listener
-	leave    context.CancelFunc // cancels the context of goroutines that accept connections or check proofs
-	ended    chan struct{}      // closed once every goroutine has returned
-	running  sync.WaitGroup     // goroutines that accept connections, check proofs or run handlers
-	gate     *channel.Gate
-	unproved notices // log lines about connections that did not prove the job's secret
-	refused  notices // log lines about tasks that proved the secret but were refused
-	troubled notices // log lines about failed accepts
+	config       Config
+	ln           net.Listener
+	cancel       context.CancelFunc // cancels the context of goroutines that accept connections or check proofs
+	ended        chan struct{}      // closed once every goroutine has returned
+	running      sync.WaitGroup     // goroutines that accept connections, check proofs or run handlers
+	gate         *channel.Gate
+	unproved     notices // log lines about connections that did not prove the job's secret
+	refused      notices // log lines about tasks that proved the secret but were refused
+	acceptErrors notices // log lines about failed accepts
 
 	mu       sync.Mutex
 	closed   bool                             // Close was called: connections are refused
@@ -80,14 +80,14 @@ type Listener struct {
 func Listen(ln net.Listener, c Config) *Listener {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Listener{
-		config: c, leave: cancel,
+		config: c, cancel: cancel,
 		ended:    make(chan struct{}),
 		handlers: map[string]func(Peer){},
 		waiting:  map[cluster.Task]map[string]Peer{},
 		unproved: notices{config: c, level: slog.LevelInfo, one: "refused a connection that did not prove the job's secret, from %s",
 			many: "refused %d connections that did not prove the job's secret, the last from %s"},
-		refused:  notices{config: c, level: slog.LevelWarn, one: "refused %s", many: "refused %d connections of tasks, the last %s"},
-		troubled: notices{config: c, level: slog.LevelWarn, one: "accept: %s", many: "accept failed %d times, the last: %s"},
+		refused:      notices{config: c, level: slog.LevelWarn, one: "refused %s", many: "refused %d connections of tasks, the last %s"},
+		acceptErrors: notices{config: c, level: slog.LevelWarn, one: "accept: %s", many: "accept failed %d times, the last: %s"},
 	}
 	l.gate = c.gate()
 	l.ln = l.gate.Listener(ln)
@@ -140,9 +140,9 @@ func (l *Listener) Close() error {
 	}
 	l.waiting = nil
 	l.mu.Unlock()
-	l.leave()
+	l.cancel()
 	err := l.ln.Close()
-	for _, n := range []*notices{&l.unproved, &l.refused, &l.troubled} {
+	for _, n := range []*notices{&l.unproved, &l.refused, &l.acceptErrors} {
 		n.end()
 	}
 	l.running.Wait()
@@ -158,39 +158,39 @@ func (l *Listener) accept(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			l.troubled.note(err.Error())
-			pause(ctx, acceptWait) // an early return of pause is noticed by the loop's condition
+			l.acceptErrors.note(err.Error())
+			pause(ctx, acceptPause) // an early return of pause is noticed by the loop's condition
 			continue
 		}
-		l.running.Go(func() { l.meet(ctx, conn) })
+		l.running.Go(func() { l.authenticate(ctx, conn) })
 	}
 }
 
-// meet checks the proof of a new connection and passes the connection to its
+// authenticate checks the proof of a new connection and passes the connection to its
 // handler.
-func (l *Listener) meet(ctx context.Context, conn net.Conn) {
+func (l *Listener) authenticate(ctx context.Context, conn net.Conn) {
 	protected, name, err := l.gate.Accept(ctx, conn)
 	purpose := purposeOf(name)
 	addr := conn.RemoteAddr().String()
 	switch {
 	case err == nil:
-		if err = l.pass(name, purpose, addr, protected); err == nil {
+		if err = l.dispatch(name, purpose, addr, protected); err == nil {
 			return
 		}
 		l.config.logf(slog.LevelDebug, "refused %s: %v", addr, err)
 		l.refused.note(fmt.Sprintf("%s: %v", addr, err))
 	case ctx.Err() == nil: // if ctx has ended, this Listener itself has ended the proof
 		l.config.logf(slog.LevelDebug, "refused %s: %s", addr, unproved(err))
-		if !unclaimed(err) {
+		if !endedEarly(err) {
 			l.unproved.note(host(addr))
 		}
 	}
 	conn.Close() // no handler has got the connection
 }
 
-// pass passes an authenticated connection to the handler of its purpose. If no
+// dispatch passes an authenticated connection to the handler of its purpose. If no
 // handler is set yet, the connection waits for one.
-func (l *Listener) pass(name, purpose, addr string, conn net.Conn) error {
+func (l *Listener) dispatch(name, purpose, addr string, conn net.Conn) error {
 	task, err := l.config.admit(name, purpose)
 	if err != nil {
 		return err
@@ -311,9 +311,9 @@ func unproved(err error) string {
 	return "connection lost before it proved the job's secret"
 }
 
-// unclaimed reports whether a connection ended before the peer proved
+// endedEarly reports whether a connection ended before the peer proved
 // anything. That is no attack: a task that died or gave up does it, and so
 // does a port scan.
-func unclaimed(err error) bool {
+func endedEarly(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }

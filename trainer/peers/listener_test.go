@@ -20,10 +20,10 @@ func TestConnectionsReachTheHandlerOfTheirPurpose(t *testing.T) {
 	})
 	tasks := []cluster.Task{worker(0), worker(2), {Role: cluster.PS, Index: 1}, ps0} // a task may also dial its own listener
 	for _, task := range tasks {
-		hears(t, dial(t, as(task), addr, "owner"), task)
+		wantServed(t, dial(t, configOf(task), addr, "owner"), task)
 	}
 	b := make([]byte, 8)
-	if n, err := dial(t, as(worker(0)), addr, "mesh").Read(b); string(b[:n]) != "mesh" {
+	if n, err := dial(t, configOf(worker(0)), addr, "mesh").Read(b); string(b[:n]) != "mesh" {
 		t.Errorf("mesh says %q, %v", b[:n], err)
 	}
 }
@@ -31,38 +31,38 @@ func TestConnectionsReachTheHandlerOfTheirPurpose(t *testing.T) {
 func TestEarlyConnectionWaitsForItsHandler(t *testing.T) {
 	l, addr, journal := open(t)
 	l.Handle("mesh", echo)
-	first, other, second := dial(t, as(worker(1)), addr, "owner"), dial(t, as(worker(2)), addr, "owner"), (net.Conn)(nil)
-	eventually(t, "both wait", func() bool { return l.waits(worker(1)) == 1 && l.waits(worker(2)) == 1 })
-	second = dial(t, as(worker(1)), addr, "owner")
-	hungUp(t, second)
+	first, other, second := dial(t, configOf(worker(1)), addr, "owner"), dial(t, configOf(worker(2)), addr, "owner"), (net.Conn)(nil)
+	eventually(t, "both wait", func() bool { return l.waitingOf(worker(1)) == 1 && l.waitingOf(worker(2)) == 1 })
+	second = dial(t, configOf(worker(1)), addr, "owner")
+	wantClosed(t, second)
 	if got := journal.at(slog.LevelWarn); len(got) != 1 || !strings.Contains(got[0], `worker:1 already waits for "owner"`) {
 		t.Errorf("told %q", got)
 	}
 	l.Handle("owner", echo)
-	hears(t, first, worker(1))
-	hears(t, other, worker(2))
-	hears(t, dial(t, as(worker(1)), addr, "owner"), worker(1))
+	wantServed(t, first, worker(1))
+	wantServed(t, other, worker(2))
+	wantServed(t, dial(t, configOf(worker(1)), addr, "owner"), worker(1))
 	l.Handle("owner", nil)
-	dial(t, as(worker(1)), addr, "owner")
-	eventually(t, "it waits again", func() bool { return l.waits(worker(1)) == 1 })
+	dial(t, configOf(worker(1)), addr, "owner")
+	eventually(t, "it waits again", func() bool { return l.waitingOf(worker(1)) == 1 })
 }
 
 func TestWaitingConnectionsAreLimited(t *testing.T) {
 	l, addr, _ := open(t)
 	for i := range maxWaiting {
-		dial(t, as(worker(1)), addr, strings.Repeat("x", i+1))
+		dial(t, configOf(worker(1)), addr, strings.Repeat("x", i+1))
 	}
-	eventually(t, "all wait", func() bool { return l.waits(worker(1)) == maxWaiting })
-	hungUp(t, dial(t, as(worker(1)), addr, "one-more"))
-	dial(t, as(worker(2)), addr, "one-more")
-	eventually(t, "another task's waits", func() bool { return l.waits(worker(2)) == 1 })
+	eventually(t, "all wait", func() bool { return l.waitingOf(worker(1)) == maxWaiting })
+	wantClosed(t, dial(t, configOf(worker(1)), addr, "one-more"))
+	dial(t, configOf(worker(2)), addr, "one-more")
+	eventually(t, "another task's waits", func() bool { return l.waitingOf(worker(2)) == 1 })
 }
 
 func TestTasksOfAnotherJobAreRefused(t *testing.T) {
 	l, addr, journal := open(t)
 	l.Handle("owner", echo)
 	for _, task := range []cluster.Task{worker(3), {Role: cluster.PS, Index: 2}, worker(-1), {Role: "chief"}, {}} {
-		hungUp(t, dial(t, as(task), addr, "owner"))
+		wantClosed(t, dial(t, configOf(task), addr, "owner"))
 	}
 	eventually(t, "it is told", func() bool { return len(journal.at(slog.LevelDebug)) == 5 })
 	if got := journal.at(slog.LevelWarn); len(got) != 1 || !strings.Contains(got[0], `"worker:3" is no task of this job`) {
@@ -72,17 +72,17 @@ func TestTasksOfAnotherJobAreRefused(t *testing.T) {
 
 func TestCloseClosesWaitingConnections(t *testing.T) {
 	l, addr, _ := open(t)
-	waiting, silent := dial(t, as(worker(1)), addr, "owner"), plain(t, addr)
-	half := plain(t, addr)
+	waiting, silent := dial(t, configOf(worker(1)), addr, "owner"), dialPlain(t, addr)
+	half := dialPlain(t, addr)
 	half.Write([]byte("plx-peer-1\n\x0eworker:1/owner"))
-	eventually(t, "it waits", func() bool { return l.waits(worker(1)) == 1 })
+	eventually(t, "it waits", func() bool { return l.waitingOf(worker(1)) == 1 })
 	began, finish, ended := make(chan Peer), make(chan bool), make(chan error, 1)
 	l.Handle("mesh", func(p Peer) { began <- p; <-finish; p.Conn.Close() })
-	served := dial(t, as(worker(2)), addr, "mesh")
+	served := dial(t, configOf(worker(2)), addr, "mesh")
 	<-began
 	go func() { ended <- l.Close() }()
 	for _, conn := range []net.Conn{waiting, silent, half} {
-		hungUp(t, conn)
+		wantClosed(t, conn)
 	}
 	select {
 	case err := <-ended:
@@ -93,7 +93,7 @@ func TestCloseClosesWaitingConnections(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	hungUp(t, served)
+	wantClosed(t, served)
 	if err := l.Close(); err != nil {
 		t.Errorf("closed again: %v", err)
 	}
@@ -127,7 +127,7 @@ func TestCloseAtAnyMoment(t *testing.T) {
 					conn.Write([]byte("GET / HTTP/1.1\r\n\r\n")) // an error does not matter: the listener may be closed already
 					return
 				}
-				protected, err := channel.Dial(t.Context(), conn, as(ps0).channel(), worker(i%3).String()+"/"+purpose, "ps:0/"+purpose)
+				protected, err := channel.Dial(t.Context(), conn, configOf(ps0).channel(), worker(i%3).String()+"/"+purpose, "ps:0/"+purpose)
 				if err == nil && purpose == "mesh" {
 					protected.Write([]byte("hello"))
 				}

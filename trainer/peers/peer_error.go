@@ -83,9 +83,9 @@ func DecodeReport(body []byte) error {
 }
 
 // ReadReport reads and decodes the payload of an error frame with header h
-// from conn. told is the error that the peer reports; err is an error of
+// from conn. reported is the error that the peer reports; err is an error of
 // reading.
-func ReadReport(conn *wire.Conn, h wire.Header) (told, err error) {
+func ReadReport(conn *wire.Conn, h wire.Header) (reported, err error) {
 	if h.Length > maxReport {
 		return nil, fmt.Errorf("error report of %d bytes", h.Length)
 	}

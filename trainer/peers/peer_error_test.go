@@ -53,8 +53,8 @@ func TestReadReportRejectsLongReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if told, err := ReadReport(b, h); err != nil || told.Error() != "EOF" {
-		t.Errorf("%v, %v", told, err)
+	if reported, err := ReadReport(b, h); err != nil || reported.Error() != "EOF" {
+		t.Errorf("%v, %v", reported, err)
 	}
 	if _, err := ReadReport(b, wire.Header{Length: maxReport + 1}); err == nil {
 		t.Error("a report of any length")

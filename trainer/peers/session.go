@@ -13,9 +13,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// ownWords is the time that a session waits for the peer's error report after
+// reportTimeout is the time that a session waits for the peer's error report after
 // Send failed. The report may say why the peer closed the connection.
-const ownWords = time.Second
+const reportTimeout = time.Second
 
 // ErrGoodbye is the error of Next after the peer has sent a goodbye.
 var ErrGoodbye = errors.New("said goodbye")
@@ -31,14 +31,14 @@ type Session struct {
 	Task cluster.Task
 	Addr string // network address of the other end, for error messages
 
-	conn   *wire.Conn
-	parted atomic.Bool   // this task has sent its goodbye
-	told   bool          // the peer has sent an error report; only the reader uses this field
-	unread uint64        // number of payload bytes of the current frame that are not read yet; only the reader uses this field
-	left   chan struct{} // closed when the peer's goodbye has arrived
-	ended  chan struct{} // closed after Next has returned an error
-	cause  error         // the error that Next has returned; may be read once ended is closed
-	over   chan struct{} // closed when Drain returns; the reader reads nothing after that
+	conn        *wire.Conn
+	saidGoodbye atomic.Bool   // this task has sent its goodbye
+	reported    bool          // the peer has sent an error report; only the reader uses this field
+	unread      uint64        // number of payload bytes of the current frame that are not read yet; only the reader uses this field
+	peerLeft    chan struct{} // closed when the peer's goodbye has arrived
+	ended       chan struct{} // closed after Next has returned an error
+	cause       error         // the error that Next has returned; may be read once ended is closed
+	over        chan struct{} // closed when Drain returns; the reader reads nothing after that
 }
 
 // NewSession returns a session that uses and owns the connection of p. A peer
@@ -47,7 +47,7 @@ type Session struct {
 func NewSession(p Peer, generation int, silence time.Duration) *Session {
 	return &Session{
 		Task: p.Task, Addr: p.Addr, conn: wire.NewConn(p.Conn, generation, silence),
-		left: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}),
+		peerLeft: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}),
 	}
 }
 
@@ -92,7 +92,7 @@ func (s *Session) Next() (wire.Header, error) {
 		err = s.report(h)
 	case h.Kind == wire.Bye && h.Length == 0:
 		err = ErrGoodbye
-		close(s.left)
+		close(s.peerLeft)
 	default:
 		s.unread = h.Length
 		return h, nil
@@ -108,7 +108,7 @@ func (s *Session) report(h wire.Header) error {
 	if err != nil {
 		return err
 	}
-	s.told = true
+	s.reported = true
 	return fmt.Errorf("%s (%s) reports: %w", s.Task, s.Addr, s.Blame(reason))
 }
 
@@ -134,7 +134,7 @@ func (s *Session) SendFailed(err error) error {
 	select {
 	case <-s.ended:
 		return s.Blame(s.cause)
-	case <-time.After(ownWords):
+	case <-time.After(reportTimeout):
 		return s.Blame(err)
 	}
 }
@@ -160,7 +160,7 @@ func (s *Session) Refuse(why error, most time.Duration) {
 // Bye sends a goodbye, of its own accord or as a reply to the peer's. It sends
 // at most one per session.
 func (s *Session) Bye() error {
-	if s.parted.Swap(true) {
+	if s.saidGoodbye.Swap(true) {
 		return nil
 	}
 	return s.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Bye}})
@@ -174,7 +174,7 @@ func (s *Session) Goodbye(most time.Duration) error {
 	err := s.Bye()
 	if err == nil {
 		select {
-		case <-s.left:
+		case <-s.peerLeft:
 		case <-s.over:
 			err = errors.New("no answer to the goodbye")
 		}
@@ -182,7 +182,7 @@ func (s *Session) Goodbye(most time.Duration) error {
 	s.conn.Close() // an error does not matter: the session is over
 	<-s.over
 	select {
-	case <-s.left:
+	case <-s.peerLeft:
 		return nil
 	default:
 		return s.Blame(err)
@@ -207,14 +207,14 @@ func (s *Session) Drain() {
 	default:
 	}
 	defer close(s.over)
-	for err := error(nil); err == nil && !s.told; {
+	for err := error(nil); err == nil && !s.reported; {
 		if err = s.skip(); err == nil {
 			var h wire.Header
 			h, err = s.conn.Next()
-			s.told, s.unread = h.Kind == wire.Error, h.Length
+			s.reported, s.unread = h.Kind == wire.Error, h.Length
 		}
 	}
-	if !s.told {
+	if !s.reported {
 		s.conn.Drain() // after an invalid frame, discard bytes instead of frames
 	}
 }

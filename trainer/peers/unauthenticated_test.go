@@ -72,7 +72,7 @@ func TestUnauthenticatedConnectionsAreLoggedOnce(t *testing.T) {
 	l, addr, journal := open(t)
 	l.Handle("owner", echo)
 	for i := range 20 {
-		conn := plain(t, addr)
+		conn := dialPlain(t, addr)
 		conn.Write([]byte([]string{
 			"GET / HTTP/1.1\r\nHost: nobody.example\r\n\r\n",
 			"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\xff", 600),
@@ -81,7 +81,7 @@ func TestUnauthenticatedConnectionsAreLoggedOnce(t *testing.T) {
 		}[i%4])) // an error does not matter: the listener may close the connection during the write
 		hungUpAfterAll(t, conn)
 	}
-	hears(t, dial(t, as(worker(0)), addr, "owner"), worker(0))
+	wantServed(t, dial(t, configOf(worker(0)), addr, "owner"), worker(0))
 	if got := journal.at(slog.LevelDebug); len(got) != 20 {
 		t.Errorf("%d refusals, want 20: %q", len(got), got)
 	}
@@ -98,7 +98,7 @@ func TestTaskThatGivesUpItsProofIsNotLogged(t *testing.T) {
 	_, addr, journal := open(t)
 	hello := "plx-peer-1\n\x0eworker:1/owner\x0aps:0/owner" + strings.Repeat("c", 32)
 	for said := range len(hello) + 1 {
-		conn := plain(t, addr)
+		conn := dialPlain(t, addr)
 		conn.Write([]byte(hello[:said]))
 		if said == len(hello) { // all is sent, so read the acceptor's nonce before closing
 			if _, err := io.ReadFull(conn, make([]byte, 32)); err != nil {
@@ -136,12 +136,12 @@ func TestSilentConnectionsDoNotBlockATask(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), proofTime/2)
 	defer cancel()
-	conn, err := Dial(ctx, as(worker(0)), ps0, addr, "owner")
+	conn, err := Dial(ctx, configOf(worker(0)), ps0, addr, "owner")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	hears(t, conn, worker(0))
+	wantServed(t, conn, worker(0))
 }
 
 func TestSlowProofTimesOut(t *testing.T) {
@@ -158,7 +158,7 @@ func TestSlowProofTimesOut(t *testing.T) {
 				}
 			})
 			began := time.Now()
-			_, _, err := as(ps0).gate().Accept(t.Context(), here)
+			_, _, err := configOf(ps0).gate().Accept(t.Context(), here)
 			if took := time.Since(began); err == nil || took != proofTime {
 				t.Errorf("%q: %v after %v", said, err, took)
 			}
@@ -181,7 +181,7 @@ func FuzzProve(f *testing.F) {
 		done := make(chan bool)
 		go func() { io.Copy(io.Discard, there); close(done) }()
 		go func() { there.Write(stream); there.Close() }()
-		if _, name, err := as(ps0).gate().Accept(t.Context(), here); err == nil {
+		if _, name, err := configOf(ps0).gate().Accept(t.Context(), here); err == nil {
 			t.Errorf("%q came without the secret", name)
 		}
 		here.Close()

@@ -50,7 +50,7 @@ func Keep(g *replica.Group, d *layout.Declaration, c Choice) (v *Variables, wher
 	if c.Never || !g.OnGPU() {
 		return nil, "", nil
 	}
-	why := leaves(d)
+	why := reasonForCPU(d)
 	switch {
 	case c.Everything:
 		why = "--check-numerics looks at every gradient"
@@ -77,9 +77,9 @@ func Keep(g *replica.Group, d *layout.Declaration, c Choice) (v *Variables, wher
 	return &Variables{gpu: r, variables: d.Variables}, ", updates on the gpu", nil
 }
 
-// leaves returns the reason why gradients must be copied from the GPU to the
+// reasonForCPU returns the reason why gradients must be copied from the GPU to the
 // host; empty if there is none.
-func leaves(d *layout.Declaration) string {
+func reasonForCPU(d *layout.Declaration) string {
 	switch {
 	case len(d.Workers) > 1:
 		return "gradients of several workers are added"

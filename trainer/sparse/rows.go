@@ -86,11 +86,11 @@ func Merge[T wire.Float](into, a, b Rows[T]) Rows[T] {
 	for i, j := 0, 0; i < len(a.Index) || j < len(b.Index); {
 		switch n := 0; {
 		case j == len(b.Index) || i < len(a.Index) && a.Index[i] < b.Index[j]:
-			n = alone(a.Index[i:], b.Index[j:])
+			n = countBefore(a.Index[i:], b.Index[j:])
 			into = into.add(a.slice(i, i+n))
 			i += n
 		case i == len(a.Index) || b.Index[j] < a.Index[i]:
-			n = alone(b.Index[j:], a.Index[i:])
+			n = countBefore(b.Index[j:], a.Index[i:])
 			into = into.add(b.slice(j, j+n))
 			j += n
 		default:
@@ -126,9 +126,9 @@ func union(a, b []int64) int {
 	return n
 }
 
-// alone returns the number of rows at the start of index that are less than
+// countBefore returns the number of rows at the start of index that are less than
 // the first row of other.
-func alone(index, other []int64) int {
+func countBefore(index, other []int64) int {
 	if len(other) == 0 {
 		return len(index)
 	}

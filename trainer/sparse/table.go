@@ -133,7 +133,7 @@ func (t *Table[T]) row(of []T, row int64) []T {
 }
 
 func (t *Table[T]) draw(row int64, into []T) {
-	drawn(&t.initial, &t.stream, uint64(row)*uint64(t.width), into)
+	drawValues(&t.initial, &t.stream, uint64(row)*uint64(t.width), into)
 }
 
 func (t *Table[T]) has(row int64) bool {
@@ -189,10 +189,10 @@ func (s Initial) zero() bool { return s.Kind == "" || s.Kind == Zeros }
 // Table.Fill.
 func (s Initial) Given() bool { return s.Kind == Given }
 
-// drawn fills x with the initial values of consecutive elements of a variable,
+// drawValues fills x with the initial values of consecutive elements of a variable,
 // beginning with element at. Elements 2i and 2i+1 come from the i-th pair of
 // random numbers, as in dense variables.
-func drawn[T wire.Float](s *Initial, stream *random.Stream, at uint64, x []T) {
+func drawValues[T wire.Float](s *Initial, stream *random.Stream, at uint64, x []T) {
 	if s.zero() || s.Given() {
 		clear(x) // rows with given values are never drawn: Fill stores them before any read
 		return

@@ -18,9 +18,9 @@ import (
 // the network between them is interrupted.
 var ErrSilent = errors.New("silent")
 
-// beats is the number of heartbeats that are sent in the time after which a
+// beatsPerSilence is the number of heartbeats that are sent in the time after which a
 // silent connection fails.
-const beats = 6
+const beatsPerSilence = 6
 
 // Conn sends and receives frames on a connection. Any goroutine may call Send
 // and Close. Only one goroutine at a time may call Next and Payload. That
@@ -36,15 +36,15 @@ type Conn struct {
 	headers []byte
 	iovec   net.Buffers
 
-	taken   atomic.Uint64    // number of bytes received, from which watch sees that the peer is alive
-	given   atomic.Uint64    // number of bytes sent, for Traffic
-	silence atomic.Int64     // nanoseconds after which a peer that sends nothing is considered dead
-	epoch   atomic.Uint32    // written as Header.Epoch of every sent frame; 0 means that frames keep their own value
-	changed [2]chan struct{} // hold a token for beat and for watch after SetSilence, so that both use the new time
-	closing sync.Once
-	closed  chan struct{}
-	silent  atomic.Bool // method watch has closed the connection because the peer sent nothing
-	running sync.WaitGroup
+	received atomic.Uint64    // number of bytes received, from which watch sees that the peer is alive
+	sent     atomic.Uint64    // number of bytes sent, for Traffic
+	silence  atomic.Int64     // nanoseconds after which a peer that sends nothing is considered dead
+	epoch    atomic.Uint32    // written as Header.Epoch of every sent frame; 0 means that frames keep their own value
+	changed  [2]chan struct{} // hold a token for beat and for watch after SetSilence, so that both use the new time
+	closing  sync.Once
+	closed   chan struct{}
+	silent   atomic.Bool // method watch has closed the connection because the peer sent nothing
+	running  sync.WaitGroup
 }
 
 // NewConn returns a Conn that owns conn and starts to send heartbeats. If the
@@ -53,7 +53,7 @@ type Conn struct {
 // adapts them, and goes beyond what a program may request.
 func NewConn(conn net.Conn, generation int, silence time.Duration) *Conn {
 	c := &Conn{conn: conn, generation: uint32(generation), closed: make(chan struct{})}
-	c.reader = bufio.NewReaderSize(counted{c}, 64<<10)
+	c.reader = bufio.NewReaderSize(countingReader{c}, 64<<10)
 	c.silence.Store(int64(silence))
 	for i := range c.changed {
 		c.changed[i] = make(chan struct{}, 1)
@@ -88,7 +88,7 @@ func (c *Conn) Send(frames ...Frame) error {
 	c.write.Lock()
 	defer c.write.Unlock()
 	if err := fault("wire.send"); err != nil {
-		return c.tear(frames, err)
+		return c.breakConn(frames, err)
 	}
 	return c.send(frames)
 }
@@ -107,7 +107,7 @@ func (c *Conn) send(frames []Frame) error {
 		at := c.headers[i*HeaderSize : (i+1)*HeaderSize : (i+1)*HeaderSize]
 		h.put(at)
 		if h.Length > 0 && fault("wire.corrupt") != nil {
-			flip(at)
+			flipBit(at)
 		}
 		c.iovec = append(c.iovec, at)
 		if len(frames[i].Payload) > 0 {
@@ -115,7 +115,7 @@ func (c *Conn) send(frames []Frame) error {
 		}
 	}
 	n, err := c.writeBuffers()
-	c.given.Add(uint64(n))
+	c.sent.Add(uint64(n))
 	return c.explain(err)
 }
 
@@ -167,7 +167,7 @@ func (c *Conn) Payload(b []byte) error {
 
 // Traffic returns the numbers of bytes sent and received so far, including
 // headers and heartbeats.
-func (c *Conn) Traffic() (sent, received uint64) { return c.given.Load(), c.taken.Load() }
+func (c *Conn) Traffic() (sent, received uint64) { return c.sent.Load(), c.received.Load() }
 
 // Drain reads and discards all data, even if it is not in valid frames, until
 // the peer closes the connection or Close is called.
@@ -178,14 +178,14 @@ func (c *Conn) Drain() {
 // Close closes the connection and waits for its goroutines. Data that Send has
 // passed to the kernel may still arrive at the peer.
 func (c *Conn) Close() error {
-	err := c.cut()
+	err := c.closeConn()
 	c.running.Wait()
 	return err
 }
 
-// cut closes the connection without waiting for its goroutines, which call cut
-// themselves.
-func (c *Conn) cut() (err error) {
+// closeConn closes the connection without waiting for its goroutines, because
+// they call closeConn themselves.
+func (c *Conn) closeConn() (err error) {
 	c.closing.Do(func() {
 		close(c.closed)
 		err = c.conn.Close()
@@ -221,15 +221,15 @@ func (c *Conn) beat() {
 // It counts pauses instead of measuring time: if this process itself was
 // frozen, it first gets a chance to read what has arrived meanwhile.
 func (c *Conn) watch() {
-	last, idle := c.taken.Load(), 0
+	last, idle := c.received.Load(), 0
 	for c.pause(c.changed[1]) {
-		if now := c.taken.Load(); now != last {
+		if now := c.received.Load(); now != last {
 			last, idle = now, 0
 			continue
 		}
-		if idle++; idle >= beats {
+		if idle++; idle >= beatsPerSilence {
 			c.silent.Store(true)
-			c.cut() // the error does not matter: the connection is dead
+			c.closeConn() // the error does not matter: the connection is dead
 			return
 		}
 	}
@@ -240,7 +240,7 @@ func (c *Conn) watch() {
 func (c *Conn) pause(changed <-chan struct{}) bool {
 	for {
 		select {
-		case <-time.After(max(time.Duration(c.silence.Load())/beats, time.Millisecond)):
+		case <-time.After(max(time.Duration(c.silence.Load())/beatsPerSilence, time.Millisecond)):
 			return true
 		case <-changed:
 		case <-c.closed:
@@ -249,18 +249,18 @@ func (c *Conn) pause(changed <-chan struct{}) bool {
 	}
 }
 
-// counted reads from the raw connection and counts the bytes.
-type counted struct{ c *Conn }
+// countingReader reads from the raw connection and counts the bytes.
+type countingReader struct{ c *Conn }
 
-func (r counted) Read(b []byte) (int, error) {
+func (r countingReader) Read(b []byte) (int, error) {
 	n, err := r.c.conn.Read(b)
-	r.c.taken.Add(uint64(n))
+	r.c.received.Add(uint64(n))
 	return n, err
 }
 
-// tear simulates a broken connection in tests: it sends half of the first
+// breakConn simulates a broken connection in tests: it sends half of the first
 // frame and then resets the connection. The caller holds c.write.
-func (c *Conn) tear(frames []Frame, cause error) error {
+func (c *Conn) breakConn(frames []Frame, cause error) error {
 	if len(frames) > 0 {
 		var head [HeaderSize]byte
 		h := frames[0].Header
@@ -268,7 +268,7 @@ func (c *Conn) tear(frames []Frame, cause error) error {
 		h.put(head[:])
 		whole := append(head[:], frames[0].Payload...)
 		n, _ := c.conn.Write(whole[:len(whole)/2]) // the error does not matter: the connection is reset anyway
-		c.given.Add(uint64(n))
+		c.sent.Add(uint64(n))
 	}
 	under := c.conn
 	if channel, ok := under.(interface{ NetConn() net.Conn }); ok {
@@ -277,13 +277,13 @@ func (c *Conn) tear(frames []Frame, cause error) error {
 	if tcp, ok := under.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // the error does not matter: the connection is reset anyway
 	}
-	_ = c.cut() // the error does not matter: the connection is reset anyway
+	_ = c.closeConn() // the error does not matter: the connection is reset anyway
 	return cause
 }
 
-// flip simulates damaged data in tests: it inverts one bit of a header. Which
+// flipBit simulates damaged data in tests: it inverts one bit of a header. Which
 // bit depends on the header's step.
-func flip(header []byte) {
+func flipBit(header []byte) {
 	const stride = 89 // coprime to the number of bits in a header, so that successive steps reach every bit
 	bit := binary.LittleEndian.Uint64(header[16:]) * stride % (8 * HeaderSize)
 	header[bit/8] ^= 1 << (bit % 8)

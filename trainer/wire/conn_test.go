@@ -56,7 +56,7 @@ func TestSilentPeerFailsInTime(t *testing.T) {
 // No heartbeat may be sent between the frames of one Send.
 func TestHeartbeatsDoNotSplitASend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const silence = beats * time.Second
+		const silence = beatsPerSilence * time.Second
 		here, there := net.Pipe()
 		c := NewConn(here, 0, silence)
 		var got atomic.Int64
@@ -104,7 +104,7 @@ func TestPeerThatFallsSilentFails(t *testing.T) {
 		if _, err := c.Next(); !errors.Is(err, ErrSilent) {
 			t.Errorf("got %v", err)
 		}
-		if took := time.Since(began); took < heard+time.Minute-time.Minute/beats || took > heard+time.Minute+time.Minute/beats {
+		if took := time.Since(began); took < heard+time.Minute-time.Minute/beatsPerSilence || took > heard+time.Minute+time.Minute/beatsPerSilence {
 			t.Errorf("took %v", took)
 		}
 	})

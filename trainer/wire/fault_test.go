@@ -118,7 +118,7 @@ func TestFlipsReachEveryBit(t *testing.T) {
 		var zero, flipped [HeaderSize]byte
 		Header{Step: step}.put(zero[:])
 		flipped = zero
-		flip(flipped[:])
+		flipBit(flipped[:])
 		var d [HeaderSize]byte
 		for i := range d {
 			d[i] = zero[i] ^ flipped[i]

@@ -42,9 +42,9 @@ type Config struct {
 type protection byte
 
 const (
-	bare      protection = 'b'
-	checksum  protection = 'c'
-	encrypted protection = 't'
+	unprotected protection = 'b'
+	checksum    protection = 'c'
+	encrypted   protection = 't'
 )
 
 // setupTime is the maximum time for choosing the protection and for the TLS
@@ -98,7 +98,7 @@ func Accept(ctx context.Context, conn net.Conn, c Config, self func(dialler stri
 func (c Config) choose(conn net.Conn) protection {
 	switch {
 	case sameHost(conn):
-		return bare
+		return unprotected
 	case c.TLS:
 		return encrypted
 	}
@@ -121,10 +121,10 @@ func (e ends) changed() error {
 
 func (c Config) protect(ctx context.Context, conn net.Conn, p protection, between ends) (net.Conn, error) {
 	switch p {
-	case bare:
+	case unprotected:
 		return conn, nil
 	case checksum:
-		return newSummed(conn, between), nil
+		return newChecksummed(conn, between), nil
 	case encrypted:
 		return encrypt(ctx, conn, c.Key, between.dialled)
 	}

@@ -59,9 +59,9 @@ func join(t *testing.T, dialler, acceptor Config, from, to string) (dialled, acc
 
 func kind(c net.Conn) string {
 	switch c.(type) {
-	case *summed:
+	case *checksummed:
 		return "checksum"
-	case *sealed:
+	case *tlsConn:
 		return "tls"
 	case at:
 		return "bare"

@@ -40,14 +40,14 @@ type unproved struct {
 }
 
 const (
-	places = 512         // limit of unproved connections; more than the number of agents that dial this one at a time for checks
-	moment = time.Second // a connection younger than this is not closed for newer ones of its address
+	maxUnproved = 512         // limit of unproved connections; more than the number of agents that dial this one at a time for checks
+	gracePeriod = time.Second // a connection younger than this is not closed for newer ones of its address
 )
 
 // NewGate returns a Gate. The function self is the same as the parameter of
 // Accept: it returns the name under which a dialler must know this task.
 func NewGate(c Config, self func(dialler string) string) *Gate {
-	return &Gate{config: c, self: self, limit: places}
+	return &Gate{config: c, self: self, limit: maxUnproved}
 }
 
 // Listener returns a listener that counts each connection of ln as unproved
@@ -86,7 +86,7 @@ func (g *Gate) enter(conn net.Conn) {
 	defer g.mu.Unlock()
 	g.unproved = append(g.unproved, unproved{conn, from, time.Now()})
 	if len(g.unproved) > g.limit {
-		i := g.surplus()
+		i := g.connToClose()
 		if tcp, ok := g.unproved[i].conn.(*net.TCPConn); ok {
 			tcp.SetLinger(0) // the other end gets a connection reset, which it does not mistake for a refused proof
 		}
@@ -95,10 +95,10 @@ func (g *Gate) enter(conn net.Conn) {
 	}
 }
 
-// surplus returns the index of the connection to close. It belongs to the
+// connToClose returns the index of the connection to close. It belongs to the
 // address that has most unproved connections. It is the oldest one of that
 // address if that is at least one second old, else the newest one.
-func (g *Gate) surplus() int {
+func (g *Gate) connToClose() int {
 	of, most := map[string]int{}, 0
 	for _, u := range g.unproved {
 		of[u.from]++
@@ -106,7 +106,7 @@ func (g *Gate) surplus() int {
 	}
 	crowd := func(u unproved) bool { return of[u.from] == most }
 	oldest := slices.IndexFunc(g.unproved, crowd)
-	if time.Since(g.unproved[oldest].since) >= moment {
+	if time.Since(g.unproved[oldest].since) >= gracePeriod {
 		return oldest
 	}
 	newest := len(g.unproved) - 1

@@ -78,15 +78,15 @@ func TestSilentConnectionsDoNotBlockPeers(t *testing.T) {
 	}
 }
 
-// placed is a fake connection that records whether the Gate has closed it.
-type placed struct {
+// fakeConn is a fake connection that records whether the Gate has closed it.
+type fakeConn struct {
 	net.Conn
 	from   string
 	closed bool
 }
 
-func (p *placed) RemoteAddr() net.Addr { return addr(p.from) }
-func (p *placed) Close() error         { p.closed = true; return nil }
+func (p *fakeConn) RemoteAddr() net.Addr { return addr(p.from) }
+func (p *fakeConn) Close() error         { p.closed = true; return nil }
 
 type addr string
 
@@ -101,23 +101,23 @@ func TestGateClosesConnectionsOfTheBusiestAddress(t *testing.T) {
 		stays bool
 	}{
 		"from another address":               {func(i int) string { return fmt.Sprintf("10.0.0.2:%d", i) }, time.Hour, true},
-		"from the same address":              {func(i int) string { return fmt.Sprintf("10.0.0.1:%d", i) }, moment - 1, true},
-		"from the same address, much later":  {func(i int) string { return fmt.Sprintf("10.0.0.1:%d", i) }, moment, false},
-		"from many addresses":                {func(i int) string { return fmt.Sprintf("[fd00::%x]:9", i) }, moment - 1, true},
-		"from many addresses, much later":    {func(i int) string { return fmt.Sprintf("[fd00::%x]:9", i) }, moment, false},
+		"from the same address":              {func(i int) string { return fmt.Sprintf("10.0.0.1:%d", i) }, gracePeriod - 1, true},
+		"from the same address, much later":  {func(i int) string { return fmt.Sprintf("10.0.0.1:%d", i) }, gracePeriod, false},
+		"from many addresses":                {func(i int) string { return fmt.Sprintf("[fd00::%x]:9", i) }, gracePeriod - 1, true},
+		"from many addresses, much later":    {func(i int) string { return fmt.Sprintf("[fd00::%x]:9", i) }, gracePeriod, false},
 		"from two addresses, and much later": {func(i int) string { return fmt.Sprintf("10.0.0.%d:%d", 2+i%2, i) }, time.Hour, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := &Gate{limit: limit}
-				honest := &placed{from: "10.0.0.1:5"}
-				all := []*placed{honest}
+				honest := &fakeConn{from: "10.0.0.1:5"}
+				all := []*fakeConn{honest}
 				g.enter(honest)
 				for i := range 100 {
 					if i == 50 {
 						time.Sleep(c.later)
 					}
-					one := &placed{from: c.crowd(i)}
+					one := &fakeConn{from: c.crowd(i)}
 					all = append(all, one)
 					g.enter(one)
 				}

@@ -25,10 +25,10 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// summed is a connection that carries records with checksums. Each written
+// checksummed is a connection that carries records with checksums. Each written
 // buffer becomes one record, or several if it is long. Read returns a record's
 // last byte only if the checksum of the whole record is right.
-type summed struct {
+type checksummed struct {
 	net.Conn
 	ends ends
 	in   *bufio.Reader
@@ -36,20 +36,20 @@ type summed struct {
 	sum  uint32 // checksum of the current record's bytes that were read
 	err  error  // first error of Read, which every later Read returns
 
-	write sync.Mutex  // held during a write; guards marks and iovec
-	marks []byte      // heads and tails (length and checksums) of the records of one write
-	iovec net.Buffers // buffers that one write sends: heads, data and tails
+	write         sync.Mutex  // held during a write; guards headsAndTails and iovec
+	headsAndTails []byte      // heads and tails (length and checksums) of the records of one write
+	iovec         net.Buffers // buffers that one write sends: heads, data and tails
 }
 
-func newSummed(conn net.Conn, between ends) *summed {
-	return &summed{Conn: conn, ends: between, in: bufio.NewReaderSize(conn, 16<<10)}
+func newChecksummed(conn net.Conn, between ends) *checksummed {
+	return &checksummed{Conn: conn, ends: between, in: bufio.NewReaderSize(conn, 16<<10)}
 }
 
 // NetConn returns the connection that carries the records.
-func (c *summed) NetConn() net.Conn { return c.Conn }
+func (c *checksummed) NetConn() net.Conn { return c.Conn }
 
 // CloseWrite tells the other end that no more data comes.
-func (c *summed) CloseWrite() error {
+func (c *checksummed) CloseWrite() error {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {
 		return fmt.Errorf("%T cannot be closed for writing only", c.Conn)
@@ -58,7 +58,7 @@ func (c *summed) CloseWrite() error {
 }
 
 // Read reads at most up to the end of the current record.
-func (c *summed) Read(b []byte) (int, error) {
+func (c *checksummed) Read(b []byte) (int, error) {
 	if c.err != nil || len(b) == 0 {
 		return 0, c.err
 	}
@@ -85,7 +85,7 @@ func (c *summed) Read(b []byte) (int, error) {
 
 // begin reads the head of the next record: its length and the length's
 // checksum.
-func (c *summed) begin() error {
+func (c *checksummed) begin() error {
 	var head [headSize]byte
 	if _, err := io.ReadFull(c.in, head[:]); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (c *summed) begin() error {
 
 // end reads the tail of the current record, the checksum of its data, and
 // compares it.
-func (c *summed) end() error {
+func (c *checksummed) end() error {
 	var tail [tailSize]byte
 	_, err := io.ReadFull(c.in, tail[:])
 	switch {
@@ -116,24 +116,24 @@ func (c *summed) end() error {
 }
 
 // Write sends b in one record, or in several if b is long.
-func (c *summed) Write(b []byte) (int, error) {
+func (c *checksummed) Write(b []byte) (int, error) {
 	n, err := c.WriteBuffers(b)
 	return int(n), err
 }
 
 // WriteBuffers sends all buffers in one system call. After an error it returns
 // 0, although part of the data may have been sent.
-func (c *summed) WriteBuffers(buffers ...[]byte) (int64, error) {
+func (c *checksummed) WriteBuffers(buffers ...[]byte) (int64, error) {
 	c.write.Lock()
 	defer c.write.Unlock()
-	c.marks, c.iovec = c.marks[:0], c.iovec[:0]
+	c.headsAndTails, c.iovec = c.headsAndTails[:0], c.iovec[:0]
 	records, total := 0, int64(0)
 	for _, b := range buffers {
 		records += (len(b) + maxRecord - 1) / maxRecord
 		total += int64(len(b))
 	}
-	if need := records * (headSize + tailSize); cap(c.marks) < need {
-		c.marks = make([]byte, 0, need) // allocate now: marks must not move while iovec points into it
+	if need := records * (headSize + tailSize); cap(c.headsAndTails) < need {
+		c.headsAndTails = make([]byte, 0, need) // allocate now: headsAndTails must not move while iovec points into it
 	}
 	for _, b := range buffers {
 		for len(b) > maxRecord {
@@ -160,14 +160,14 @@ var fault = func(place string) error { return nil }
 
 // record adds a record with data b to the buffers to send. The caller holds
 // c.write.
-func (c *summed) record(b []byte) {
-	from := len(c.marks)
-	c.marks = binary.LittleEndian.AppendUint32(c.marks, uint32(len(b)))
-	c.marks = binary.LittleEndian.AppendUint32(c.marks, crc32.Checksum(c.marks[from:], castagnoli))
-	c.marks = binary.LittleEndian.AppendUint32(c.marks, crc32.Checksum(b, castagnoli))
+func (c *checksummed) record(b []byte) {
+	from := len(c.headsAndTails)
+	c.headsAndTails = binary.LittleEndian.AppendUint32(c.headsAndTails, uint32(len(b)))
+	c.headsAndTails = binary.LittleEndian.AppendUint32(c.headsAndTails, crc32.Checksum(c.headsAndTails[from:], castagnoli))
+	c.headsAndTails = binary.LittleEndian.AppendUint32(c.headsAndTails, crc32.Checksum(b, castagnoli))
 	if len(b) > 1<<10 && fault("channel.change") != nil {
 		b = bytes.Clone(b)
 		b[len(b)/2] ^= 1
 	}
-	c.iovec = append(c.iovec, c.marks[from:from+headSize], b, c.marks[from+headSize:])
+	c.iovec = append(c.iovec, c.headsAndTails[from:from+headSize], b, c.headsAndTails[from+headSize:])
 }

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// wired returns the bytes that a connection with checksums sends for buffers.
-func wired(t *testing.T, buffers ...[]byte) []byte {
+// encode returns the bytes that a connection with checksums sends for buffers.
+func encode(t *testing.T, buffers ...[]byte) []byte {
 	t.Helper()
 	a, b := net.Pipe()
 	go func() {
-		newSummed(a, ends{}).WriteBuffers(buffers...) // an error shows in the comparison of the bytes
+		newChecksummed(a, ends{}).WriteBuffers(buffers...) // an error shows in the comparison of the bytes
 		a.Close()
 	}()
 	all, err := io.ReadAll(b)
@@ -25,16 +25,16 @@ func wired(t *testing.T, buffers ...[]byte) []byte {
 	return all
 }
 
-// reading returns all data that a connection with checksums reads from the
+// decode returns all data that a connection with checksums reads from the
 // bytes b.
-func reading(b []byte) ([]byte, error) {
+func decode(b []byte) ([]byte, error) {
 	near, far := net.Pipe()
 	go func() {
 		far.Write(b) // the reader may stop early
 		far.Close()
 	}()
 	defer near.Close()
-	return io.ReadAll(newSummed(near, ends{}))
+	return io.ReadAll(newChecksummed(near, ends{}))
 }
 
 // A record must have exactly these bytes.
@@ -44,7 +44,7 @@ func TestRecordFormat(t *testing.T) {
 	want = binary.LittleEndian.AppendUint32(want, crc32.Checksum([]byte{3, 0, 0, 0}, table))
 	want = append(want, "abc"...)
 	want = binary.LittleEndian.AppendUint32(want, crc32.Checksum([]byte("abc"), table))
-	if got := wired(t, nil, []byte("abc")); !bytes.Equal(got, want) {
+	if got := encode(t, nil, []byte("abc")); !bytes.Equal(got, want) {
 		t.Errorf("got %x\nwant %x", got, want)
 	}
 }
@@ -52,11 +52,11 @@ func TestRecordFormat(t *testing.T) {
 // If any bit changes on the way, Read must fail before it returns the last
 // byte of the record.
 func TestChangedBitFailsTheConnection(t *testing.T) {
-	sent := wired(t, []byte("header"), []byte("some payload"))
+	sent := encode(t, []byte("header"), []byte("some payload"))
 	for i := range 8 * len(sent) {
 		b := bytes.Clone(sent)
 		b[i/8] ^= 1 << (i % 8)
-		got, err := reading(b)
+		got, err := decode(b)
 		if !errors.Is(err, ErrChanged) {
 			t.Errorf("bit %d of byte %d: %v", i%8, i/8, err)
 		}
@@ -69,10 +69,10 @@ func TestChangedBitFailsTheConnection(t *testing.T) {
 // If a connection ends within a record, Read must return another error than
 // io.EOF.
 func TestPartialRecordIsAnError(t *testing.T) {
-	sent := wired(t, []byte("header"), []byte("some payload"))
+	sent := encode(t, []byte("header"), []byte("some payload"))
 	first := headSize + len("header") + tailSize
 	for n := range sent {
-		got, err := reading(sent[:n])
+		got, err := decode(sent[:n])
 		if whole := n == 0 || n == first; whole != (err == nil) || err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("after %d bytes: %q, %v", n, got, err)
 		}
@@ -89,7 +89,7 @@ func FuzzSummed(f *testing.F) {
 			far.Close()
 		}()
 		defer near.Close()
-		c := newSummed(near, ends{})
+		c := newChecksummed(near, ends{})
 		got, err := io.ReadAll(c)
 		if err != nil && len(got) > len(b) {
 			t.Errorf("%d bytes came of %d", len(got), len(b))
@@ -106,14 +106,14 @@ func TestInvalidRecordLengthsAreRefused(t *testing.T) {
 	for _, n := range []uint32{0, maxRecord + 1, 1 << 31, 1<<32 - 1} {
 		head := binary.LittleEndian.AppendUint32(nil, n)
 		head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
-		if _, err := reading(append(head, make([]byte, 100)...)); err == nil || errors.Is(err, ErrChanged) {
+		if _, err := decode(append(head, make([]byte, 100)...)); err == nil || errors.Is(err, ErrChanged) {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
 }
 
 func BenchmarkSummed(b *testing.B) {
-	benchmark(b, func(c net.Conn) net.Conn { return newSummed(c, ends{}) })
+	benchmark(b, func(c net.Conn) net.Conn { return newChecksummed(c, ends{}) })
 }
 func BenchmarkBare(b *testing.B) { benchmark(b, func(c net.Conn) net.Conn { return c }) }
 func BenchmarkSealed(b *testing.B) {

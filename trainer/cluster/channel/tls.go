@@ -18,8 +18,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// sealed is a connection that is encrypted with TLS.
-type sealed struct {
+// tlsConn is a connection that is encrypted with TLS.
+type tlsConn struct {
 	*tls.Conn
 	write sync.Mutex // held during a write; guards field small
 	small []byte     // short buffers, copied together so that they share a TLS record
@@ -30,7 +30,7 @@ const record = 16 << 10
 
 // WriteBuffers sends buffers and combines short ones in one TLS record. After
 // an error it returns 0, although part of the data may have been sent.
-func (c *sealed) WriteBuffers(buffers ...[]byte) (total int64, err error) {
+func (c *tlsConn) WriteBuffers(buffers ...[]byte) (total int64, err error) {
 	c.write.Lock()
 	defer c.write.Unlock()
 	c.small = c.small[:0]
@@ -56,7 +56,7 @@ func (c *sealed) WriteBuffers(buffers ...[]byte) (total int64, err error) {
 
 // flush sends the short buffers that WriteBuffers has copied together. The
 // caller holds c.write.
-func (c *sealed) flush() error {
+func (c *tlsConn) flush() error {
 	if len(c.small) == 0 {
 		return nil
 	}
@@ -80,7 +80,7 @@ func encrypt(ctx context.Context, conn net.Conn, key cluster.Key, dialled bool) 
 	if err := c.HandshakeContext(ctx); err != nil {
 		return nil, err
 	}
-	return &sealed{Conn: c}, nil
+	return &tlsConn{Conn: c}, nil
 }
 
 func configuration(key cluster.Key) (*tls.Config, error) {
