@@ -154,8 +154,8 @@ type Host interface {
 // Event is what a shard holder sends to a worker that takes part in a step:
 // Updated, Closed, SquaresWanted or Ended.
 type Event interface {
-	// Counted reports whether the event is one of those that a worker gets in
-	// every step. Shards.Events returns their number.
+	// Counted reports whether a worker gets an event of this type in every
+	// step. Shards.Events returns the number of such events per step.
 	Counted() bool
 }
 

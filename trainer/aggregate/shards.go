@@ -39,7 +39,7 @@ import (
 type Shards struct {
 	steps   completion
 	where   map[layout.Place]int // by variable and offset of a piece: index of its shard in steps.list
-	selects policy.Selection     // decides whose gradients count; set only on the first shard holder; nil means that all gradients count
+	selects policy.Selection     // decides which workers' gradients are used (backup workers); set only on the first shard holder; nil means that all are used
 	home    Home                 // stores the values, for example on a GPU; nil means that the shards store them
 	relay   Relay                // gets the gradient sums of a host if this task adds them for its host; nil means that they update the shards of this task
 }
@@ -105,9 +105,10 @@ func (s *Shards) group() (all []*group) {
 	return all
 }
 
-// Succeed returns the shards that the task holds from a step on, after shards
-// moved between holders. A piece that is in the old and the new declaration
-// keeps its shard. The shards of all other pieces begin without rows.
+// Succeed returns the shards that the task holds from a step on, after pieces
+// of variables moved between holders. A piece that is in the old and the new
+// declaration keeps its shard. The shards of all other pieces are empty until
+// their rows arrive from the previous holders.
 func (s *Shards) Succeed(d *layout.Declaration, step uint64, host Host) (*Shards, error) {
 	next := newShards(d, s.steps.self, host, s.steps.roster)
 	for _, p := range d.PiecesOf(d.HolderIndex(s.steps.self)) {
@@ -252,13 +253,14 @@ func (s *Shards) Fetch(rank int, steps uint64) error {
 	return err
 }
 
-// Selection returns the policy that decides whose gradients count. nil means
-// that all gradients count, or that another shard holder decides.
+// Selection returns the policy that decides which workers' gradients are used
+// (backup workers). nil means that all are used, or that another shard holder
+// decides.
 func (s *Shards) Selection() policy.Selection { return s.selects }
 
-// Scale passes on the reply to [SquaresWanted] of the worker of a rank, which
-// computes its group's gradient norm. Holders multiply the gradients by factor
-// if gradients are clipped.
+// Scale handles the reply to [SquaresWanted], which the worker with this rank
+// sends for its group: the global gradient norm, and the factor by which
+// holders multiply the gradients if they are clipped.
 func (s *Shards) Scale(rank int, norm, factor float64) error {
 	g := s.steps.groups[s.steps.roster.Contributor(rank).Group]
 	wrong := errors.New("sends a norm that was not requested")

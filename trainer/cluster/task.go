@@ -72,8 +72,9 @@ func (s Spec) Addr(t Task) string {
 	return list[t.Index]
 }
 
-// Set stores the address of t and grows the list as needed. If the index comes
-// from another process, the caller must limit it.
+// Set stores the address of t and grows the list as needed. If t comes from
+// another process, the caller must first check that its index is not too
+// large.
 func (s *Spec) Set(t Task, addr string) {
 	list := &s.Worker
 	if t.Role == PS {

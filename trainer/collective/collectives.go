@@ -14,36 +14,37 @@ import (
 // of another type is an error that breaks the group for all workers, because
 // the others already wait for this one.
 
-// Broadcast copies x of the worker with rank root into x of every worker.
+// Broadcast copies the slice x of the worker with rank root to x of all other
+// workers.
 func (g *Group) Broadcast(ctx context.Context, x any, root int) error {
 	return g.of(ctx, broadcast, root, x, nil, func(c *call, x, _ []byte) error { return c.broadcast(x, root) })
 }
 
-// Scatter cuts slice from of the worker with rank root into equal pieces, and
-// copies piece i into slice into of rank i. The workers other than root may
-// pass nil as from.
+// Scatter distributes a slice. It cuts the argument from of the worker with
+// rank root into equal pieces, and copies piece i to the argument into of the
+// worker with rank i. All other workers may pass nil as from.
 func (g *Group) Scatter(ctx context.Context, from, into any, root int) error {
 	return g.of(ctx, scatter, root, into, from, func(c *call, into, from []byte) error { return c.scatter(from, into, root) })
 }
 
-// Gather copies slice from of every worker into slice into of the worker with
-// rank root, in the order of ranks. All from have the same length. The workers
-// other than root may pass nil as into.
+// Gather collects slices. It copies the argument from of every worker, in the
+// order of ranks, to the argument into of the worker with rank root. All from
+// have the same length. Workers other than root may pass nil as into.
 func (g *Group) Gather(ctx context.Context, from, into any, root int) error {
 	return g.of(ctx, gather, root, from, into, func(c *call, from, into []byte) error { return c.gather(from, into, root) })
 }
 
-// AllGather copies slice from of every worker into slice into of every worker,
-// in the order of ranks. All from have the same length. from may be this
-// worker's piece of into.
+// AllGather collects slices on every worker. It copies the argument from of
+// all workers, in the order of ranks, to the argument into of each. All from
+// have the same length. A worker's from may be its own piece of into.
 func (g *Group) AllGather(ctx context.Context, from, into any) error {
 	return g.of(ctx, allGather, 0, from, into, (*call).allGather)
 }
 
-// ReduceScatter adds slice from of all workers, element by element. Each
-// worker gets one part of the sum in into: the part that [Share] returns for
-// its rank. into may be the same memory as that part of from; the rest of from
-// does not change.
+// ReduceScatter adds the argument from of all workers, element by element.
+// Each worker gets one part of the sum in its argument into: the part that
+// [Share] returns for its rank. into may share memory with that part of from.
+// The rest of from does not change.
 func (g *Group) ReduceScatter(ctx context.Context, from, into any) error {
 	return g.of(ctx, reduceScatter, 0, from, into, (*call).reduceScatter)
 }
@@ -72,8 +73,8 @@ func (g *Group) AllGatherBytes(ctx context.Context, from []byte, limit int) ([][
 	return pieces, nil
 }
 
-// of runs a collective on the memory of slices x and other. Only x must have
-// the same length on all workers.
+// of runs a collective on the slices x and other. Only x must have the same
+// length on all workers.
 func (g *Group) of(ctx context.Context, op operation, root int, x, other any, do func(c *call, x, other []byte) error) error {
 	of, memory, err := memories(x, other)
 	if err != nil {
@@ -193,8 +194,9 @@ func (c *call) shares(x []byte) [][]byte {
 // worker.
 const relayFrom = 4
 
-// smallSize is the maximum number of bytes that a worker sends to every other
-// one, more than necessary, to save one exchange.
+// smallSize is a limit in bytes. Up to it, a collective sends all data to
+// every worker in one exchange. Above it, a collective takes two exchanges and
+// sends fewer bytes.
 const smallSize = 64 << 10
 
 func (c *call) broadcast(x []byte, root int) error {

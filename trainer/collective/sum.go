@@ -156,8 +156,8 @@ func add[T Number](out, x, y []byte) {
 // aligned allocates size bytes that are aligned for any Number.
 func aligned(size int) []byte { return wire.Bytes(make([]int64, (size+7)/8))[:size] }
 
-// Share returns the range [lo, hi) of the elements that belong to a rank, of a
-// slice of n elements that world workers share. Lengths differ by one at most;
+// Share returns the range [lo, hi) of elements that a rank owns when world
+// workers divide a slice of n elements. The lengths differ by one at most;
 // lower ranks get the longer ranges.
 func Share(n, world, rank int) (lo, hi int) {
 	each, more := n/world, n%world
@@ -169,8 +169,8 @@ func Share(n, world, rank int) (lo, hi int) {
 	return lo, hi
 }
 
-// share returns the part of b that [Share] gives to a rank; elements have size
-// bytes.
+// share returns the part of b that [Share] assigns to a rank, for elements of
+// size bytes.
 func share(b []byte, size, world, rank int) []byte {
 	lo, hi := Share(len(b)/size, world, rank)
 	return b[lo*size : hi*size : hi*size]

@@ -28,8 +28,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// ErrChanged is the error of a read whose data differs from the data that the
-// other end has sent.
+// ErrChanged is the error of Read if a checksum shows that the received data
+// differs from the data that was sent.
 var ErrChanged = errors.New("changed on its way: a checksum does not match")
 
 // Config must be the same at both ends of a connection.

@@ -48,7 +48,8 @@ func newChecksummed(conn net.Conn, between ends) *checksummed {
 // NetConn returns the connection that carries the records.
 func (c *checksummed) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite tells the other end that no more data comes.
+// CloseWrite closes the connection for writing: the peer then reads io.EOF
+// after the last record.
 func (c *checksummed) CloseWrite() error {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {
