@@ -185,7 +185,7 @@ func (Ended) Counted() bool         { return false }
 
 // Outcome is the result of a training step on one shard holder.
 type Outcome struct {
-	VirtualWorkers int     // number of virtual workers that took part in the step
+	VirtualWorkers int     // number of virtual workers (parts of the batch) that took part in the step
 	Norm           float64 // global norm of the step's gradients; 0 if no norm was requested or the norm is not known yet
 	Updates        uint64  // number of training steps made so far: of the whole training, or of the worker's group if groups train independently
 	Saved          bool    // the chief saved a checkpoint right before the step
@@ -195,5 +195,5 @@ type Outcome struct {
 // adds gradients for its host sends it for the host.
 type Beginning struct {
 	Rate    float64 // learning rate of the step
-	Present []int   // by gradient sum that the worker will send: number of virtual workers with data in that sum
+	Present []int   // by gradient sum that the worker will send: number of virtual workers (parts of the batch) with data in that sum
 }

@@ -24,7 +24,7 @@ type group struct {
 	entered int     // number of workers that have begun the next step
 	step    uint64  // the step that the group's workers begin next, counted from 0
 	rate    float64 // learning rate of the last step that a worker with data has begun; NaN before the first
-	present int     // number of virtual workers with data in the next step, of the workers that have begun the step
+	present int     // number of virtual workers (parts of the batch) with data in the next step, of the workers that have begun the step
 
 	saved    uint64      // 1 + the step before which the chief saved its last checkpoint; 0 means no checkpoint was saved yet
 	outcome  Outcome     // result of the newest step that a quorum of workers has begun
@@ -35,7 +35,7 @@ type group struct {
 	applied  uint64      // number of steps that are applied to all shards
 	partly   bool        // the step after the last applied one is applied to some shards, but not to all
 	departed int         // number of workers of the group that have left or are lost
-	lacking  map[int]int // by shard: number of virtual workers that began the step but are lost, so that their gradients will not arrive
+	lacking  map[int]int // by shard: number of virtual workers (parts of the batch) whose worker is lost, so that their gradients will not arrive
 }
 
 func newGroup(r *layout.Roster, index int, d *layout.Declaration, shards int, first uint64) *group {

@@ -18,7 +18,7 @@ type Shard struct {
 	rowBytes int                        // bytes of a row of a sparse variable; 0 for a dense variable
 	given    bool                       // the chief sends the initial values; false means that they are drawn from a seed, or that the variable is dense
 	rowMoved int                        // bytes of a row with its optimiser state, which move together to another holder; 0 for a dense variable
-	divides  bool                       // the gradient sum is divided by the number of virtual workers in it
+	divides  bool                       // the gradient sum is divided by the number of virtual workers (parts of the batch) in it
 	measured bool                       // the gradient is included in the global gradient norm
 	isLoss   bool                       // the shard holds the step's loss and metrics, not a variable
 	rate     func(rate float64) float64 // returns the variable's learning rate for the learning rate of a step
@@ -40,7 +40,7 @@ type Shard struct {
 type groupSum struct {
 	*accumulator
 	total   total     // the complete gradient sum until it is applied; nil if no virtual worker contributed
-	took    bool      // at least one virtual worker took part in the step, even if it contributed no row of this shard
+	took    bool      // at least one virtual worker (part of the batch) took part in the step, even if it contributed no row of this shard
 	squares []float64 // sums of squares of total, one per block or row; empty if no norm was requested
 }
 

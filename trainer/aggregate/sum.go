@@ -204,13 +204,13 @@ func (a *accumulator) arrive(input int, present bool) (output int, s Sum, done b
 	return a.reduction.Arrive(input, s)
 }
 
-// Own adds the gradients that the virtual workers of one worker compute for
-// one variable. It follows the reduction tree as far as the worker's own
-// virtual workers allow, and returns the sums of these subtrees, the parts.
+// Own adds the gradients that one worker's virtual workers (its parts of the
+// batch) compute for one variable. It follows the reduction tree as far as the
+// worker's own gradients allow, and returns the sums of these subtrees.
 type Own struct {
 	variable layout.Variable
 	sums     *accumulator
-	memory   [][]byte // by virtual worker, counted from the worker's first: memory for its gradient; nil for a sparse variable
+	memory   [][]byte // by virtual worker (part of the batch), counted from the worker's first: memory for its gradient; nil for a sparse variable
 }
 
 // NewOwn returns an Own for variable v that adds in the order of plan.

@@ -47,8 +47,8 @@ type Table struct {
 // step, and those of the next step if they were requested.
 type Tables struct {
 	exchange   *client.Rows
-	first      *replica.Replica // a replica from which the lookups of a training step are read
-	vws        int              // number of virtual workers of this worker
+	first      *replica.Replica // a replica of the model; its lookups are the same in all replicas
+	vws        int              // number of virtual workers (fixed parts of each global batch) that this worker computes
 	inStep     bool             // all workers do the same step at the same time; otherwise rows are not requested in advance
 	tables     []*table
 	prefetched bool // Prefetch has named rows that RequestNext has not requested yet
@@ -172,8 +172,9 @@ func (t *Tables) Fetch(ctx context.Context, feed Feed) error {
 		t.prefetched = false // Prefetch had recorded this step, whose rows are now requested here
 	}
 	if requested {
-		// Only one request per step goes through Prefetch; RequestNext has
-		// already used it for other rows.
+		// RequestNext has already used this step's prefetch request, but for
+		// other rows. A step may have only one, so Pull requests the right
+		// rows.
 		return t.Pull(ctx, t.first, feed, t.vws)
 	}
 	if err := t.request((*table).requestCurrent); err != nil {
@@ -227,13 +228,14 @@ type table struct {
 	positions int        // number of positions per virtual worker
 	now       request    // the rows of the current step
 	ahead     request    // the rows that were requested in advance
-	feedIndex []int64    // by position: the row that the last feed names
-	next      []int64    // by position: the row in the feed that Prefetch has recorded
-	rows      []byte     // by position: the values of its row in the current step
-	combiners []combiner // by virtual worker of this worker
+	feedIndex []int64    // by position (an index in a lookup): the row that the last feed names
+	next      []int64    // by position (an index in a lookup): the row in the feed that Prefetch has recorded
+	rows      []byte     // by position (an index in a lookup): the values of its row in the current step
+	combiners []combiner // by virtual worker: adds the gradients of positions that use the same row
 }
 
-// request contains the rows of all positions, without duplicates.
+// request contains the table rows that a step uses at all positions of its
+// lookups, without duplicates.
 type request struct {
 	index  []int64 // row of each position
 	unique []int64 // the rows, ascending, without duplicates
@@ -241,8 +243,9 @@ type request struct {
 	lookup sparse.Lookup[float32]
 }
 
-// set sets the rows of all positions; bytes is the number of bytes per row. It
-// returns the previous index slice, so that the caller can reuse its memory.
+// set replaces index, the rows of all positions, and finds the distinct ones.
+// bytes is the number of bytes per row. It returns the previous index slice,
+// so that the caller can reuse its memory.
 func (r *request) set(index []int64, bytes int) (spare []int64) {
 	spare = r.index
 	r.index, r.unique = index, r.lookup.Set(index)
@@ -287,15 +290,16 @@ func (t *table) requestNext() message.RowRequest {
 // step.
 func (t *table) useAhead() { t.now, t.ahead = t.ahead, t.now }
 
-// fillPositions copies to each position the values of its row.
+// fillPositions copies the values of its row to each position, an index in a
+// lookup.
 func (t *table) fillPositions() {
 	t.rows = room(t.rows, len(t.now.index)*t.bytes)
 	// The rows are copied as words of 4 bytes, whatever their element type is.
 	t.now.lookup.Gather(wire.Floats[float32](t.now.rows), t.bytes/4, wire.Floats[float32](t.rows))
 }
 
-// read copies the row indices in a feed to t.fed, sorted by position. Check
-// must have accepted the feed.
+// read copies the row indices in a feed to t.feedIndex, sorted by position.
+// Check must have accepted the feed.
 func (t *table) read(r *replica.Replica, feed Feed, vws int) {
 	places := r.Places(t.at)
 	t.positions = 0

@@ -26,7 +26,7 @@ func Dial(ctx context.Context, c Config, to cluster.Task, addr, purpose string) 
 	if err := checkPurpose(purpose); err != nil {
 		return nil, &PeerError{Task: to, Addr: addr, Err: err}
 	}
-	var before error // error of the last attempt that was not cut short by the end of ctx
+	var before error // error of the last attempt that ctx did not cut short; returned when Dial gives up
 	for wait := firstPause; ; wait = min(2*wait, maxPause) {
 		conn, err := attempt(ctx, c, to, addr, purpose)
 		if err == nil {
@@ -91,8 +91,8 @@ func checkPurpose(purpose string) error {
 	return nil
 }
 
-// admit returns the task whose proved name is proved. It returns an error if
-// the job has no such task.
+// admit returns the task with the name that a dialler has proved. It returns
+// an error if the job has no such task, or if the purpose is invalid.
 func (c Config) admit(proved, purpose string) (cluster.Task, error) {
 	if err := checkPurpose(purpose); err != nil {
 		return cluster.Task{}, err

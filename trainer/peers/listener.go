@@ -185,7 +185,7 @@ func (l *Listener) authenticate(ctx context.Context, conn net.Conn) {
 			l.unproved.note(host(addr))
 		}
 	}
-	conn.Close() // no handler has got the connection
+	conn.Close() // the connection was refused, so no handler will close it
 }
 
 // dispatch passes an authenticated connection to the handler of its purpose. If no
@@ -311,8 +311,8 @@ func unproved(err error) string {
 	return "connection lost before it proved the job's secret"
 }
 
-// endedEarly reports whether a connection ended before the peer proved
-// anything. That is no attack: a task that died or gave up does it, and so
+// endedEarly reports whether a connection ended before the peer had proved the
+// job's secret. That is no attack: a task that died or gave up does it, and so
 // does a port scan.
 func endedEarly(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
