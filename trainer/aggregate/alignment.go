@@ -8,35 +8,41 @@ import (
 	"time"
 )
 
-// Alignment is what one holder does for a consistent cut (Carbone et al. 2015,
-// "Lightweight Asynchronous Snapshots for Distributed Dataflows"). Before the
-// chief saves, it asks every holder how many steps of each group it has, if
-// only in part (Freeze). It tells all holders the most of each, which is the
-// cut (Agree). Meanwhile a holder applies nothing after the cut: what comes is
-// kept until the holder has all that lies before the cut, and has copied that.
-// A group that has brought a step to one holder brings it to all, so this takes
-// no longer than what is on its way, and nobody waits for a step that is still
-// being computed.
+// Alignment is the part of one shard holder (a task that stores shards of
+// variables) in a consistent cut, see Carbone et al. 2015, "Lightweight
+// Asynchronous Snapshots for Distributed Dataflows".
+//
+// Before the chief saves a checkpoint, it asks every holder how many steps of
+// each group of workers the holder has applied, at least to one shard
+// (Freeze). The chief then sends all holders the highest number of each group:
+// the cut (Agree).
+//
+// Meanwhile, a holder applies no step after the cut. It keeps such updates
+// until it has applied all steps before the cut and has copied the values
+// (CopyCut). A group that has sent a step to one holder sends that step to all
+// holders. So a holder only waits for messages that are already on the way,
+// never for a step that a worker still computes.
 type Alignment struct {
-	applying sync.RWMutex // held for reading while a sum is applied, for writing while the fields below change
-	limits   []uint64     // by group: this step and later ones are not applied; nil means that every step is applied
-	since    time.Time    // when Freeze set limits; the zero time means never
-	agreed   bool         // Agree has set limits to the cut; false means that they are this holder's own counts
-	copied   bool         // the holder has copied its values at the cut
-	holds    bool         // limits stay in force after the copy, until GoOn
+	applying sync.RWMutex // held for reading while a gradient sum is applied, for writing while the fields below change
+	limits   []uint64     // by group of workers: the first step that may not be applied yet; nil means that every step may be applied
+	since    time.Time    // time at which Freeze set limits; the zero time means that Freeze was never called
+	agreed   bool         // Agree has set limits to the cut; false means that limits are the steps that this holder itself had applied at Freeze
+	copied   bool         // this holder has copied its values at the cut
+	holds    bool         // limits stay in force after the copy until GoOn is called, so that training pauses
 	groups   []*group
 
 	mu    sync.Mutex
-	kept  []func()      // updates that limits do not allow yet; run tries them again
-	moved chan struct{} // holds a token after an update was applied or a member left, for CopyCut
+	kept  []func()      // updates that limits do not allow yet; method run calls them again
+	moved chan struct{} // wakes CopyCut: holds a token after an update was applied or a worker left
 }
 
 func newAlignment(groups []*group) *Alignment {
 	return &Alignment{groups: groups, moved: make(chan struct{}, 1)}
 }
 
-// enter reports whether the caller may now apply the current step of a group. If so, the
-// caller must call exit afterwards. If not, enter keeps do, which run calls later.
+// enter reports whether the caller may now apply the current step of group g.
+// If true, the caller must call exit afterwards. If false, enter has stored
+// do, and method run calls do later.
 func (a *Alignment) enter(g *group, do func()) bool {
 	if a == nil {
 		return true
@@ -52,7 +58,7 @@ func (a *Alignment) enter(g *group, do func()) bool {
 	return false
 }
 
-// exit follows enter.
+// exit must follow each call of enter that returned true, after the update.
 func (a *Alignment) exit() {
 	if a != nil {
 		a.applying.RUnlock()
@@ -64,49 +70,52 @@ func (a *Alignment) exit() {
 func (a *Alignment) wake() {
 	select {
 	case a.moved <- struct{}{}:
-	default: // a token is there already
+	default: // moved already holds a token
 	}
 }
 
-// Freeze returns, by group, the number of steps that at least one shard is updated by.
-// From now on no later step is applied.
+// Freeze returns, by group of workers, the number of steps that are applied to
+// at least one shard. Until the cut is copied, no later step is applied.
 func (a *Alignment) Freeze() ([]uint64, error) {
 	a.applying.Lock()
 	defer a.applying.Unlock()
 	if a.limits != nil {
-		return nil, errors.New("asks for a cut before that of the last one is saved")
+		return nil, errors.New("requests a consistent cut before the previous one is saved")
 	}
 	a.since, a.agreed, a.copied, a.holds = time.Now(), false, false, false
 	for _, g := range a.groups {
-		a.limits = append(a.limits, g.touched())
+		a.limits = append(a.limits, g.begunSteps())
 	}
 	return slices.Clone(a.limits), nil
 }
 
-// Agree sets the cut: steps before it are applied. A group begins a step only after all
-// holders have all its earlier steps, so no holder lags by more than one step.
+// Agree sets the cut: the number of steps of each group that the checkpoint
+// contains. A group begins a step only after all holders have all its earlier
+// steps, so no holder lags by more than one step. If holds is set, training
+// pauses after the copy until GoOn.
 func (a *Alignment) Agree(cut []uint64, holds bool) error {
 	a.applying.Lock()
 	defer a.applying.Unlock()
 	if a.limits == nil || a.agreed || len(cut) != len(a.limits) {
-		return fmt.Errorf("saves with a cut of %d groups, of %d that were asked for", len(cut), len(a.limits))
+		return fmt.Errorf("sends a consistent cut of %d groups that was not requested, or sends it twice: requested were %d groups", len(cut), len(a.limits))
 	}
 	for i, g := range a.groups {
 		if cut[i] < a.limits[i] || cut[i] > g.steps()+1 {
-			return fmt.Errorf("saves group %d after %d steps: %d have begun to come in here", i, cut[i], a.limits[i])
+			return fmt.Errorf("sends a consistent cut of group %d after %d steps: this task has begun to apply %d", i, cut[i], a.limits[i])
 		}
 	}
 	a.limits, a.agreed, a.holds = slices.Clone(cut), true, holds
 	return nil
 }
 
-// copy calls do if all steps before the cut are applied, and reports whether it did.
-// While do runs, no step is applied. since is the time of Freeze.
+// copy calls do if all steps before the cut are applied, and reports whether
+// it called do. While do runs, no step is applied. The argument of do is the
+// time of Freeze.
 func (a *Alignment) copy(do func(since time.Time)) bool {
 	a.applying.Lock()
 	defer a.applying.Unlock()
 	for i, g := range a.groups {
-		if g.steps() < a.limits[i] && !g.gone() {
+		if g.steps() < a.limits[i] && !g.allLeft() {
 			return false
 		}
 	}
@@ -117,7 +126,8 @@ func (a *Alignment) copy(do func(since time.Time)) bool {
 	return true
 }
 
-// GoOn ends the pause after the copy. If the copy is still to come, no pause follows it.
+// GoOn ends the pause of updates after the copy of the cut. If GoOn is called
+// before the copy, no pause follows the copy.
 func (a *Alignment) GoOn() {
 	a.applying.Lock()
 	if a.holds = false; a.copied {
@@ -127,7 +137,8 @@ func (a *Alignment) GoOn() {
 	a.run()
 }
 
-// held returns the number of updates that wait for the copy.
+// held returns the number of updates that wait until the values at the cut are
+// copied.
 func (a *Alignment) held() int {
 	if a == nil {
 		return 0
@@ -137,7 +148,8 @@ func (a *Alignment) held() int {
 	return len(a.kept)
 }
 
-// run tries the kept updates again. Those that must still wait are kept again.
+// run calls the updates in kept again. An update that limits still forbid
+// stores itself in kept again.
 func (a *Alignment) run() {
 	a.mu.Lock()
 	kept := a.kept
@@ -148,8 +160,9 @@ func (a *Alignment) run() {
 	}
 }
 
-// CopyCut applies the steps before the cut, and then calls do with the time since which
-// no later step was applied. It returns after do, or when stop is closed.
+// CopyCut applies the updates before the cut and then calls do, which copies
+// the values. The argument of do is the time of Freeze, since which no later
+// step was applied. CopyCut returns after do, or when stop is closed.
 func (a *Alignment) CopyCut(stop <-chan struct{}, do func(since time.Time)) {
 	for a.run(); ; {
 		if a.copy(do) {
@@ -164,5 +177,6 @@ func (a *Alignment) CopyCut(stop <-chan struct{}, do func(since time.Time)) {
 	}
 }
 
-// Alignment returns the alignment; nil if a checkpoint needs no cut.
+// Alignment returns the state of consistent cuts on this shard holder; nil if
+// the synchronization mode needs no cut for a checkpoint.
 func (s *Shards) Alignment() *Alignment { return s.steps.align }

@@ -8,24 +8,27 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// completion handles complete sums: it updates shards, asks for norms and tells members.
+// completion acts when the gradient sum of a shard is complete: it updates the
+// shard, requests the gradient norm, and sends workers the events of the step.
 type completion struct {
 	d      *layout.Declaration
 	self   cluster.Task
-	host   Host // the task that holds the shards; it sends the answers
+	host   Host // the task that holds the shards; it sends events to the workers
 	roster *layout.Roster
-	list   []*Shard // the task's shards, in the order of its pieces
+	list   []*Shard // the task's shards, in the order of the declaration's pieces
 	groups []*group
-	pace   policy.Pace // decides when workers are answered; nil means after each step of their group
-	align  *Alignment  // holds updates back during a save; nil means that a checkpoint needs no cut
+	pace   policy.Pace // decides when workers receive new values; nil means after each step of their group
+	align  *Alignment  // delays updates while a consistent cut is taken; nil means that a checkpoint needs no cut
 }
 
-// start sets the fields that depend on the number of shards.
+// start sets the fields that exist only after all shards were added.
 func (c *completion) start(groups []*group, pace policy.Pace, align *Alignment) {
 	c.groups, c.pace, c.align = groups, pace, align
 }
 
-// complete handles the complete sum of shard i for group g.
+// complete updates shard i with the complete gradient sum of group g. If
+// gradients are clipped, the update waits for the norm. After the group's last
+// shard, complete ends the step.
 func (c *completion) complete(g *group, i int) {
 	if !c.align.enter(g, func() { c.complete(g, i) }) {
 		return
@@ -48,14 +51,15 @@ func (c *completion) complete(g *group, i int) {
 	}
 }
 
-// update applies a shard's sum.
+// update applies the gradient sum of group g, times scale, to shard i.
 func (c *completion) update(g *group, i int, scale float64) {
 	if err := c.list[i].apply(g.index, g.rate, scale); err != nil {
 		c.host.Fail(fmt.Errorf("%s: update variable %q: %w", c.self, c.d.Variable(c.list[i].Variable).Name, err))
 	}
 }
 
-// updated tells the contributors of the step that shard i has its new value.
+// updated tells the workers whose gradients are in the step that shard i has
+// its new value. chosen are their indices in the roster's Contributors.
 func (c *completion) updated(i int, end Outcome, chosen []int) {
 	kept := -1
 	for _, member := range chosen {
@@ -68,10 +72,12 @@ func (c *completion) updated(i int, end Outcome, chosen []int) {
 	}
 }
 
-// leader is the worker that adds the norm of a group.
+// leader returns the rank of the first worker of group g, which computes the
+// group's gradient norm.
 func (c *completion) leader(g *group) int { return c.roster.Contributors[g.members[0]].Rank }
 
-// clip updates all shards by their sums times factor.
+// clip updates all shards by their gradient sums times factor, the factor of
+// gradient clipping.
 func (c *completion) clip(g *group, p progress, factor float64) {
 	if !c.align.enter(g, func() { c.clip(g, p, factor) }) {
 		return
@@ -87,7 +93,7 @@ func (c *completion) clip(g *group, p progress, factor float64) {
 	c.close(g, p)
 }
 
-// close ends a step whose norm is known.
+// close tells the group's workers the norm of the step, and ends the step.
 func (c *completion) close(g *group, p progress) {
 	if !c.d.Sync.HoldsBack() {
 		for _, i := range g.members {
@@ -97,15 +103,16 @@ func (c *completion) close(g *group, p progress) {
 	c.finished(g, p.made)
 }
 
-// finished records that all shards have so many steps of a group, and answers every
-// worker that the pace releases.
+// finished records that all shards have the sums of the group's first made
+// steps. It then sends values to every worker that the pace (the rule when
+// workers get values) releases.
 func (c *completion) finished(g *group, made uint64) {
 	if c.pace != nil {
 		c.release(c.pace.Applied(c.leader(g), made))
 	}
 }
 
-// release sends workers all values as they are now.
+// release sends the current values of all shards to workers by rank.
 func (c *completion) release(ranks []int) {
 	for _, rank := range ranks {
 		end, made := c.groups[c.roster.Contributor(rank).Group].now()
@@ -122,7 +129,9 @@ func (c *completion) release(ranks []int) {
 	}
 }
 
-// audience returns the number of the copy that a rank is sent; -1 means the values.
+// audience returns which copy of the values the worker of a rank reads: an
+// index for Shard.Keep. -1 means that the worker reads the values in place,
+// without a copy.
 func (c *completion) audience(rank int) int {
 	if contributor := c.roster.Contributor(rank); contributor != nil {
 		return c.d.Sync.Copy(rank, contributor.Group)
@@ -130,39 +139,43 @@ func (c *completion) audience(rank int) int {
 	return -1
 }
 
-// Host is the task that holds shards. Its methods never block.
+// Host is the task that holds shards of the variables. Its methods never
+// block.
 type Host interface {
-	// Memory returns the memory for the values of a dense piece; nil means that the
-	// shards allocate it.
+	// Memory returns memory for the values of a piece of a dense variable. nil
+	// means that package aggregate allocates the memory.
 	Memory(p layout.Piece) []byte
-	// Tell sends an event to the worker of a rank.
+	// Tell sends an event to the worker with this rank.
 	Tell(rank int, e Event)
-	// Fail ends the training.
+	// Fail ends the training with err.
 	Fail(err error)
 }
 
-// Event is sent to the workers that take part in a step.
+// Event is what a shard holder sends to a worker that takes part in a step:
+// Updated, Closed, SquaresWanted or Ended.
 type Event interface {
-	// Counted reports whether the event is one of the Shards.Events that every step
-	// has.
+	// Counted reports whether a worker gets an event of this type in every
+	// step. Shards.Events returns the number of such events per step.
 	Counted() bool
 }
 
-// Updated says that a shard has its new value.
+// Updated is the event that a shard has its new value.
 type Updated struct {
-	Shard int     // index of the shard among those of its holder
+	Shard int     // index of the shard among the shards of its holder
 	End   Outcome // result of the step that updated the shard
 }
 
-// Closed says that the norm of a step is known or, on the first worker of a host, that
-// the step has ended.
+// Closed is the event that the gradient norm of a step is known. To the first
+// worker of a host, which adds for its host, it means that the step has ended.
 type Closed struct{ End Outcome }
 
-// SquaresWanted asks the first member of a group to add up the squares of all
-// holders and to answer with Shards.Scale.
+// SquaresWanted asks the first worker of a group to add up the squared
+// gradient norms of all shard holders. That worker replies with the norm,
+// which its holder passes to Shards.Scale.
 type SquaresWanted struct{}
 
-// Ended says that the worker's step will not be made, because too few workers are left.
+// Ended is the event that the worker's step is cancelled, because too few
+// workers are left.
 type Ended struct{}
 
 func (Updated) Counted() bool       { return true }
@@ -170,16 +183,17 @@ func (Closed) Counted() bool        { return true }
 func (SquaresWanted) Counted() bool { return false }
 func (Ended) Counted() bool         { return false }
 
-// Outcome is the result of a step on one holder.
+// Outcome is the result of a training step on one shard holder.
 type Outcome struct {
-	VirtualWorkers int     // number of virtual workers that took part in the step
-	Norm           float64 // global norm of the step's gradients; 0 if it was not asked for or is not known yet
-	Updates        uint64  // number of steps that the training, or the member's group, has made
+	VirtualWorkers int     // number of virtual workers (parts of the batch) that took part in the step
+	Norm           float64 // global norm of the step's gradients; 0 if no norm was requested or the norm is not known yet
+	Updates        uint64  // number of training steps made so far: of the whole training, or of the worker's group if groups train independently
 	Saved          bool    // the chief saved a checkpoint right before the step
 }
 
-// Beginning is the first message of a contributor in a step.
+// Beginning is the message with which a worker begins a step. A worker that
+// adds gradients for its host sends it for the host.
 type Beginning struct {
 	Rate    float64 // learning rate of the step
-	Present []int   // by part of the contributor: number of virtual workers with data
+	Present []int   // by gradient sum that the worker will send: number of virtual workers (parts of the batch) with data in that sum
 }

@@ -8,32 +8,34 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// group is a set of contributors whose gradients are added. If workers compete
-// it is a different one every step.
+// group is a set of workers whose gradients are added to one sum. In
+// synchronous training all workers are one group. With backup workers, only
+// the first ones to begin a step are in its sum.
 type group struct {
 	index   int
-	members []int // the group's contributors, as indices of Roster.Contributors
-	shards  int   // number of shards that a step updates
-	quorum  int   // number of members that make a step: the first ones to begin it
+	members []int // the group's workers, as indices of Roster.Contributors
+	shards  int   // number of shards that one step updates
+	quorum  int   // number of workers that a step needs: the first ones that begin the step are in it
 
-	// mu guards the rest. applied <= made <= step <= made+1, and entered < quorum.
+	// mu guards the fields below. Always applied <= made <= step <= made+1,
+	// and entered < quorum.
 	mu      sync.Mutex
-	begun   []bool  // by contributor: a member that has begun the next step
-	entered int     // number of members that have begun the next step
-	step    uint64  // the step that members begin next, counted from 0
-	rate    float64 // learning rate of the last step that a member has begun with data; NaN before the first
-	present int     // number of virtual workers with data, of the members that have begun the next step
+	begun   []bool  // by index of Roster.Contributors: true if that worker has begun the next step
+	entered int     // number of workers that have begun the next step
+	step    uint64  // the step that the group's workers begin next, counted from 0
+	rate    float64 // learning rate of the last step that a worker with data has begun; NaN before the first
+	present int     // number of virtual workers (parts of the batch) with data in the next step, of the workers that have begun the step
 
-	saved   uint64      // 1 + the step before which the chief saved last; 0 means never
-	outcome Outcome     // result of the last step that a quorum has begun
-	chosen  []int       // contributors whose gradients are in that step
-	left    int         // number of shards that do not have the sum of that step yet
-	asked   bool        // the group's leader was asked for the norm and has not answered
-	made    uint64      // number of steps of which all shards have the sum
-	applied uint64      // number of steps by which all shards are updated
-	partly  bool        // some shards, but not all, are updated by one step more than applied
-	away    int         // number of members that have left or are lost
-	lacking map[int]int // by shard: number of virtual workers that began the step but will send nothing
+	saved    uint64      // 1 + the step before which the chief saved its last checkpoint; 0 means no checkpoint was saved yet
+	outcome  Outcome     // result of the newest step that a quorum of workers has begun
+	chosen   []int       // workers whose gradients are in the newest step, as indices of Roster.Contributors
+	left     int         // number of shards that still lack the gradient sum of the newest step
+	asked    bool        // the group's first worker was asked for the gradient norm and has not replied yet
+	made     uint64      // number of steps whose gradient sums are complete for all shards
+	applied  uint64      // number of steps that are applied to all shards
+	partly   bool        // the step after the last applied one is applied to some shards, but not to all
+	departed int         // number of workers of the group that have left or are lost
+	lacking  map[int]int // by shard: number of virtual workers (parts of the batch) whose worker is lost, so that their gradients will not arrive
 }
 
 func newGroup(r *layout.Roster, index int, d *layout.Declaration, shards int, first uint64) *group {
@@ -46,8 +48,9 @@ func newGroup(r *layout.Roster, index int, d *layout.Declaration, shards int, fi
 	return g
 }
 
-// enter records that contributor i begins a step, with data for present virtual workers.
-// After a quorum has begun the step, enter returns the members that are not in it.
+// enter records that worker i (an index of Roster.Contributors) begins a step,
+// with data for present virtual workers. The call that completes the quorum
+// returns the workers that are left out of the step.
 func (g *group) enter(i int, step uint64, present int, rate float64) (absent []int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,14 +79,15 @@ func (g *group) enter(i int, step uint64, present int, rate float64) (absent []i
 	return absent, nil
 }
 
-// missing returns how many members have not begun the next step.
+// missing returns the number of workers that have not begun the next step.
 func (g *group) missing() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.members) - g.entered
 }
 
-// agree refuses a beginning that contradicts those of other members. The caller holds
+// agree returns an error if the beginning of a step by worker i contradicts
+// that of another worker, for example in the learning rate. The caller holds
 // g.mu.
 func (g *group) agree(i int, step uint64, present int, rate float64) error {
 	if g.begun[i] {
@@ -96,7 +100,7 @@ func (g *group) agree(i int, step uint64, present int, rate float64) error {
 		g.rate = math.NaN()
 	}
 	if present == 0 {
-		return nil // its rate does not matter
+		return nil // a worker without data does not affect the step's learning rate
 	}
 	if !(rate >= 0) || math.IsInf(rate, 0) {
 		return fmt.Errorf("learning rate %v at step %d", rate, step)
@@ -108,8 +112,8 @@ func (g *group) agree(i int, step uint64, present int, rate float64) error {
 	return nil
 }
 
-// lack records that the sum of a shard will lack virtual workers that have begun the
-// step.
+// lack records that virtual workers are missing in the gradient sum of a
+// shard, although their worker has begun the step.
 func (g *group) lack(shard, virtualWorkers int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -119,7 +123,8 @@ func (g *group) lack(shard, virtualWorkers int) {
 	g.lacking[shard] += virtualWorkers
 }
 
-// presentIn returns the number of virtual workers in the complete sum of a shard.
+// presentIn returns the number of virtual workers whose gradients are in the
+// complete sum of a shard.
 func (g *group) presentIn(shard int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,17 +133,18 @@ func (g *group) presentIn(shard int) int {
 	return n
 }
 
-// progress is the position of a group after a shard got its sum.
+// progress describes a group of workers at the moment when one shard's
+// gradient sum became complete.
 type progress struct {
-	end    Outcome // result of the step, as far as it is known
-	chosen []int   // contributors whose gradients are in the step
-	made   uint64  // number of steps of which all shards have the sum
-	last   bool    // the shard was the last of the step
+	end    Outcome // result of the step; its norm is 0 until the norm is known
+	chosen []int   // workers whose gradients are in the step, as indices of Roster.Contributors
+	made   uint64  // number of steps whose gradient sums are complete for all shards
+	last   bool    // the shard was the last one of the step to get its sum
 }
 
-// summed records that a shard has its sum and, if applied is set, that the shard is
-// updated. The slice in the result is valid until the members learn that the step is
-// over.
+// summed records that the gradient sum of one shard is complete and, if
+// applied is set, that the shard is updated. The slice in the result is valid
+// until the workers learn that the step is over.
 func (g *group) summed(applied, norms bool) progress {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -156,16 +162,17 @@ func (g *group) summed(applied, norms bool) progress {
 	return p
 }
 
-// apply records that a shard was updated by the current step. last reports that it was
-// the last shard. The caller holds g.mu.
+// apply records that one shard was updated by the current step. last means
+// that all other shards were updated before. The caller holds g.mu.
 func (g *group) apply(last bool) {
 	if g.partly = !last; last {
 		g.applied++
 	}
 }
 
-// normed records the norm of the step. It returns false if the norm was not requested.
-func (g *group) normed(norm float64) (p progress, asked bool) {
+// recordNorm records the gradient norm of the step. asked is false if no norm was
+// requested.
+func (g *group) recordNorm(norm float64) (p progress, asked bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.asked {
@@ -184,23 +191,23 @@ func (g *group) updated() {
 	g.apply(true)
 }
 
-// now returns the outcome of the last step that a quorum has begun, and the number of
-// steps of which all shards have the sum.
+// now returns the result of the newest step that a quorum of workers has
+// begun, and the number of steps whose sums are complete for all shards.
 func (g *group) now() (end Outcome, made uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.outcome, g.made
 }
 
-// steps returns the number of steps by which all shards are updated.
+// steps returns the number of steps that are applied to all shards.
 func (g *group) steps() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.applied
 }
 
-// touched returns the number of steps by which at least one shard is updated.
-func (g *group) touched() uint64 {
+// begunSteps returns the number of steps that are applied to at least one shard.
+func (g *group) begunSteps() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.partly {
@@ -212,24 +219,26 @@ func (g *group) touched() uint64 {
 func (g *group) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.away++
+	g.departed++
 }
 
-// gone reports whether all members have left.
-func (g *group) gone() bool {
+// allLeft reports whether all workers of the group have left.
+func (g *group) allLeft() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.away == len(g.members)
+	return g.departed == len(g.members)
 }
 
-// noteSave sets Saved in the outcome of a step.
+// noteSave records that the chief saved a checkpoint right before a step, so
+// that the step's Outcome has Saved set.
 func (g *group) noteSave(step uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.saved = step + 1
 }
 
-// follow continues at a step in place of the group of the previous shards.
+// follow makes g the successor of a group after shards moved between holders:
+// g continues at step, with the last save of before.
 func (g *group) follow(before *group, step uint64) {
 	before.mu.Lock()
 	saved := before.saved

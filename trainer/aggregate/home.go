@@ -8,34 +8,38 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Home keeps the values of shards elsewhere than in the memory of the host, for
-// example on a GPU. It has the gradients too, and has updated the values when they
-// are contributed here: nobody reads what is brought. The memory of the host is
-// older, until Fetch writes it.
+// Home stores the values of shards outside of the host's memory, for example
+// on a GPU. It also has the gradients, and has already updated the values when
+// a worker contributes them: package aggregate does not read contributed
+// gradients. The values in the host's memory are out of date until Fetch
+// copies the new ones.
 type Home interface {
-	// Updated returns with which numbers the home has updated a variable in the
-	// step. If gradients are clipped, the scale may be any.
+	// Updated returns the step number, learning rate and scale with which the
+	// home has updated a variable. If gradients are clipped, the scale has no
+	// meaning.
 	Updated(variable int) optimizer.Step
-	// Squares appends the sums of squares of the variable's gradient, by block of
-	// layout.BlockElements.
+	// Squares appends the sums of squares of the variable's gradient: one
+	// number for each block of layout.BlockElements elements.
 	Squares(variable int, into []float64) []float64
-	// Fetch writes all values, and Shard.Slots, to the memory of the host.
+	// Fetch copies all values, and the optimiser state that Shard.Slots
+	// returns, to the host's memory.
 	Fetch() error
 }
 
-// KeepIn makes h the home of all variables. The task must hold every one of them
-// whole, for one virtual worker: gradients of several are added here.
+// KeepIn makes h the storage of all variables. The task must hold every
+// variable whole, and the training must have a single virtual worker:
+// gradients of several ones would have to be added in the host's memory.
 func (s *Shards) KeepIn(h Home) error {
 	d := s.steps.d
 	if d.VirtualWorkers != 1 || !d.Sync.InStep() {
-		return errors.New("values cannot be kept elsewhere: gradients are added here")
+		return errors.New("variables cannot be kept on the device: gradients are added in host memory")
 	}
 	for _, shard := range s.steps.list {
 		if shard.isLoss {
 			continue
 		}
 		if v := d.Variable(shard.Variable); v.Sparse != nil || shard.Count != v.NumElements() {
-			return fmt.Errorf("variable %q cannot be kept elsewhere: it is sparse, or cut", v.Name)
+			return fmt.Errorf("variable %q cannot be kept on the device: it is sparse, or cut into pieces", v.Name)
 		}
 		shard.keepIn(h)
 	}
@@ -43,7 +47,8 @@ func (s *Shards) KeepIn(h Home) error {
 	return nil
 }
 
-// Refresh brings the memory of the host up to date.
+// Refresh copies the current values to the host's memory, if they are stored
+// elsewhere.
 func (s *Shards) Refresh() error {
 	if s.home == nil {
 		return nil
@@ -54,21 +59,23 @@ func (s *Shards) Refresh() error {
 func (s *Shard) keepIn(h Home) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.home, s.state = h, elsewhere{s.state, s.Variable, h}
+	s.home, s.state = h, deviceState{s.state, s.Variable, h}
 }
 
-// Slots is the host's memory of what the optimiser keeps for a dense shard, by slot.
+// Slots returns the optimiser state of a dense shard in the host's memory: one
+// slice for each number that the optimiser keeps per element.
 func (s *Shard) Slots() [][]byte {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	here := s.state
-	if e, has := here.(elsewhere); has {
+	if e, has := here.(deviceState); has {
 		here = e.state
 	}
 	return here.(slotted).slots()
 }
 
-// slotted is a state whose numbers lie one after the other.
+// slotted is a shard state whose optimiser state consists of contiguous
+// slices.
 type slotted interface{ slots() [][]byte }
 
 func (s *elementsState[T]) slots() (all [][]byte) {
@@ -78,21 +85,21 @@ func (s *elementsState[T]) slots() (all [][]byte) {
 	return all
 }
 
-// elsewhere is the state of a variable that has a home. The memory of the host is the
-// state that it had before.
-type elsewhere struct {
+// deviceState is the state of a shard whose values are stored in a Home, such as
+// a GPU. The embedded state is the copy in the host's memory.
+type deviceState struct {
 	state
 	variable int
 	home     Home
 }
 
-// apply checks that the home has done the update.
-func (e elsewhere) apply(t total, s optimizer.Step) error {
+// apply checks that the home has already made the same update.
+func (e deviceState) apply(t total, s optimizer.Step) error {
 	if t == nil {
 		return nil
 	}
 	if did := e.home.Updated(e.variable); did.Number != s.Number || did.Rate != s.Rate {
-		return fmt.Errorf("update %d at rate %v was made elsewhere as update %d at rate %v", s.Number, s.Rate, did.Number, did.Rate)
+		return fmt.Errorf("update %d at learning rate %v: the device made update %d at learning rate %v instead", s.Number, s.Rate, did.Number, did.Rate)
 	}
 	return nil
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// halves is the second half of variable 0, dense, and of 1, a table.
+// halves returns a declaration of two variables and checkpoint parts with the
+// second half of each: of variable 0, which is dense, and of variable 1, a
+// sparse table.
 func halves() (d layout.Declaration, dense, table Kept) {
 	d = layout.Declaration{Optimizer: optimizer.Settings{Rule: optimizer.Momentum}, Variables: []layout.Variable{
 		{Name: "w", Dtype: layout.Float32, Shape: []int{10}},
@@ -24,7 +26,7 @@ func halves() (d layout.Declaration, dense, table Kept) {
 	return d, dense, table
 }
 
-func TestBadPartsAreRefused(t *testing.T) {
+func TestRestoreRejectsInvalidParts(t *testing.T) {
 	for name, c := range map[string]struct {
 		variable int
 		change   func(k *Kept)
@@ -58,15 +60,16 @@ func TestBadPartsAreRefused(t *testing.T) {
 	}
 }
 
-// A piece is restored by parts in any order, of which the highest number of updates holds.
-// A part that is refused counts as missing, and none is taken after Close.
-func TestRestoreByParts(t *testing.T) {
+// A shard can be restored from parts in any order; the highest number of
+// updates of all parts is used. A rejected part leaves its range missing.
+// After Close, Put takes no part.
+func TestRestoreFromPartsInAnyOrder(t *testing.T) {
 	at := func(offset, count int, updates uint64, fill byte) Kept {
 		return Kept{Offset: offset, Count: count, Updates: updates, Values: slices.Repeat([]byte{fill}, 4*count), Slots: [][]byte{make([]byte, 4*count)}}
 	}
 	for name, c := range map[string]struct {
 		parts   []Kept
-		refused bool // the last part
+		refused bool // Put must reject the last part
 		missing string
 	}{
 		"whole":        {parts: []Kept{at(0, 10, 7, 1)}},
@@ -82,7 +85,7 @@ func TestRestoreByParts(t *testing.T) {
 			d, _, _ := halves()
 			d.VirtualWorkers, d.Workers, d.Holders = 1, []layout.Range{{Lo: 0, Hi: 1}}, []cluster.Task{{Role: cluster.PS}}
 			d.Pieces = []layout.Piece{{Variable: 0, Count: 10}}
-			shards, err := New(&d, d.Holders[0], nobody{})
+			shards, err := New(&d, d.Holders[0], discardHost{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +112,8 @@ func TestRestoreByParts(t *testing.T) {
 	}
 }
 
-// FuzzKept puts any part: it is refused or copied, never more.
+// FuzzKept puts arbitrary parts of a checkpoint. Each must be rejected or
+// copied, without a write outside of the shard.
 func FuzzKept(f *testing.F) {
 	f.Add(0, 5, 5, []byte{}, 20, 20)
 	f.Add(1, 5, 5, []byte{6, 9}, 16, 16)
@@ -121,7 +125,7 @@ func FuzzKept(f *testing.F) {
 		d, _, _ := halves()
 		d.VirtualWorkers, d.Workers, d.Holders = 1, []layout.Range{{Lo: 0, Hi: 1}}, []cluster.Task{cluster.Task{Role: cluster.PS}}
 		d.Pieces = []layout.Piece{{Variable: 0, Count: 10}, {Variable: 1, Offset: 0, Count: 7}, {Variable: 1, Offset: 7, Count: 3}}
-		shards, err := New(&d, d.Holders[0], nobody{})
+		shards, err := New(&d, d.Holders[0], discardHost{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,21 +139,22 @@ func FuzzKept(f *testing.F) {
 				if err := r.Put(k); err == nil && (offset < 0 || count <= 0 || offset+count > 10) {
 					t.Errorf("took %+v", k)
 				}
-				r.Close() // says what is missing
+				r.Close() // the error names a missing range
 			})
 		}
 		putting.Wait()
 	})
 }
 
-// nobody is a host that nobody hears.
-type nobody struct{}
+// discardHost is a Host that ignores all events.
+type discardHost struct{}
 
-func (nobody) Memory(layout.Piece) []byte { return nil }
-func (nobody) Tell(int, Event)            {}
-func (nobody) Fail(error)                 {}
+func (discardHost) Memory(layout.Piece) []byte { return nil }
+func (discardHost) Tell(int, Event)            {}
+func (discardHost) Fail(error)                 {}
 
-// FuzzReport takes any bytes as what a holder reports of a norm.
+// FuzzReport decodes arbitrary bytes as a shard holder's report for the
+// gradient norm.
 func FuzzReport(f *testing.F) {
 	d, _, _ := halves()
 	d.VirtualWorkers, d.Workers = 1, []layout.Range{{Lo: 0, Hi: 1}}

@@ -12,11 +12,12 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// A report has, for each shard with a gradient in the order of the
-// declaration's pieces, the number of its sums of squares u64 and that many f64,
-// all of them little-endian.
+// Format of a report: for each shard that has a gradient, in the order of the
+// declaration's pieces, a u64 with the number of sums of squares, followed by
+// these sums as f64. All numbers are little-endian.
 
-// Report encodes the squares of a group's step.
+// Report encodes the sums of squares of a group's gradients, from which the
+// group's first worker computes the norm. It reuses the memory of into.
 func Report(shards []*Shard, group int, into []byte) []byte {
 	into = into[:0]
 	for _, shard := range shards {
@@ -25,12 +26,13 @@ func Report(shards []*Shard, group int, into []byte) []byte {
 		}
 		squares := shard.sums[group].squares
 		into = binary.LittleEndian.AppendUint64(into, uint64(len(squares)))
-		into, _ = binary.Append(into, binary.LittleEndian, squares) // numbers always encode
+		into, _ = binary.Append(into, binary.LittleEndian, squares) // an error is impossible for numbers
 	}
 	return into
 }
 
-// MaxReport bounds what one holder reports.
+// MaxReport returns the maximum size in bytes of the Report of one shard
+// holder.
 func MaxReport(d *layout.Declaration, holder int) uint64 {
 	n := uint64(0)
 	for _, p := range d.Pieces {
@@ -41,21 +43,22 @@ func MaxReport(d *layout.Declaration, holder int) uint64 {
 	return n
 }
 
-// Norm adds, on the worker that leads a group, what all holders report of a
-// step. The order of the additions is that of the declaration: by variable,
-// then by block or row, so the sum has the same bits wherever pieces are.
+// Norm computes the global gradient norm of a step from the reports of all
+// shard holders. It runs on the first worker of a group. It adds in the order
+// of the declaration: by variable, then by block or row. So the result has the
+// same bits however the variables are cut into pieces.
 type Norm struct {
 	d     *layout.Declaration
 	order []int // indices of pieces, sorted by variable and then offset: the order of addition
-	due   int   // number of holders that report
+	due   int   // number of shard holders that send a report in each step
 
 	mu      sync.Mutex
 	squares [][]float64 // by piece: sums of squares that its holder reported; nil for a piece without a gradient
-	came    []bool      // by holder: its report of the present step has come
-	count   int         // number of holders whose report has come
+	came    []bool      // by holder: true if its report of the current step has arrived
+	count   int         // number of holders whose report of the current step has arrived
 }
 
-// NewNorm adds the squares of all pieces of d.
+// NewNorm returns a Norm for the pieces and shard holders of d.
 func NewNorm(d *layout.Declaration) *Norm {
 	n := &Norm{d: d, squares: make([][]float64, len(d.Pieces)), came: make([]bool, len(d.Holders))}
 	for i := range d.Pieces {
@@ -73,13 +76,13 @@ func NewNorm(d *layout.Declaration) *Norm {
 	return n
 }
 
-// Take takes the report of a holder. After the last report of a step, complete is true
-// and norm is that of the whole gradient.
+// Take adds the report of one shard holder. With the last report of a step,
+// complete is true and norm is the norm of the whole gradient.
 func (n *Norm) Take(holder int, report []byte) (norm float64, complete bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.came[holder] {
-		return 0, false, errors.New("norm of a step came twice")
+		return 0, false, errors.New("sent a second norm report for one step")
 	}
 	if err := n.decode(report, holder); err != nil {
 		return 0, false, err
@@ -99,8 +102,7 @@ func (n *Norm) Take(holder int, report []byte) (norm float64, complete bool, err
 	return math.Sqrt(total), true, nil
 }
 
-// decode takes the squares of every piece of a holder that has a gradient. It
-// needs n.mu.
+// decode reads a holder's report into n.squares. The caller holds n.mu.
 func (n *Norm) decode(from []byte, holder int) error {
 	d := n.d
 	for i, p := range d.Pieces {

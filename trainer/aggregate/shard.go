@@ -9,38 +9,39 @@ import (
 	"github.com/plx-run/plx/trainer/sparse"
 )
 
-// Shard is a piece that a task holds: its values, what the optimiser keeps for
-// them, and for every group the sum of the step that is on its way. A group is
-// used by one step at a time; different groups may use a shard side by side.
+// Shard is a piece of a variable that this task stores: the values, the
+// optimiser state, and for each group of workers the gradient sum of the
+// current step. A group has one step at a time in progress. Different groups
+// may use a shard at the same time.
 type Shard struct {
 	layout.Piece
 	rowBytes int                        // bytes of a row of a sparse variable; 0 for a dense variable
-	given    bool                       // the chief has the first values of the rows
-	rowMoved int                        // bytes of a row and its optimiser state, as a row moves; 0 for a dense variable
-	divides  bool                       // the sum is divided by the number of virtual workers in it
-	measured bool                       // the sum counts in the global norm
+	given    bool                       // the chief sends the initial values; false means that they are drawn from a seed, or that the variable is dense
+	rowMoved int                        // bytes of a row with its optimiser state, which move together to another holder; 0 for a dense variable
+	divides  bool                       // the gradient sum is divided by the number of virtual workers (parts of the batch) in it
+	measured bool                       // the gradient is included in the global gradient norm
 	isLoss   bool                       // the shard holds the step's loss and metrics, not a variable
-	rate     func(rate float64) float64 // the variable's learning rate, of that of a step
-	lossSum  bool                       // the loss is the sum of the virtual workers' losses, not the mean
-	sums     []groupSum                 // by group
-	home     Home                       // has the values; nil means that state has them. Set before the first step
+	rate     func(rate float64) float64 // returns the variable's learning rate for the learning rate of a step
+	lossSum  bool                       // the loss of a step is the sum of the virtual workers' losses, not their mean
+	sums     []groupSum                 // by group of workers: the gradient sum of its current step
+	home     Home                       // stores the values, for example on a GPU; nil means that field state stores them; set before the first step
 
-	mu      sync.RWMutex // guards the rest
+	mu      sync.RWMutex // guards state, updates, counted and uneven
 	state   state
 	updates uint64 // number of steps that were applied to the shard
-	counted bool   // SetUpdates has set updates to the count of a former holder
-	uneven  bool   // former holders may differ in their count: the job resumed from a checkpoint
+	counted bool   // SetUpdates has set updates to the count of the shard's previous holder
+	uneven  bool   // previous holders may have different values of updates, because the job resumed from a checkpoint
 
 	asking sync.Mutex
-	asked  sparse.Wishes // rows that workers have requested, by step
+	asked  sparse.Wishes // rows that workers have requested, by step; guarded by asking
 }
 
-// groupSum is a group's sum in a shard.
+// groupSum is the gradient sum of one group of workers for one shard.
 type groupSum struct {
 	*accumulator
-	total   total     // the complete sum until it is applied; nil if no virtual worker contributed to it
-	took    bool      // some virtual worker took part in the step, with rows of this shard or without
-	squares []float64 // sums of squares of total, by block or row; empty if no norm is asked for
+	total   total     // the complete gradient sum until it is applied; nil if no virtual worker contributed
+	took    bool      // at least one virtual worker (part of the batch) took part in the step, even if it contributed no row of this shard
+	squares []float64 // sums of squares of total, one per block or row; empty if no norm was requested
 }
 
 func newShard(d *layout.Declaration, plans []*layout.Plan, p layout.Piece, memory []byte) (*Shard, error) {
@@ -59,17 +60,18 @@ func newShard(d *layout.Declaration, plans []*layout.Plan, p layout.Piece, memor
 	return s, err
 }
 
-// Receive reads the payload of a contribution to a group's sum, of length
-// bytes, and reports whether there is anything in it.
+// Receive reads one contribution to a group's gradient sum, with a payload of
+// length bytes. present is false if the contribution has no rows.
 func (s *Shard) Receive(group, input int, length uint64, read func([]byte) error) (present bool, err error) {
 	return s.sums[group].receive(input, length, read)
 }
 
-// Lend gives a group's sum an input in memory of the caller, until the step is over.
+// Lend makes sum one input of a group's gradient sum. The memory of sum
+// belongs to the caller, who must not change it before the step is over.
 func (s *Shard) Lend(group, input int, sum Sum) { s.sums[group].lend(input, sum) }
 
-// complete says that an input is there, or absent. It reports true to the caller
-// that thereby completes the total.
+// complete records that an input of the gradient sum has arrived, or that it
+// has no data. It returns true to the one caller whose input was the last.
 func (g *groupSum) complete(input int, present bool) bool {
 	_, sum, done := g.arrive(input, present)
 	if done && sum != nil {
@@ -78,14 +80,16 @@ func (g *groupSum) complete(input int, present bool) bool {
 	return done
 }
 
-// take returns the total, which is then gone, and whether the step counts.
+// take returns the gradient sum and removes it. took reports whether any
+// virtual worker took part in the step.
 func (g *groupSum) take() (t total, took bool) {
 	t, g.total = g.total, nil
 	return t, g.took
 }
 
-// settle notes whether the step counts, and measures the total, or has it measured
-// by the home of the variable if there is one.
+// settle records whether any virtual worker took part in the step. If measure
+// is set, it computes the sums of squares of the gradient; if h is not nil, h
+// (a GPU, for example) returns them.
 func (g *groupSum) settle(took, measure bool, h Home) {
 	g.took = took
 	switch g.squares = g.squares[:0]; {
@@ -97,8 +101,8 @@ func (g *groupSum) settle(took, measure bool, h Home) {
 	}
 }
 
-// settle divides a complete sum by the virtual workers in it, if it is to be
-// averaged, and measures it.
+// settle divides a complete gradient sum by the number of virtual workers, if
+// the gradient is a mean, and computes its sums of squares.
 func (s *Shard) settle(group, virtualWorkers int, measure bool) {
 	g := &s.sums[group]
 	switch {
@@ -115,9 +119,10 @@ func (s *Shard) settle(group, virtualWorkers int, measure bool) {
 	g.settle(virtualWorkers > 0, measure && s.measured, s.home)
 }
 
-// apply updates the values by the settled sum times scale. The updates of a
-// sparse variable are counted also if no row here was touched: the count,
-// which Adam's correction needs, must not depend on how a table is cut.
+// apply updates the shard's values by the gradient sum times scale. A sparse
+// variable counts an update even if none of this shard's rows had a gradient.
+// Adam's bias correction uses the count, which must not depend on how a table
+// is cut into shards.
 func (s *Shard) apply(group int, rate, scale float64) error {
 	t, took := s.sums[group].take()
 	s.mu.Lock()
@@ -129,9 +134,10 @@ func (s *Shard) apply(group int, rate, scale float64) error {
 	return err
 }
 
-// Keep copies the values for an audience; Value returns that copy. No
-// audience, -1, is given the values themselves. Value is nil for rows, which
-// are read one by one.
+// Keep copies the values into the copy with index audience, which a group of
+// workers reads by Value. With -1, Keep copies nothing and Value returns the
+// values themselves. A sparse shard has no copies: Value returns nil and
+// workers read single rows.
 func (s *Shard) Keep(audience int) {
 	if c, whole := s.state.(copier); whole {
 		s.mu.Lock()
@@ -140,7 +146,8 @@ func (s *Shard) Keep(audience int) {
 	}
 }
 
-// Value returns a copy that Keep made, or the values.
+// Value returns the copy that Keep made for this audience (a group of
+// readers), or with -1 the values themselves.
 func (s *Shard) Value(audience int) []byte {
 	if c, whole := s.state.(copier); whole {
 		return c.value(audience)
@@ -148,7 +155,8 @@ func (s *Shard) Value(audience int) []byte {
 	return nil
 }
 
-// Filled reports whether the chief sends the first values, and returns how many bytes.
+// Filled reports whether the chief sends the shard's initial values, and
+// returns their size in bytes.
 func (s *Shard) Filled() (bytes int, ok bool) {
 	if s.rowBytes > 0 {
 		return s.Count * s.rowBytes, s.given
@@ -156,34 +164,35 @@ func (s *Shard) Filled() (bytes int, ok bool) {
 	return len(s.Value(-1)), !s.isLoss
 }
 
-// Fill gives rows their first values.
+// Fill sets the initial values of all rows of a sparse shard.
 func (s *Shard) Fill(values []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.(filler).fill(values)
 }
 
-// RowBytes is the size of a row; 0: the shard is dense.
+// RowBytes returns the size of a row in bytes; 0 if the variable is dense.
 func (s *Shard) RowBytes() int { return s.rowBytes }
 
-// Bounds returns the rows [lo, hi) of a sparse shard.
+// Bounds returns the range [lo, hi) of rows of a sparse variable that the
+// shard holds.
 func (s *Shard) Bounds() (lo, hi int64) { return int64(s.Offset), int64(s.Offset + s.Count) }
 
-// Read copies rows by index to into.
+// Read copies the rows with these indices to into, in the order of index.
 func (s *Shard) Read(index []int64, into []byte) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.state.(reader).read(index, into)
 }
 
-// CopyRows copies whole rows from first on.
+// CopyRows fills into with whole consecutive rows, beginning with row first.
 func (s *Shard) CopyRows(first int64, into []byte) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.state.(reader).copyRows(first, into)
 }
 
-// Ask notes that rows are asked for, for a step.
+// Ask records that a worker has requested rows for a step.
 func (s *Shard) Ask(step uint64, index []int64) {
 	lo, hi := s.Bounds()
 	s.asking.Lock()
@@ -191,7 +200,8 @@ func (s *Shard) Ask(step uint64, index []int64) {
 	s.asked.Add(step, lo, hi, index)
 }
 
-// Split returns those rows that nobody asked for, for a step, and the others.
+// Split divides rows into those that no worker requested for a step (free) and
+// all others (taken).
 func (s *Shard) Split(step uint64, index []int64) (free, taken []int64) {
 	lo, _ := s.Bounds()
 	s.asking.Lock()
@@ -199,35 +209,38 @@ func (s *Shard) Split(step uint64, index []int64) (free, taken []int64) {
 	return s.asked.Split(step, lo, index)
 }
 
-// Changed returns those of some rows that the last step changed.
+// Changed returns those rows of index that the last step changed.
 func (s *Shard) Changed(index []int64) []int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.state.(reader).changed(index)
 }
 
-// Export appends rows from row from on, before row to, as many as fit in a
-// frame, and returns the row to go on with; nothing: there are no more.
+// Export appends to into the rows of [from, to) that were ever updated, up to
+// the limit of one frame. next is the row at which the next call continues. An
+// empty frame means that no rows are left.
 func (s *Shard) Export(into []byte, from, to int64) (frame []byte, next int64) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.state.(movable).export(into, from, to)
 }
 
-// MaxFrame bounds the frame that Accept takes.
+// MaxFrame returns the maximum size in bytes of a frame of rows [from, to) for
+// Accept.
 func (s *Shard) MaxFrame(from, to int64) uint64 {
 	return MaxRows(int(min(to-from, int64(frameRows(s.rowMoved)))), s.rowMoved)
 }
 
-// Accept takes what Export made, of rows in [from, to), and returns the row
-// after the last of them.
+// Accept stores the rows of a frame that Export wrote on another shard holder.
+// All rows must be in [from, to). next is the row after the last one stored.
 func (s *Shard) Accept(frame []byte, from, to int64) (next int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.state.(movable).accept(frame, from, to)
 }
 
-// Adopt copies rows [from, to) of another shard of this process, and its count.
+// Adopt copies rows [from, to) from another shard in this process, and takes
+// over its number of updates.
 func (s *Shard) Adopt(other *Shard, from, to int64) error {
 	for frame, next := other.Export(nil, from, to); len(frame) > 0; frame, next = other.Export(frame[:0], next, to) {
 		if _, err := s.Accept(frame, from, to); err != nil {
@@ -237,16 +250,16 @@ func (s *Shard) Adopt(other *Shard, from, to int64) error {
 	return s.SetUpdates(other.Updates())
 }
 
-// Updates is how many steps were applied.
+// Updates returns the number of training steps that were applied to the shard.
 func (s *Shard) Updates() uint64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.updates
 }
 
-// SetUpdates takes the count of a holder that rows came from. It is the same
-// wherever pieces of a variable are, or the highest holds if a checkpoint had
-// others.
+// SetUpdates takes over the number of updates of a shard holder whose rows
+// moved here. All holders of a variable must report the same number. After a
+// resume from a checkpoint they may differ, and the highest one is used.
 func (s *Shard) SetUpdates(updates uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +267,7 @@ func (s *Shard) SetUpdates(updates uint64) error {
 	case s.counted && s.uneven:
 		updates = max(s.updates, updates)
 	case s.counted && s.updates != updates:
-		return fmt.Errorf("%d updates of variable %d, elsewhere it had %d", updates, s.Variable, s.updates)
+		return fmt.Errorf("%d updates of variable %d, another shard holder has %d", updates, s.Variable, s.updates)
 	}
 	s.updates, s.counted = updates, true
 	return nil

@@ -1,26 +1,28 @@
-// Package aggregate is the state of the shards that a task holds: it puts the
-// gradients of a step together as the synchronisation mode says, applies the
-// optimiser, and keeps the values. It knows no network and no files.
+// Package aggregate maintains the shards of variables that a task holds: it
+// adds up the gradients of a step as the synchronization mode demands, applies
+// the optimiser, and stores the values. It uses no network and no files.
 //
 // [Shards] are all pieces of variables that one task holds. A contributor is a
-// worker, or the first worker of a host if that worker adds for its host. Each
-// contributor begins a step and brings sums of gradients. After all sums of the
-// step have arrived for a [Shard], the optimiser updates it. Each contributor
-// whose gradients count then gets an [Event]:
+// worker, or the first worker of a host if that worker adds the gradients of
+// its host. Each contributor begins a step and sends sums of gradients. When
+// all sums of the step have arrived for a [Shard], the optimiser updates the
+// shard. Each contributor whose gradients count then gets an [Event]:
 //
-//	shards, err := aggregate.New(&declaration, self, host) // host is told the events
+//	shards, err := aggregate.New(&declaration, self, host) // host.Tell gets the events
 //	err = shards.Begin(rank, step, aggregate.Beginning{Rate: 0.1, Present: present})
 //	present, err := shard.Receive(group, input, length, read)
-//	shards.Arrive(group, i, input, present) // may tell Updated
+//	shards.Arrive(group, i, input, present) // after the last input, host.Tell gets Updated
 //
-// A sum is added along the tree of package layout, so it has the same bits
-// whoever comes first. [Own] adds in the same way what the virtual workers of
-// one worker compute, and [Outbox] collects sums until a bucket is full.
+// Gradients are added along the tree of package layout, so a sum has the same
+// bits in whatever order the gradients arrive. [Own] adds the gradients of the
+// virtual workers of one worker along the same tree. [Outbox] collects sums
+// until a bucket is full.
 //
 // # Alignment
 //
-// If workers are not in step, a checkpoint is a consistent cut. An [Alignment]
-// applies no step after the cut until the values at the cut are copied.
+// If workers do not all take the same steps together, a checkpoint is a
+// consistent cut. An [Alignment] applies no step after the cut until the
+// values at the cut are copied.
 package aggregate
 
 import (
@@ -32,23 +34,24 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// Shards are all pieces that a task holds. Any goroutine may call the methods,
-// for one rank one at a time.
+// Shards are all pieces of variables that a task holds. Any goroutine may call
+// the methods, but for each worker (rank) only one at a time.
 type Shards struct {
 	steps   completion
-	where   map[layout.Place]int // by variable and offset: index of the shard in steps.list
-	selects policy.Selection     // decides whose gradients count; set on the first holder only; nil means that all count
-	home    Home                 // keeps the values; nil means that the shards do
-	relay   Relay                // takes the sums of a host's first worker; nil means that the sums update the shards here
+	where   map[layout.Place]int // by variable and offset of a piece: index of its shard in steps.list
+	selects policy.Selection     // decides which workers' gradients are used (backup workers); set only on the first shard holder; nil means that all are used
+	home    Home                 // stores the values, for example on a GPU; nil means that the shards store them
+	relay   Relay                // gets the gradient sums of a host if this task adds them for its host; nil means that they update the shards of this task
 }
 
-// Relay passes on the sums of Shards that hold nothing themselves: those of a
-// host's first worker. Forward may be called for several variables side by side.
+// Relay forwards the gradient sums of a host to the shard holders. The host's
+// first worker adds the gradients of its host and stores no values itself.
+// Forward may be called for several variables at the same time.
 type Relay interface {
 	Forward(variable, part int, s Sum)
 }
 
-// New makes the shards of a task, with values of zero.
+// New returns the shards of task self, with all values zero.
 func New(d *layout.Declaration, self cluster.Task, host Host) (*Shards, error) {
 	s := newShards(d, self, host, layout.NewRoster(self, d))
 	index := d.HolderIndex(self)
@@ -75,8 +78,9 @@ func newShards(d *layout.Declaration, self cluster.Task, host Host, roster *layo
 	return &Shards{steps: completion{d: d, self: self, host: host, roster: roster}, where: map[layout.Place]int{}}
 }
 
-// NewRelay adds what the workers of a host contribute to whole variables, as
-// far as the parts that the host brings, and forwards the sums.
+// NewRelay returns Shards that add the gradients of one host's workers and
+// store no values. They add as far as the reduction tree allows without other
+// hosts, and pass the sums to relay.
 func NewRelay(d *layout.Declaration, self cluster.Task, host Host, roster *layout.Roster, relay Relay) *Shards {
 	s := newShards(d, self, host, roster)
 	s.relay = relay
@@ -93,7 +97,7 @@ func (s *Shards) add(shard *Shard) {
 	s.steps.list = append(s.steps.list, shard)
 }
 
-// group makes the groups of contributors before the first step.
+// group returns the groups of workers in their state before the first step.
 func (s *Shards) group() (all []*group) {
 	for i := range s.steps.roster.Groups {
 		all = append(all, newGroup(s.steps.roster, i, s.steps.d, len(s.steps.list), s.steps.d.FirstStepOf(i)))
@@ -101,9 +105,10 @@ func (s *Shards) group() (all []*group) {
 	return all
 }
 
-// Succeed returns the shards that the task holds from a step on. A piece that is in
-// both declarations keeps its shard. The shards of all other pieces begin without
-// rows.
+// Succeed returns the shards that the task holds from a step on, after pieces
+// of variables moved between holders. A piece that is in the old and the new
+// declaration keeps its shard. The shards of all other pieces are empty until
+// their rows arrive from the previous holders.
 func (s *Shards) Succeed(d *layout.Declaration, step uint64, host Host) (*Shards, error) {
 	next := newShards(d, s.steps.self, host, s.steps.roster)
 	for _, p := range d.PiecesOf(d.HolderIndex(s.steps.self)) {
@@ -125,27 +130,32 @@ func (s *Shards) Succeed(d *layout.Declaration, step uint64, host Host) (*Shards
 	return next, nil
 }
 
-// Declaration returns the declaration whose pieces the shards are.
+// Declaration returns the description of the variables, pieces and holders for
+// which the shards were made.
 func (s *Shards) Declaration() *layout.Declaration { return s.steps.d }
 
-// All returns the shards, in the order in which Arrive numbers them.
+// All returns the shards. Their indices in the slice are the shard numbers of
+// Arrive.
 func (s *Shards) All() []*Shard { return s.steps.list }
 
-// Find returns the number of the shard at a place.
+// Find returns the index of the shard that begins at a place: a variable and
+// an offset.
 func (s *Shards) Find(at layout.Place) (int, bool) {
 	i, ok := s.where[at]
 	return i, ok
 }
 
-// At returns the shard of a piece that is held here.
+// At returns the shard of piece p. This task must hold p.
 func (s *Shards) At(p layout.Piece) *Shard {
 	return s.steps.list[s.where[layout.Place{Variable: p.Variable, Offset: p.Offset}]]
 }
 
-// Contributor returns the contributor of a rank; nil if the rank contributes nothing.
+// Contributor returns what the worker of a rank contributes to gradient sums;
+// nil if it contributes nothing.
 func (s *Shards) Contributor(rank int) *layout.Contributor { return s.steps.roster.Contributor(rank) }
 
-// Events is how many counted events a member is told per step.
+// Events returns the number of counted events that a worker gets in each step,
+// see [Event].
 func (s *Shards) Events() int {
 	if s.Closes() {
 		return len(s.steps.list) + 1
@@ -153,15 +163,15 @@ func (s *Shards) Events() int {
 	return len(s.steps.list)
 }
 
-// Closes reports whether a step ends with a [Closed] event.
+// Closes reports whether each step ends with a [Closed] event.
 func (s *Shards) Closes() bool { return s.relay != nil || s.steps.d.Norms() }
 
-// Audience returns the number of the copy of the values that a rank is sent; -1 means
-// the values themselves.
+// Audience returns which copy of the values the worker of a rank reads, an
+// index for [Shard.Value]. -1 means that the worker reads the values in place.
 func (s *Shards) Audience(rank int) int { return s.steps.audience(rank) }
 
-// Begin records that a contributor begins a step, and completes the inputs of its parts
-// that have no data.
+// Begin records that the worker of a rank begins a step. It completes those
+// inputs of the gradient sums for which the worker has no data.
 func (s *Shards) Begin(rank int, step uint64, b Beginning) error {
 	c := s.steps.roster.Contributor(rank)
 	g := s.steps.groups[c.Group]
@@ -195,7 +205,8 @@ func (s *Shards) Begin(rank int, step uint64, b Beginning) error {
 	return nil
 }
 
-// Rate is the learning rate of the step that a group's members have begun.
+// Rate returns the learning rate of the step that workers of a group have
+// begun last.
 func (s *Shards) Rate(group int) float64 {
 	g := s.steps.groups[group]
 	g.mu.Lock()
@@ -203,10 +214,13 @@ func (s *Shards) Rate(group int) float64 {
 	return g.rate
 }
 
-// Arrive records that an input of a shard has arrived, or that it has no data. If it was
-// the last input of the sum, Arrive updates the shard and tells the host.
+// Arrive records that an input of a shard's gradient sum has arrived, or that
+// this input has no data. After the last input of the sum, Arrive updates the
+// shard and sends the events of the step.
 func (s *Shards) Arrive(group, shard, input int, present bool) {
-	s.arrive(s.steps.groups[group], shard, input, present || s.relay != nil) // a host forwards even no rows: holders wait for them
+	// A host forwards even a sum without rows, because the shard holders wait
+	// for a sum of each host.
+	s.arrive(s.steps.groups[group], shard, input, present || s.relay != nil)
 }
 
 func (s *Shards) arrive(g *group, shard, input int, present bool) {
@@ -221,14 +235,15 @@ func (s *Shards) arrive(g *group, shard, input int, present bool) {
 	}
 }
 
-// Lack completes an input of a shard whose contributor is lost. The sum then lacks that
-// many virtual workers.
+// Lack completes an input of a shard's gradient sum whose worker is lost. The
+// gradients of its virtual workers are then missing in the sum.
 func (s *Shards) Lack(group, shard, input, virtualWorkers int) {
 	s.steps.groups[group].lack(shard, virtualWorkers)
 	s.arrive(s.steps.groups[group], shard, input, false)
 }
 
-// Fetch sends a worker the values after so many steps, as soon as they exist.
+// Fetch sends the worker of a rank the values after a number of steps, as soon
+// as these steps are applied.
 func (s *Shards) Fetch(rank int, steps uint64) error {
 	if s.steps.pace == nil {
 		return errors.New("requests values that are sent without a request")
@@ -238,19 +253,21 @@ func (s *Shards) Fetch(rank int, steps uint64) error {
 	return err
 }
 
-// Selection decides whose gradients count; nil if all gradients count, or if another
-// holder decides.
+// Selection returns the policy that decides which workers' gradients are used
+// (backup workers). nil means that all are used, or that another shard holder
+// decides.
 func (s *Shards) Selection() policy.Selection { return s.selects }
 
-// Scale is the answer of a group's leader to [SquaresWanted]: the norm of the gradients,
-// and the factor by which holders multiply them.
+// Scale handles the reply to [SquaresWanted], which the worker with this rank
+// sends for its group: the global gradient norm, and the factor by which
+// holders multiply the gradients if they are clipped.
 func (s *Shards) Scale(rank int, norm, factor float64) error {
 	g := s.steps.groups[s.steps.roster.Contributor(rank).Group]
 	wrong := errors.New("sends a norm that was not requested")
 	if s.steps.leader(g) != rank {
 		return wrong
 	}
-	p, asked := g.normed(norm)
+	p, asked := g.recordNorm(norm)
 	if !asked {
 		return wrong
 	}
@@ -262,7 +279,7 @@ func (s *Shards) Scale(rank int, norm, factor float64) error {
 	return nil
 }
 
-// Leave records that a worker sends nothing more.
+// Leave records that the worker of a rank sends nothing more.
 func (s *Shards) Leave(rank int) {
 	if s.steps.align != nil {
 		s.steps.groups[s.steps.roster.Contributor(rank).Group].leave()
@@ -271,7 +288,8 @@ func (s *Shards) Leave(rank int) {
 	s.Stop(rank)
 }
 
-// Stop records that a worker takes no further step. It may leave later.
+// Stop records that the worker of a rank takes no further step. Leave may
+// follow later.
 func (s *Shards) Stop(rank int) {
 	if s.steps.pace != nil {
 		s.steps.release(s.steps.pace.Leave(rank))
@@ -283,14 +301,16 @@ func (s *Shards) Stop(rank int) {
 	}
 }
 
-// NoteSave sets Saved in the outcome of a step, because the chief saved before it.
+// NoteSave records that the chief saved a checkpoint right before a step, so
+// that the step's Outcome has Saved set.
 func (s *Shards) NoteSave(step uint64) {
 	if !s.steps.d.Sync.Cuts() {
 		s.steps.groups[0].noteSave(step)
 	}
 }
 
-// Steps returns, by group, how many steps are applied to all shards.
+// Steps returns, by group of workers, the number of steps that are applied to
+// all shards.
 func (s *Shards) Steps() []uint64 {
 	steps := make([]uint64, len(s.steps.groups))
 	for i, g := range s.steps.groups {
@@ -299,13 +319,15 @@ func (s *Shards) Steps() []uint64 {
 	return steps
 }
 
-// Waiting returns how many members of the first group have not begun its next
-// step, and how many updates a cut holds back.
+// Waiting returns the number of workers of the first group that have not begun
+// the next step, and the number of updates that wait for a checkpoint's
+// consistent cut.
 func (s *Shards) Waiting() (missing, held int) {
 	return s.steps.groups[0].missing(), s.steps.align.held()
 }
 
-// Restore returns all shards that a checkpoint has to fill.
+// Restore returns all shards that a checkpoint must fill: all but the one of
+// the loss.
 func (s *Shards) Restore() (all []*Restoring) {
 	for _, shard := range s.steps.list {
 		if !shard.isLoss {

@@ -14,48 +14,54 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// state is the values of a shard and what the optimiser keeps for them. Its
-// shard guards it.
+// state holds the values of a shard and the optimiser state for them. The lock
+// of the shard guards it.
 type state interface {
-	// apply updates the values by a total; nil: all was absent.
+	// apply updates the values by a gradient sum; nil means that no worker
+	// contributed.
 	apply(t total, s optimizer.Step) error
-	// preserve copies values and what the optimiser keeps, and names their rows.
+	// preserve returns a copy of the values and the optimiser state, and for a
+	// sparse variable the indices of the copied rows.
 	preserve() sparse.Kept
-	// restore takes units [lo, hi) of the shard, which begins at offset, from
-	// a part that has them and was checked.
+	// restore copies elements or rows [lo, hi) from k, a part of a checkpoint
+	// that was checked. offset is the position of the shard's first element or
+	// row in the variable.
 	restore(k Kept, offset, lo, hi int)
 }
 
-// copier is a state whose values are sent whole.
+// copier is the state of a dense variable, whose values are always sent whole.
 type copier interface {
-	// keep copies the values for an audience; value returns that copy. No
-	// audience, -1, is given the values themselves.
+	// keep copies the values into the copy with index audience, which value
+	// then returns. With -1, keep copies nothing and value returns the values
+	// themselves.
 	keep(audience int)
 	value(audience int) []byte
 }
 
-// reader is a state whose rows are read one by one.
+// reader is the state of a sparse variable, whose rows are read one by one.
 type reader interface {
 	read(index []int64, into []byte) error
 	copyRows(first int64, into []byte) error
-	// changed returns those of some rows that the last step changed.
+	// changed returns those rows of index that the last step changed.
 	changed(index []int64) []int64
 }
 
-// filler is a state whose first values the chief has.
+// filler is a state whose initial values the chief may send.
 type filler interface {
 	fill(values []byte) error
 }
 
-// movable is a state whose rows move from one holder to another, with all that
-// the optimiser keeps for them. Rows that were never updated or filled do not travel:
-// their values follow from the seed.
+// movable is the state of a sparse variable, whose rows can move to another
+// shard holder together with their optimiser state. Rows that were never
+// updated or filled do not move: the new holder draws their values from the
+// seed.
 type movable interface {
 	export(into []byte, from, to int64) (frame []byte, next int64)
 	accept(frame []byte, from, to int64) (next int64, err error)
 }
 
-// newState makes the state of a piece. memory is where dense values are kept, or nil.
+// newState returns the state of a piece before the first step. memory stores
+// dense values; if it is nil, newState allocates.
 func newState(d *layout.Declaration, p layout.Piece, memory []byte) (state, error) {
 	v := d.Variable(p.Variable)
 	switch {
@@ -72,11 +78,12 @@ func newState(d *layout.Declaration, p layout.Piece, memory []byte) (state, erro
 	return newElements[float64](d, p, memory)
 }
 
-// elementsState is the state of a piece whose elements all travel.
+// elementsState is the state of a piece of a dense variable, whose values are
+// always sent whole.
 type elementsState[T wire.Float] struct {
 	values []T
 	rule   *optimizer.State[T]
-	kept   [][]T // by audience: the copy of values that it is sent; nil before the first copy
+	kept   [][]T // by audience (a group of workers that read the same values): their copy of values; nil before the first copy
 }
 
 func newElements[T wire.Float](d *layout.Declaration, p layout.Piece, memory []byte) (*elementsState[T], error) {
@@ -132,7 +139,8 @@ func (s *elementsState[T]) restore(k Kept, offset, lo, hi int) {
 	}
 }
 
-// loss is the state of the step's loss and metrics: the sum is the value.
+// loss is the state of the shard that holds the step's loss and metrics. Its
+// values are the sum of the last step, not an optimiser's result.
 type loss struct{ *elementsState[float64] }
 
 func (l loss) apply(t total, _ optimizer.Step) error {
@@ -143,10 +151,11 @@ func (l loss) apply(t total, _ optimizer.Step) error {
 	return nil
 }
 
-// tableState is the state of rows of a sparse variable.
+// tableState is the state of a piece of a sparse variable: rows of an
+// embedding table.
 type tableState[T wire.Float] struct {
 	table    *sparse.Table[T]
-	rowBytes int     // bytes of a row's values
+	rowBytes int     // number of bytes of the values of one row
 	last     []int64 // indices of the rows that the last step changed, ascending
 }
 
@@ -183,14 +192,16 @@ func (s *tableState[T]) preserve() sparse.Kept { return s.table.Keep() }
 func (s *tableState[T]) restore(k Kept, _, lo, hi int) {
 	kept := sparse.Kept{Index: k.Rows, Values: k.Values, Slots: k.Slots}
 	if err := s.table.Put(kept.Cut(int64(lo), int64(hi), s.rowBytes)); err != nil {
-		panic(err) // it was checked
+		panic(err) // Kept.Check has accepted k before
 	}
 }
 
-// maxMoved bounds the bytes of rows that one frame moves, unless a row is longer.
+// maxMoved is the maximum number of bytes of rows in one frame when rows move.
+// A single longer row is still sent.
 const maxMoved = 1 << 20
 
-// frameRows is how many rows of so many bytes one frame moves.
+// frameRows returns the number of rows that fit in one frame, for rows of size
+// bytes.
 func frameRows(size int) int { return max(1, maxMoved/size) }
 
 func (s *tableState[T]) export(into []byte, from, to int64) (frame []byte, next int64) {
@@ -205,20 +216,21 @@ func (s *tableState[T]) accept(frame []byte, from, to int64) (next int64, err er
 	return s.table.Import(frame, from, to)
 }
 
-// Kept is what outlives a training of the part [Offset, Offset+Count) of a
-// variable: of a dense one all elements, of a sparse one the rows that were
-// ever updated, one after the other. The others follow from the seed. Numbers
-// lie as in memory; the bytes may lie anywhere.
+// Kept is the part of a checkpoint that holds [Offset, Offset+Count) of a
+// variable. For a dense variable it has all elements. For a sparse variable it
+// has only the rows that were ever updated; all other rows can be drawn again
+// from the seed. Numbers are little-endian; the byte slices need no alignment.
 type Kept struct {
-	Variable      int      // index in the declaration
-	Offset, Count int      // elements of a dense variable, rows of a sparse one
-	Updates       uint64   // number of steps that were applied to the part
+	Variable      int      // index of the variable in the declaration
+	Offset, Count int      // in elements of a dense variable, in rows of a sparse variable
+	Updates       uint64   // number of training steps that were applied to this part
 	Rows          []int64  // indices of the rows in Values, ascending; nil for a dense variable
-	Values        []byte   // all elements, or the stored rows one after the other
-	Slots         [][]byte // by slot of the optimiser: its numbers, in the order of Values
+	Values        []byte   // all elements of a dense variable, or the rows named in Rows, one after the other
+	Slots         [][]byte // optimiser state: for each number that the optimiser keeps per element, a slice in the order of Values
 }
 
-// Check returns an error if k cannot be a part of a variable of d.
+// Check returns an error if k cannot be a part of the variable with this index
+// in d.
 func (k Kept) Check(d *layout.Declaration, variable int) error {
 	v := d.Variables[variable]
 	switch {
@@ -231,7 +243,7 @@ func (k Kept) Check(d *layout.Declaration, variable int) error {
 	}
 	kept := sparse.Kept{Index: k.Rows, Values: k.Values, Slots: k.Slots}
 	lo, hi, size := int64(k.Offset), int64(k.Offset+k.Count), v.UnitBytes()
-	if v.Sparse == nil { // one row
+	if v.Sparse == nil { // a dense variable is checked like a single row
 		kept.Index, lo, hi, size = []int64{0}, 0, 1, k.Count*size
 	}
 	if err := kept.Check(lo, hi, size, d.Rule(v).Slots()); err != nil {
@@ -240,7 +252,7 @@ func (k Kept) Check(d *layout.Declaration, variable int) error {
 	return nil
 }
 
-// preserve copies the state of the shard.
+// preserve returns a copy of the shard's values and optimiser state.
 func (s *Shard) preserve() Kept {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -249,7 +261,8 @@ func (s *Shard) preserve() Kept {
 		Rows: kept.Index, Values: kept.Values, Slots: kept.Slots}
 }
 
-// restore copies units [lo, hi) from a checked part.
+// restore copies elements or rows [lo, hi) from k, which Kept.Check has
+// accepted.
 func (s *Shard) restore(k Kept, lo, hi int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,7 +270,8 @@ func (s *Shard) restore(k Kept, lo, hi int) {
 	s.updates = max(s.updates, k.Updates)
 }
 
-// Preserve copies the state of all shards but the loss.
+// Preserve copies the values and optimiser state of all shards except the one
+// of the loss.
 func Preserve(shards []*Shard) (all []Kept) {
 	for _, shard := range shards {
 		if !shard.isLoss {
@@ -274,17 +288,17 @@ type Restoring struct {
 
 	mu   sync.Mutex
 	over bool           // Close was called, so Put fails
-	came []layout.Range // elements, or rows of a sparse variable, that Put has taken
+	came []layout.Range // ranges of elements, or of rows of a sparse variable, that Put has filled
 }
 
-// Piece returns the piece to restore.
+// Piece returns the piece of a variable that is being restored.
 func (r *Restoring) Piece() layout.Piece { return r.shard.Piece }
 
-// Put copies the elements or rows of a part that belong to the piece. The caller must
-// put every part of the checkpoint that overlaps the piece, in any order. A part of a
-// sparse variable counts even if it has no row of the piece, because it has the number
-// of updates. If the parts differ in that number, the highest one holds. Several
-// goroutines may call Put.
+// Put copies from k the elements or rows that belong to the shard. The caller
+// must put every part of the checkpoint that overlaps the shard, in any order,
+// even a part without a row of this shard, because Put also takes over the
+// number of updates. If parts have different numbers of updates, the highest
+// one is used. Several goroutines may call Put.
 func (r *Restoring) Put(k Kept) error {
 	if err := k.Check(r.d, r.shard.Variable); err != nil {
 		return err
@@ -296,15 +310,15 @@ func (r *Restoring) Put(k Kept) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
-		return errors.New("restored too late")
+		return errors.New("part of a checkpoint arrived too late: the restore has ended")
 	}
 	r.shard.restore(k, lo, hi)
 	r.came = append(r.came, layout.Range{Lo: lo, Hi: hi})
 	return nil
 }
 
-// Close ends the restoring: later calls of Put fail. The error names a range that no part
-// had.
+// Close ends the restore: later calls of Put fail. It returns an error if Put
+// has not filled the whole shard; the error names a missing range.
 func (r *Restoring) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

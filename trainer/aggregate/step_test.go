@@ -14,20 +14,22 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// twoWorkers is a server with variable w of two numbers, and the loss. Two workers of one
-// virtual worker each bring gradients.
+// twoWorkers is a parameter server that holds the variable w, with two
+// elements, and the loss. Two workers with one virtual worker each send
+// gradients.
 type twoWorkers struct {
 	*Shards
-	nobody
+	discardHost
 	t    *testing.T
-	told []string // events in the order in which they were told, with the rank
+	sent []string // the events sent so far, each with the rank of its worker
 }
 
-func (w *twoWorkers) Tell(rank int, e Event) { w.told = append(w.told, told(rank, e)) }
-func told(rank int, e Event) string          { return fmt.Sprintf("%d %T%+v", rank, e, e) }
+func (w *twoWorkers) Tell(rank int, e Event) { w.sent = append(w.sent, sent(rank, e)) }
+func sent(rank int, e Event) string          { return fmt.Sprintf("%d %T%+v", rank, e, e) }
 func (w *twoWorkers) Fail(err error)         { w.t.Error(err) }
 
-// newTwoWorkers makes the shards of a declaration that change, unless it is nil, has changed.
+// newTwoWorkers returns the shards for a declaration, which the function
+// change may modify before; change may be nil.
 func newTwoWorkers(t *testing.T, change func(*layout.Declaration)) *twoWorkers {
 	t.Helper()
 	d := &layout.Declaration{VirtualWorkers: 2, Workers: []layout.Range{{Lo: 0, Hi: 1}, {Lo: 1, Hi: 2}},
@@ -45,13 +47,14 @@ func newTwoWorkers(t *testing.T, change func(*layout.Declaration)) *twoWorkers {
 	return w
 }
 
-// contribution is what a worker with data brings in a step.
+// contribution is what a worker with data sends in one step.
 type contribution struct {
 	gradient []float32
 	loss     float64
 }
 
-// step is a step of all workers at rate 1. brought is by rank; nil means that a worker has no data.
+// step executes a step of all workers with learning rate 1. brought contains
+// their contributions by rank; nil means that the worker has no data.
 func (w *twoWorkers) step(number uint64, brought ...*contribution) {
 	w.t.Helper()
 	for rank, c := range brought {
@@ -59,7 +62,7 @@ func (w *twoWorkers) step(number uint64, brought ...*contribution) {
 	}
 }
 
-// take takes a worker's step.
+// take executes one worker's part of a step.
 func (w *twoWorkers) take(rank int, number uint64, c *contribution) {
 	w.t.Helper()
 	present := 0
@@ -85,12 +88,13 @@ func (w *twoWorkers) take(rank int, number uint64, c *contribution) {
 func (w *twoWorkers) values() []float32 { return wire.Floats[float32](w.All()[0].Value(-1)) }
 func (w *twoWorkers) loss() float64     { return wire.Floats[float64](w.All()[1].Value(-1))[0] }
 
-// A step takes the mean of the virtual workers with data. If none has data the values stay,
-// and the loss is 0 and not that of an earlier step.
-func TestStepWithoutData(t *testing.T) {
+// A step uses the mean of the gradients of virtual workers that have data. If
+// none has data, the values do not change and the loss is 0, not the loss of
+// an earlier step.
+func TestStepAveragesOnlyWorkersWithData(t *testing.T) {
 	w := newTwoWorkers(t, nil)
 	for number, c := range []struct {
-		brought []*contribution // by rank
+		brought []*contribution // contributions by rank; nil means that the worker has no data
 		values  []float32
 		loss    float64
 	}{
@@ -105,14 +109,14 @@ func TestStepWithoutData(t *testing.T) {
 	}
 }
 
-// A step that may be clipped changes the values, and counts, only after the leader has sent
-// the factor.
-func TestClippedStep(t *testing.T) {
+// If gradients are clipped, values and step count change only after the
+// group's first worker has sent the clipping factor.
+func TestClippedStepWaitsForTheFactor(t *testing.T) {
 	w := newTwoWorkers(t, func(d *layout.Declaration) { d.Clip = 2.5 })
 	d := w.Declaration()
-	w.step(0, &contribution{[]float32{6, 8}, 0}, &contribution{[]float32{0, 0}, 0}) // the mean is [3, 4]
-	if want := []string{told(0, SquaresWanted{})}; !slices.Equal(w.told, want) {
-		t.Errorf("told %q before the norm is known, want %q", w.told, want)
+	w.step(0, &contribution{[]float32{6, 8}, 0}, &contribution{[]float32{0, 0}, 0}) // the mean gradient is [3, 4]
+	if want := []string{sent(0, SquaresWanted{})}; !slices.Equal(w.sent, want) {
+		t.Errorf("told %q before the norm is known, want %q", w.sent, want)
 	}
 	if !slices.Equal(w.values(), []float32{0, 0}) || !slices.Equal(w.Steps(), []uint64{0}) {
 		t.Errorf("values %v after %v steps before the norm is known", w.values(), w.Steps())
@@ -128,7 +132,7 @@ func TestClippedStep(t *testing.T) {
 	if err := w.Scale(1, norm, 0.5); err == nil {
 		t.Error("took the norm from a worker that does not lead")
 	}
-	w.told = nil
+	w.sent = nil
 	if err := w.Scale(0, norm, d.ClipFactor(norm)); err != nil {
 		t.Fatal(err)
 	}
@@ -139,20 +143,21 @@ func TestClippedStep(t *testing.T) {
 	var want []string
 	for _, e := range []Event{Updated{0, end}, Updated{1, end}, Closed{end}} {
 		for rank := range 2 {
-			want = append(want, told(rank, e))
+			want = append(want, sent(rank, e))
 		}
 	}
-	if !slices.Equal(w.told, want) {
-		t.Errorf("told %q, want %q", w.told, want)
+	if !slices.Equal(w.sent, want) {
+		t.Errorf("told %q, want %q", w.sent, want)
 	}
 	if err := w.Scale(0, norm, 0.5); err == nil {
 		t.Error("took the norm of a step twice")
 	}
 }
 
-// A cut waits for the steps before it that are on their way, and keeps those after it until
-// the values are copied or, if the chief wants that, until it goes on.
-func TestConsistentCut(t *testing.T) {
+// A consistent cut waits for steps before the cut whose gradients are still on
+// the way. It delays later steps until the values are copied or, if the chief
+// requests a pause, until GoOn.
+func TestConsistentCutDelaysLaterSteps(t *testing.T) {
 	for _, holds := range []bool{false, true} {
 		t.Run(fmt.Sprintf("holds %v", holds), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -167,7 +172,7 @@ func TestConsistentCut(t *testing.T) {
 				if err := cut.Agree([]uint64{2, 0}, holds); err == nil {
 					t.Error("agreed to a step that nobody can have begun")
 				}
-				if err := cut.Agree([]uint64{1, 0}, holds); err != nil { // another holder has a part of step 0 of worker 0
+				if err := cut.Agree([]uint64{1, 0}, holds); err != nil { // another shard holder has already applied step 0 of worker 0 to a shard
 					t.Fatal(err)
 				}
 				if err := cut.Agree([]uint64{1, 0}, holds); err == nil {

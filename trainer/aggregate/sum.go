@@ -11,24 +11,27 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Sum is a sum of gradients of a variable or a piece: elements, or rows.
+// Sum is a sum of gradients of a variable or of a piece of it. It consists of
+// elements if the variable is dense, and of rows if it is sparse.
 type Sum interface {
-	// Cut returns the part of the sum that belongs to a piece. It shares memory.
+	// Cut returns the part of the sum that belongs to piece p. The result
+	// shares the memory of the sum.
 	Cut(p layout.Piece) Sum
-	// Encode returns the payload that carries the sum: rows are appended to
-	// into, elements lie in memory as they travel.
+	// Encode returns the sum as the payload of a frame. Rows are appended to
+	// into. Elements are returned without a copy, because they have the same
+	// format in memory and on the wire.
 	Encode(into []byte) []byte
-	// Rows returns the number of rows; -1 if the sum has elements.
+	// Rows returns the number of rows; -1 if the variable is dense.
 	Rows() int
 }
 
-// total is a complete Sum.
+// total is a complete gradient sum, which can be divided and measured.
 type total interface {
 	divide(by int)
 	squares(into []float64) []float64
 }
 
-// elements is a sum of a dense variable or piece.
+// elements is the gradient sum of a dense variable or of a piece of it.
 type elements[T wire.Float] []T
 
 func (e elements[T]) Cut(p layout.Piece) Sum { return e[p.Offset : p.Offset+p.Count] }
@@ -39,7 +42,9 @@ func (e elements[T]) divide(by int) {
 	divisor := T(by)
 	switch {
 	case by == 1:
-	case by&(by-1) == 0: // the same bits, faster: the reciprocal of a power of two is exact
+	// Multiplying by the reciprocal is faster. For a power of two the
+	// reciprocal is exact, so the result has the same bits.
+	case by&(by-1) == 0:
 		factor := 1 / divisor
 		for i := range e {
 			e[i] *= factor
@@ -68,7 +73,7 @@ func addElements[T wire.Float](into, from elements[T]) elements[T] {
 	return into
 }
 
-// rows is a sum of rows of a sparse variable.
+// rows is the gradient sum of some rows of a sparse variable.
 type rows[T wire.Float] sparse.Rows[T]
 
 func (r rows[T]) Cut(p layout.Piece) Sum {
@@ -77,7 +82,7 @@ func (r rows[T]) Cut(p layout.Piece) Sum {
 
 func (r rows[T]) Encode(into []byte) []byte {
 	if len(r.Index) == 0 {
-		return into // no payload means none
+		return into // an empty payload means no rows
 	}
 	return sparse.Append(into, sparse.Rows[T](r))
 }
@@ -91,10 +96,12 @@ func mergeRows[T wire.Float](a, b rows[T]) rows[T] {
 	return rows[T](sparse.Merge(sparse.Rows[T]{}, sparse.Rows[T](a), sparse.Rows[T](b)))
 }
 
-// MaxRows bounds the encoding of so many rows of so many bytes.
+// MaxRows returns an upper bound in bytes for the encoding of rows that have
+// rowBytes bytes each.
 func MaxRows(rows, rowBytes int) uint64 { return 10 + uint64(rows)*uint64(10+rowBytes) }
 
-// plus adds two sums of the same kind. The result may be into.
+// plus returns the sum of two gradients of the same variable. The result may
+// reuse the memory of into.
 func plus(into, from Sum) Sum {
 	switch into := into.(type) {
 	case elements[float32]:
@@ -107,7 +114,7 @@ func plus(into, from Sum) Sum {
 	return mergeRows(into.(rows[float64]), from.(rows[float64]))
 }
 
-// zeros is a sum of n elements.
+// zeros returns a dense sum of n elements that are zero.
 func zeros(t layout.Dtype, n int) Sum {
 	if t == layout.Float32 {
 		return make(elements[float32], n)
@@ -115,8 +122,8 @@ func zeros(t layout.Dtype, n int) Sum {
 	return make(elements[float64], n)
 }
 
-// decodeRows reads the rows of a piece of a variable from a payload, into the
-// memory of a sum that is not needed any more, or nil. No payload means no rows.
+// decodeRows decodes the rows of piece p of a sparse variable. It reuses the
+// memory of spare, an old sum or nil. An empty payload means no rows.
 func decodeRows[T wire.Float](raw []byte, v layout.Variable, p layout.Piece, spare Sum) (Sum, error) {
 	if len(raw) == 0 {
 		return rows[T]{Width: v.Width()}, nil
@@ -126,25 +133,27 @@ func decodeRows[T wire.Float](raw []byte, v layout.Variable, p layout.Piece, spa
 	return rows[T](came), err
 }
 
-// accumulator adds the inputs of a plan of one piece, one run after the other.
-// Different inputs may come side by side.
+// accumulator adds the gradients for one piece of a variable in the order that
+// a layout.Plan fixes, once per step. Different inputs may arrive at the same
+// time.
 type accumulator struct {
 	variable  layout.Variable
 	piece     layout.Piece
 	reduction *layout.Reduction[Sum]
-	inputs    []Sum    // by input of the plan: the sum to add, which receive or lend has set
-	received  []Sum    // by input: memory that receive decodes into; nil before the first contribution
-	raw       [][]byte // by input: the bytes of received rows; nil for a dense variable
+	inputs    []Sum    // by input of the plan: the gradients to add, as receive or lend has set them
+	received  []Sum    // by input: memory into which receive decodes; nil before the first contribution
+	raw       [][]byte // by input: encoded rows as received; nil for a dense variable
 }
 
-// newAccumulator adds the inputs of plan, for a piece of a variable.
+// newAccumulator returns an accumulator for piece p of variable v that adds in
+// the order of plan.
 func newAccumulator(v layout.Variable, p layout.Piece, plan *layout.Plan) *accumulator {
 	n := len(plan.Inputs)
 	return &accumulator{v, p, layout.NewReduction(plan, plus), make([]Sum, n), make([]Sum, n), make([][]byte, n)}
 }
 
-// receive reads an input from a payload of length bytes, and reports whether there
-// is anything in it.
+// receive reads one input of the sum from a payload of length bytes. present
+// is false if the payload has no rows.
 func (a *accumulator) receive(input int, length uint64, read func([]byte) error) (present bool, err error) {
 	if a.variable.Sparse != nil {
 		return a.receiveRows(input, length, read)
@@ -181,11 +190,13 @@ func (a *accumulator) receiveRows(input int, length uint64, read func([]byte) er
 	return came.Rows() > 0, nil
 }
 
-// lend makes s the memory of an input, until the next call for the input.
+// lend makes s the gradients of one input, until lend is called again for that
+// input.
 func (a *accumulator) lend(input int, s Sum) { a.inputs[input] = s }
 
-// arrive records that an input has arrived, or is absent. done is true for the one caller
-// that completes an output; s is nil if all inputs of the output are absent.
+// arrive records that an input has arrived, or that it has no data. done is
+// true for the one caller whose input completes an output sum; s is nil if no
+// input of that output had data.
 func (a *accumulator) arrive(input int, present bool) (output int, s Sum, done bool) {
 	if present {
 		s = a.inputs[input]
@@ -193,15 +204,16 @@ func (a *accumulator) arrive(input int, present bool) (output int, s Sum, done b
 	return a.reduction.Arrive(input, s)
 }
 
-// Own adds what the virtual workers of one worker compute of one variable,
-// along the tree, to the sums of the parts that the worker brings.
+// Own adds the gradients that one worker's virtual workers (its parts of the
+// batch) compute for one variable. It follows the reduction tree as far as the
+// worker's own gradients allow, and returns the sums of these subtrees.
 type Own struct {
 	variable layout.Variable
 	sums     *accumulator
-	memory   [][]byte // by virtual worker, counted from the worker's first: its gradient; nil for a sparse variable
+	memory   [][]byte // by virtual worker (part of the batch), counted from the worker's first: memory for its gradient; nil for a sparse variable
 }
 
-// NewOwn returns an Own that adds along plan.
+// NewOwn returns an Own for variable v that adds in the order of plan.
 func NewOwn(v layout.Variable, plan *layout.Plan) *Own {
 	o := &Own{variable: v, sums: newAccumulator(v, layout.Piece{Count: v.Units()}, plan)}
 	for i := range plan.Inputs {
@@ -215,8 +227,9 @@ func NewOwn(v layout.Variable, plan *layout.Plan) *Own {
 	return o
 }
 
-// Memory is where the gradient of a virtual worker belongs, counted from the
-// worker's first; nil for rows.
+// Memory returns the memory into which the gradient of a virtual worker must
+// be written. virtualWorker counts from the worker's first. The result is nil
+// for a sparse variable.
 func (o *Own) Memory(virtualWorker int) []byte {
 	if o.memory == nil {
 		return nil
@@ -224,7 +237,7 @@ func (o *Own) Memory(virtualWorker int) []byte {
 	return o.memory[virtualWorker]
 }
 
-// SetRows takes the gradient of a virtual worker for a sparse variable.
+// SetRows sets the gradient of one virtual worker for a sparse variable.
 func (o *Own) SetRows(virtualWorker int, index []int64, values []byte) error {
 	v := o.variable
 	var s Sum
@@ -245,23 +258,25 @@ func rowsOf[T wire.Float](v layout.Variable, index []int64, values []byte) (Sum,
 	return rows[T](r), r.Check(0, int64(v.Shape[0]), v.Width())
 }
 
-// Arrive records that the contribution of a virtual worker is complete, or absent. done
-// reports that the sum s of a part is complete; s is nil if all of it is absent.
+// Arrive records that the gradient of a virtual worker is complete, or that it
+// has none. done reports that s, the sum of one part, is complete; s is nil if
+// no virtual worker of the part had data.
 func (o *Own) Arrive(virtualWorker int, present bool) (part int, s Sum, done bool) {
 	return o.sums.arrive(virtualWorker, present)
 }
 
-// Outbox collects the sums of a contributor's parts. It reports when all variables of a
-// bucket have their sums.
+// Outbox collects the gradient sums that a worker will send. It reports when
+// all variables of a bucket (variables that are sent together) have their
+// sums.
 type Outbox struct {
-	Parts   []int            // vertices of layout.Tree whose sums the contributor brings, from left to right
-	Buckets [][]int          // by bucket: indices of its variables; all sparse ones share a bucket, the loss has its own
-	of      []int            // by variable: index of its bucket; -1 if it has none
-	sums    [][]Sum          // by variable and part: the latest sum; nil if it is absent
-	left    [][]atomic.Int32 // by bucket and part: number of variables whose sum is still to come in this step
+	Parts   []int            // vertices of layout.Tree, the reduction tree, whose sums the worker sends, from left to right
+	Buckets [][]int          // by bucket: indices of its variables; all sparse variables share one bucket, the loss has a bucket of its own
+	of      []int            // by variable: index of its bucket; -1 means that the variable is not sent
+	sums    [][]Sum          // by variable and part: the latest gradient sum; nil if no virtual worker had data
+	left    [][]atomic.Int32 // by bucket and part: number of variables whose sum is not complete yet in this step
 }
 
-// NewOutbox makes buckets of the variables for which has returns true.
+// NewOutbox groups those variables into buckets for which has returns true.
 func NewOutbox(d *layout.Declaration, parts []int, has func(variable int) bool) *Outbox {
 	o := &Outbox{Parts: parts, of: slices.Repeat([]int{-1}, len(d.Variables)+1)}
 	all := layout.Buckets(d.Variables, d.BucketBytes)
@@ -293,20 +308,21 @@ func NewOutbox(d *layout.Declaration, parts []int, has func(variable int) bool) 
 	return o
 }
 
-// Bucket returns the bucket of a variable; -1 if it is in none.
+// Bucket returns the index of a variable's bucket; -1 if the variable is not
+// sent.
 func (o *Outbox) Bucket(variable int) int { return o.of[variable] }
 
-// Put stores the sum of a part of a variable. full reports that this was the last sum of
-// the part in its bucket.
+// Put stores the sum of one part of a variable. full reports that this was the
+// part's last missing sum in the bucket.
 func (o *Outbox) Put(variable, part int, s Sum) (bucket int, full bool) {
 	bucket = o.of[variable]
 	o.sums[variable][part] = s
 	if o.left[bucket][part].Add(-1) > 0 {
 		return bucket, false
 	}
-	o.left[bucket][part].Store(int32(len(o.Buckets[bucket]))) // for the next step
+	o.left[bucket][part].Store(int32(len(o.Buckets[bucket]))) // reset the counter for the next step
 	return bucket, true
 }
 
-// Cut returns the piece p of the sum that Put stored.
+// Cut returns piece p of the gradient sum that Put stored for a part.
 func (o *Outbox) Cut(p layout.Piece, part int) Sum { return o.sums[p.Variable][part].Cut(p) }

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The test binary is its own task when asked to.
+// If an environment variable asks for it, the test binary runs as a task
+// instead of running tests.
 func TestMain(m *testing.M) {
 	switch os.Getenv("CLUSTER_TEST_AS") {
 	case "task":
@@ -29,8 +30,8 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-// beTask opens what the contract promises, serves one connection and tells
-// what a program that it starts itself finds open.
+// beTask opens the inherited sockets of the contract, serves one connection,
+// and reports which sockets a program that it starts has inherited.
 func beTask() error {
 	c, ok, err := FromEnvironment(os.Getenv)
 	if !ok || err != nil {
@@ -74,7 +75,8 @@ func beTask() error {
 	return control.Send(ControlMessage{Kind: Finished})
 }
 
-// beGrandchild has the task's variables and prints each socket that it has.
+// beGrandchild runs with the task's environment variables and prints each
+// socket that it has inherited.
 func beGrandchild() error {
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -98,7 +100,7 @@ func beGrandchild() error {
 	return nil
 }
 
-func TestATaskInheritsItsSockets(t *testing.T) {
+func TestTaskInheritsItsSockets(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +124,8 @@ func TestATaskInheritsItsSockets(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// The agent keeps no copy: the port is the task's alone.
+	// The agent closes its own copy, so that only the task listens on the
+	// port.
 	ln.Close()
 	listening.Close()
 	theirs.Close()
@@ -138,7 +141,8 @@ func TestATaskInheritsItsSockets(t *testing.T) {
 	}
 }
 
-// converse is the agent's and a peer's part of the talk.
+// converse plays the agent on the control channel and a peer at the task's
+// address.
 func converse(t *testing.T, control *Control, addr string) {
 	t.Helper()
 	next := func(kind ControlKind) ControlMessage {
@@ -169,7 +173,7 @@ func converse(t *testing.T, control *Control, addr string) {
 	next(Finished)
 }
 
-func TestNothingInherited(t *testing.T) {
+func TestMissingSocketsAreAnError(t *testing.T) {
 	if _, err := (Contract{}).Listener(); err == nil || !strings.Contains(err.Error(), "PLX_LISTEN_FD is not set") {
 		t.Errorf("listener: %v", err)
 	}

@@ -12,91 +12,95 @@ import (
 	"time"
 )
 
-// ControlVersion is the version of the control channel's messages. An agent refuses a
-// task of another version at its hello.
+// ControlVersion is the version of the messages on the control channel,
+// between a task and its agent. The agent refuses a task whose hello message
+// has another version.
 const ControlVersion = 3
 
-// ControlKind says what a control message means.
+// ControlKind is the type of a control message.
 type ControlKind string
 
-// Messages of a task to its agent.
+// Messages that a task sends to its agent.
 const (
-	Hello         ControlKind = "hello"     // the first one; with Version
-	Heartbeat     ControlKind = "heartbeat" // the task is alive; with Step and From
-	Failed        ControlKind = "failed"    // it is about to exit; with Cause, Step, From, and Peer if a peer is to blame
-	Finished      ControlKind = "finished"  // it has done its work and will exit with status 0; with Step and From
-	ToleratesLoss ControlKind = "bears"     // chief: from now on the job goes on if another worker is lost
+	Hello         ControlKind = "hello"     // first message of a task; has Version
+	Heartbeat     ControlKind = "heartbeat" // the task is alive; has Step and From
+	Failed        ControlKind = "failed"    // the task is about to exit after an error; has Cause, Step and From, and Peer if another task caused the error
+	Finished      ControlKind = "finished"  // the task has done its work and will exit with status 0; has Step and From
+	ToleratesLoss ControlKind = "bears"     // sent by the chief: from now on the job continues if another worker is lost
 )
 
-// Messages of an agent to its task. Checkpoint is also the chief's answer, Stacks any task's.
+// Messages that an agent sends to its task. The chief replies to Checkpoint,
+// and any task to Stacks, with a message of the same kind.
 const (
-	Stop       ControlKind = "stop"       // end now, in good order
-	Checkpoint ControlKind = "checkpoint" // save at the next step boundary; see the package's documentation
-	Resume     ControlKind = "resume"     // go on, if held by Request or an earlier one
-	Stacks     ControlKind = "stacks"     // send the stacks of all goroutines; answered in pieces of the same kind and Request
+	Stop       ControlKind = "stop"       // the task must exit in an orderly way now
+	Checkpoint ControlKind = "checkpoint" // the chief must save a checkpoint at the next step boundary; see the package documentation
+	Resume     ControlKind = "resume"     // the chief continues training, if it paused (Hold) for the request with this number or an earlier one
+	Stacks     ControlKind = "stacks"     // the task must send the stacks of all goroutines; its replies have the same kind and Request number
 )
 
-// ControlMessage is one message on the control channel.
+// ControlMessage is a message between a task and its agent on the control
+// channel.
 type ControlMessage struct {
 	Kind    ControlKind `json:"kind"`
-	Version int         `json:"version,omitempty"` // in a Hello: the task's ControlVersion; 0 in others
-	Step    int64       `json:"step,omitempty"`    // steps made; in an answer to Checkpoint, steps saved; 0 means none
-	From    int64       `json:"from,omitempty"`    // number of steps made before the task's generation began
-	Loss    string      `json:"loss,omitempty"`    // with Step: the loss of the last step, such as 0.31 or NaN; empty: not known
-	Saved   int64       `json:"saved,omitempty"`   // with Step, of the chief: number of steps in the newest checkpoint that this run has completed; 0: none
-	Cause   string      `json:"cause,omitempty"`   // why the task fails or has no checkpoint; empty if it does neither
-	Peer    string      `json:"peer,omitempty"`    // the task that it blames, as "worker:1 on gpu02"; empty means none
+	Version int         `json:"version,omitempty"` // in a Hello: the task's ControlVersion; 0 in all other messages
+	Step    int64       `json:"step,omitempty"`    // number of steps done; in a reply to Checkpoint, number of steps in the saved checkpoint; 0 means none
+	From    int64       `json:"from,omitempty"`    // number of steps that were done before this start of the job's tasks (the generation)
+	Loss    string      `json:"loss,omitempty"`    // in a message with Step: the loss of the last step, such as 0.31 or NaN; empty means that it is not known
+	Saved   int64       `json:"saved,omitempty"`   // sent by the chief with Step: number of steps in the newest checkpoint that this run has completed; 0 means none yet
+	Cause   string      `json:"cause,omitempty"`   // why the task fails, or why it could not save a checkpoint; empty in all other messages
+	Peer    string      `json:"peer,omitempty"`    // the task that caused the failure, such as "worker:1 on gpu02"; empty means none
 
-	Text string `json:"text,omitempty"` // in an answer to Stacks: the next piece
-	More bool   `json:"more,omitempty"` // in an answer to Stacks: another piece follows
+	Text string `json:"text,omitempty"` // in a reply to Stacks: the next part of the stacks
+	More bool   `json:"more,omitempty"` // in a reply to Stacks: another part follows
 
-	// These belong to Checkpoint and Resume; Request to Stacks too.
-	Request int           `json:"request,omitempty"` // number of the request, also in its answer
-	Hold    bool          `json:"hold,omitempty"`    // request: take no step after saving until Resume or Stop
-	Workers int           `json:"workers,omitempty"` // with Hold: number of workers with which the job will go on
-	Leaving string        `json:"leaving,omitempty"` // with Hold: tasks that will leave, separated by spaces
-	Held    time.Duration `json:"held,omitempty"`    // answer: how long the chief had held when the checkpoint was written
+	// Fields of Checkpoint and Resume messages. Stacks messages have Request
+	// too.
+	Request int           `json:"request,omitempty"` // number of the request; a reply has the number of its request
+	Hold    bool          `json:"hold,omitempty"`    // in a request: do no step after the save until Resume or Stop arrives
+	Workers int           `json:"workers,omitempty"` // in a request with Hold: number of workers with which the job will continue
+	Leaving string        `json:"leaving,omitempty"` // in a request with Hold: names of the tasks that will leave the job, separated by spaces
+	Held    time.Duration `json:"held,omitempty"`    // in a reply: how long the chief had paused when the checkpoint was written
 }
 
-// maxControl bounds an encoded message in bytes, so that a faulty task cannot make its
-// agent allocate more.
+// maxControl is the maximum number of bytes of an encoded message. Without it,
+// a faulty task could make its agent allocate any amount of memory.
 const maxControl = 64 << 10
 
-// controlWrite bounds one Send. The other side reads all the time, so a channel that
-// takes no bytes for this long is dead.
-const controlWrite = 10 * time.Second
+// sendTimeout is the time limit of one Send. The receiver reads all the time,
+// so a channel that accepts no bytes for this long is broken.
+const sendTimeout = 10 * time.Second
 
-// Control is one end of the control channel. Any goroutine may call Send; one at a
-// time may call Receive.
+// Control is one end of the control channel between a task and its agent. Any
+// goroutine may call Send. Only one goroutine at a time may call Receive.
 type Control struct {
 	conn net.Conn
 	mu   sync.Mutex
-	torn error // error that left a message sent in part, so that nothing can follow it; nil means none
+	torn error // error of a Send that sent only part of a message; every later Send fails with it; nil means none
 }
 
-// newControl returns the end of a control channel whose messages travel on conn. The
-// Control owns conn.
+// newControl returns a Control that sends and receives on conn, and that
+// closes conn.
 func newControl(conn net.Conn) *Control { return &Control{conn: conn} }
 
-// ControlPair returns the agent's end of a new control channel and the file that the
-// task inherits. The caller closes both.
+// ControlPair creates a control channel. It returns the agent's end, and the
+// file that the task inherits as its end. The caller must close both.
 func ControlPair() (*Control, *os.File, error) {
 	fds, err := socketpair()
 	if err != nil {
 		return nil, nil, fmt.Errorf("control channel: %w", err)
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
-	defer ours.Close() // FileConn works on its own copy
+	defer ours.Close() // FileConn duplicates the descriptor
 	conn, err := net.FileConn(ours)
 	if err != nil {
-		theirs.Close() // nothing was written to it
+		theirs.Close() // an error of Close does not matter: nothing was written
 		return nil, nil, fmt.Errorf("control channel: %w", err)
 	}
 	return newControl(conn), theirs, nil
 }
 
-// socketpair returns two connected descriptors. Both are close-on-exec before another
-// goroutine can fork.
+// socketpair returns two connected sockets. The lock makes sure that no other
+// goroutine forks before both are close-on-exec.
 func socketpair() ([2]int, error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -108,13 +112,14 @@ func socketpair() ([2]int, error) {
 	return fds, err
 }
 
-// Control opens the task's end of the control channel.
+// Control opens the task's end of the control channel, which the task has
+// inherited.
 func (c Contract) Control() (*Control, error) {
 	f, err := inherited(c.ControlFD, "PLX_CONTROL_FD")
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // FileConn works on its own copy
+	defer f.Close() // FileConn duplicates the descriptor
 	conn, err := net.FileConn(f)
 	if err != nil {
 		return nil, fmt.Errorf("PLX_CONTROL_FD=%d: %w", c.ControlFD, err)
@@ -122,7 +127,7 @@ func (c Contract) Control() (*Control, error) {
 	return &Control{conn: conn}, nil
 }
 
-// Send writes one message, in bounded time.
+// Send writes one message. It fails if the receiver does not read it in time.
 func (c *Control) Send(m ControlMessage) error {
 	body, err := json.Marshal(m)
 	if err == nil && len(body) > maxControl {
@@ -143,7 +148,7 @@ func (c *Control) write(frame []byte) error {
 	if c.torn != nil {
 		return fmt.Errorf("an earlier message was sent in part: %w", c.torn)
 	}
-	if err := c.conn.SetWriteDeadline(time.Now().Add(controlWrite)); err != nil {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
 		return err
 	}
 	n, err := c.conn.Write(frame)
@@ -153,8 +158,8 @@ func (c *Control) write(frame []byte) error {
 	return err
 }
 
-// Receive reads one message. It blocks until one comes, the other side is gone
-// (io.EOF) or Close is called.
+// Receive reads one message. It blocks until a message arrives, the other side
+// closes the channel (io.EOF) or Close is called.
 func (c *Control) Receive() (ControlMessage, error) {
 	var m ControlMessage
 	var size [4]byte
@@ -167,7 +172,8 @@ func (c *Control) Receive() (ControlMessage, error) {
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(c.conn, body); err != nil {
-		if err == io.EOF { // io.EOF means an end between two messages
+		// io.EOF is reserved for a channel that ends between two messages.
+		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
 		return m, fmt.Errorf("control message cut short: %w", err)
@@ -178,12 +184,14 @@ func (c *Control) Receive() (ControlMessage, error) {
 	return m, nil
 }
 
-// Close ends the channel. A blocked Receive returns.
+// Close closes the channel. A blocked Receive then returns an error.
 func (c *Control) Close() error { return c.conn.Close() }
 
-// inherited returns the descriptor that a variable names. It marks it close-on-exec, so
-// that no child of the task keeps it. In a child that inherits only the variable, the
-// number can mean any descriptor; inherited refuses one that is no socket.
+// inherited returns the inherited socket whose descriptor number is in the
+// environment variable name. It marks the descriptor close-on-exec, so that no
+// child of the task inherits it. A child that inherits only the variable may
+// have another file at this number, so inherited refuses a descriptor that is
+// no socket.
 func inherited(fd int, name string) (*os.File, error) {
 	if fd < 3 {
 		return nil, fmt.Errorf("%s is not set: the task was not started by a launcher", name)

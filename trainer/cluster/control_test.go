@@ -30,7 +30,7 @@ func controls(t *testing.T) (agent, task *Control) {
 	return agent, task
 }
 
-func TestControlMessages(t *testing.T) {
+func TestControlMessagesArriveUnchanged(t *testing.T) {
 	agent, task := controls(t)
 	sent := []ControlMessage{
 		{Kind: Hello, Version: ControlVersion}, {Kind: Heartbeat, Step: 1 << 40},
@@ -59,7 +59,7 @@ func TestControlMessages(t *testing.T) {
 	}
 }
 
-func TestControlFromManyGoroutines(t *testing.T) {
+func TestControlSendFromManyGoroutines(t *testing.T) {
 	agent, task := controls(t)
 	const each = 200
 	var wg sync.WaitGroup
@@ -101,7 +101,7 @@ func TestCloseEndsReceive(t *testing.T) {
 	}
 }
 
-func TestControlBounds(t *testing.T) {
+func TestControlRejectsLongMessages(t *testing.T) {
 	agent, task := controls(t)
 	if err := task.Send(ControlMessage{Kind: Failed, Cause: strings.Repeat("x", maxControl)}); err == nil {
 		t.Error("a message over the bound was sent")
@@ -114,7 +114,8 @@ func TestControlBounds(t *testing.T) {
 	}
 }
 
-// A conn that takes some bytes and then fails, as one whose deadline is over.
+// half is a connection that writes part of a message and then fails, like one
+// whose write deadline has passed.
 type half struct {
 	net.Conn
 	taken bytes.Buffer
@@ -131,7 +132,7 @@ func (h *half) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestNothingFollowsHalfAMessage(t *testing.T) {
+func TestSendFailsAfterAPartialMessage(t *testing.T) {
 	h := &half{room: 10}
 	c := newControl(h)
 	if err := c.Send(ControlMessage{Kind: Hello}); err == nil {
@@ -146,12 +147,12 @@ func TestNothingFollowsHalfAMessage(t *testing.T) {
 	}
 }
 
-// receiveAll reads data as the agent would and returns what came and how it
-// ended.
+// receiveAll receives messages from data, as an agent does. It returns them
+// and the final error.
 func receiveAll(data []byte) (got []ControlMessage, err error) {
 	ours, theirs := net.Pipe()
 	go func() {
-		theirs.Write(data) // the reader may have had enough
+		theirs.Write(data) // Receive may fail before it has read everything
 		theirs.Close()
 	}()
 	c := newControl(ours)
@@ -169,7 +170,7 @@ func frame(body string) []byte {
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...)
 }
 
-func TestReceiveRefuses(t *testing.T) {
+func TestReceiveRejectsInvalidMessages(t *testing.T) {
 	cut := frame(`{"kind":"hello"}`)
 	for name, c := range map[string]struct {
 		data  []byte
@@ -203,7 +204,7 @@ func FuzzControlReceive(f *testing.F) {
 		a, b := newControl(agent), newControl(task)
 		defer a.Close()
 		defer b.Close()
-		for _, m := range got { // what was understood can be said
+		for _, m := range got { // each message that was received must be valid to send
 			sent := make(chan error, 1)
 			go func() { sent <- a.Send(m) }()
 			back, err := b.Receive()

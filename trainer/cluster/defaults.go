@@ -2,15 +2,16 @@ package cluster
 
 import "strconv"
 
-// Interfaces returns the variables that name the network interface for data to PyTorch:
-// for Gloo, NCCL and RPC. It returns none if no interface is known.
+// Interfaces returns the environment variables, as NAME=VALUE pairs, that tell
+// PyTorch's Gloo, NCCL and RPC which network interface carries data. It
+// returns none if the interface is not known.
 func (f Foreign) Interfaces() []string {
 	if f.Interface == "" {
 		return nil
 	}
 	nccl := f.Interface
 	if f.Prefix {
-		nccl = "=" + nccl // NCCL otherwise takes all interfaces whose names begin so
+		nccl = "=" + nccl // without "=", NCCL uses all interfaces whose names have this prefix
 	}
 	return []string{
 		"GLOO_SOCKET_IFNAME=" + f.Interface,
@@ -19,8 +20,8 @@ func (f Foreign) Interfaces() []string {
 	}
 }
 
-// Defaults returns the variables, as NAME=VALUE pairs, that a launcher sets only if
-// neither the user nor the host has set them.
+// Defaults returns the variables, as NAME=VALUE pairs, that the launcher sets
+// only if neither the user nor the host has set them.
 func (f Foreign) Defaults() []string {
 	env := append([]string{"PYTHONUNBUFFERED=1"}, f.Interfaces()...)
 	if f.Threads > 0 {

@@ -16,49 +16,51 @@ import (
 	"syscall"
 )
 
-// Contract is everything that a launcher tells one task.
+// Contract is all information that a launcher passes to one task.
 type Contract struct {
 	Job            string
-	Generation     int // number of restarts since the job's start; 0 is the first run
+	Generation     int // number of restarts of the job so far; 0 in the first run
 	Task           Task
-	WorldSize      int    // number of workers; a ps gets neither this nor the next three, which are 0
-	LocalRank      int    // index of the worker among those of its host
-	LocalWorldSize int    // number of workers on its host
-	FirstWorldSize int    // number of workers in generation 0; from it follows what must not change with the hosts
-	Cluster        Spec   // data addresses of all tasks
-	ListenFD       int    // open listening socket at Cluster.Addr(Task); 0 means none
-	ControlFD      int    // the task's end of the control channel; 0 means none
-	SecretFile     string // path of the job's secret on the task's host
-	TLS            bool   // the tasks of the job encrypt what leaves a host
+	WorldSize      int    // number of workers; this and the next three fields are 0 in a parameter server
+	LocalRank      int    // index of the worker among the workers on its host
+	LocalWorldSize int    // number of workers on the worker's host
+	FirstWorldSize int    // number of workers when the job first started; settings that must survive a change of hosts are derived from it
+	Cluster        Spec   // address of every task for data between tasks
+	ListenFD       int    // descriptor of the open listening socket at Cluster.Addr(Task); 0 means none
+	ControlFD      int    // descriptor of the task's end of the control channel; 0 means none
+	SecretFile     string // path of the file with the job's secret, on the task's host
+	TLS            bool   // the job's tasks encrypt connections between different hosts
 	LogLevel       string
-	Dir            string  // the task's own folder on its host
-	Checkpoints    string  // folder below which a relative --ckpt-dir lies; need not exist; empty means none
+	Dir            string  // folder of this task alone, on its host
+	Checkpoints    string  // folder below which a relative --ckpt-dir is; may not exist yet; empty means none
 	Foreign        Foreign // variables for programs written for other launchers
 }
 
-// Foreign is what programs written for other launchers read.
+// Foreign is the information for programs that were written for other
+// launchers, such as torchrun.
 type Foreign struct {
-	MasterAddr string   // MASTER_ADDR: the chief's host
-	MasterPort int      // MASTER_PORT: a port that is reserved there
-	Cluster    Spec     // addresses for TF_CONFIG; the ports are reserved, not open
-	GroupRank  int      // index of the worker's host among the hosts with workers
-	Interface  string   // network interface that carries the data address; empty means that none is known
-	Prefix     bool     // names of other interfaces begin with Interface too
-	Visible    []string // variables, NAME=VALUE, that show the task its GPUs and hide others
-	Threads    int      // OMP_NUM_THREADS; 0 means not set
+	MasterAddr string   // MASTER_ADDR: address of the chief's host
+	MasterPort int      // MASTER_PORT: a port on the chief's host that plx has reserved
+	Cluster    Spec     // addresses for TF_CONFIG; the ports are reserved, but no socket listens on them
+	GroupRank  int      // GROUP_RANK: index of the worker's host among the hosts with workers
+	Interface  string   // network interface for data between tasks; empty means that it is not known
+	Prefix     bool     // the host has other interfaces whose names begin with Interface
+	Visible    []string // variables, NAME=VALUE, that make only the task's own GPUs visible to it
+	Threads    int      // OMP_NUM_THREADS; 0 means that the variable is not set
 
 	Groups      int    // GROUP_WORLD_SIZE: number of hosts with workers
 	Restarts    int    // TORCHELASTIC_RESTART_COUNT: number of restarts so far
-	MaxRestarts int    // TORCHELASTIC_MAX_RESTARTS: most restarts of the job
-	ErrorFile   string // TORCHELASTIC_ERROR_FILE: where the program describes its failure; empty means not set
+	MaxRestarts int    // TORCHELASTIC_MAX_RESTARTS: maximum number of restarts of the job
+	ErrorFile   string // TORCHELASTIC_ERROR_FILE: file in which the program describes its failure; empty means not set
 }
 
-// InStep reports whether this process runs in a step of Slurm. Slurm sends SIGTERM to all
-// processes of a job at once, to announce that it will kill them.
+// InStep reports whether this process runs in a Slurm job step (srun). Before
+// Slurm ends a job, it sends SIGTERM to all its processes at once.
 func InStep() bool { return os.Getenv("SLURM_STEP_ID") != "" }
 
-// Notify delivers SIGINT and SIGTERM. In a task in a step of Slurm it delivers no SIGTERM,
-// and that ends the process neither: the agent has got it too, has the job saved, and then says
+// Notify relays SIGINT and SIGTERM to the channel signals, like signal.Notify.
+// A task in a Slurm job step ignores SIGTERM: the agent (the task's parent)
+// gets SIGTERM too, has the job save a checkpoint, and then tells the task
 // when to end.
 func Notify(signals chan<- os.Signal) {
 	signal.Notify(signals, os.Interrupt)
@@ -68,10 +70,11 @@ func Notify(signals chan<- os.Signal) {
 	signal.Notify(signals, syscall.SIGTERM)
 }
 
-// Environ returns the contract as NAME=VALUE pairs. The launcher appends them to the
-// user's variables, so that they count. Foreign.Defaults has those that do not.
+// Environ returns the contract as NAME=VALUE pairs. The launcher appends them
+// to the user's variables, so they override the user's. [Foreign.Defaults]
+// returns those that the user may override.
 func (c Contract) Environ() []string {
-	cluster, _ := json.Marshal(c.Cluster.lists()) // strings always encode
+	cluster, _ := json.Marshal(c.Cluster.lists()) // an error is impossible for strings
 	env := []string{
 		"PLX_JOB=" + c.Job,
 		"PLX_GENERATION=" + strconv.Itoa(c.Generation),
@@ -105,8 +108,8 @@ func (c Contract) Environ() []string {
 	return append(env, c.foreign()...)
 }
 
-// foreign returns the variables that other launchers set: RANK and WORLD_SIZE for
-// PyTorch, TF_CONFIG for TensorFlow, and their like.
+// foreign returns the variables that other launchers set, such as RANK and
+// WORLD_SIZE for PyTorch and TF_CONFIG for TensorFlow.
 func (c Contract) foreign() []string {
 	f := c.Foreign
 	env := append(slices.Clone(f.Visible), "CUDA_DEVICE_ORDER=PCI_BUS_ID", "TF_CONFIG="+c.tfConfig())
@@ -122,16 +125,17 @@ func (c Contract) tfConfig() string {
 	if len(addresses.PS) > 0 {
 		lists["ps"] = addresses.PS
 	}
-	text, _ := json.Marshal(map[string]any{ // strings and numbers always encode
+	text, _ := json.Marshal(map[string]any{ // an error is impossible for strings and numbers
 		"cluster": lists,
 		"task":    map[string]any{"type": string(c.Task.Role), "index": c.Task.Index},
 	})
 	return string(text)
 }
 
-// FromEnvironment reads the contract of the running task, without Foreign. ok is false
-// if PLX_ROLE is not set: no launcher has started this process. The error names
-// everything that is missing or contradictory.
+// FromEnvironment reads the contract of the running task; it leaves field
+// Foreign empty. ok is false if PLX_ROLE is not set, which means that no
+// launcher has started this process. The error lists all variables that are
+// missing or contradictory.
 func FromEnvironment(getenv func(string) string) (c Contract, ok bool, err error) {
 	if getenv("PLX_ROLE") == "" {
 		return Contract{}, false, nil
@@ -161,13 +165,14 @@ func FromEnvironment(getenv func(string) string) (c Contract, ok bool, err error
 	if err := json.Unmarshal([]byte(getenv("PLX_CLUSTER")), &c.Cluster); err != nil {
 		r.failf("PLX_CLUSTER: %w", err)
 	}
-	if len(r.errs) == 0 { // otherwise c is incomplete
+	if len(r.errs) == 0 { // after an error c is incomplete
 		r.check(c, rank)
 	}
 	return c, true, errors.Join(r.errs...)
 }
 
-// check looks for contradictions. rank is the value of PLX_RANK.
+// check collects contradictions between variables. rank is the value of
+// PLX_RANK.
 func (r *reader) check(c Contract, rank int) {
 	if c.Task.Role != Worker && c.Task.Role != PS {
 		r.failf("PLX_ROLE=%q: want worker or ps", c.Task.Role)
@@ -196,14 +201,15 @@ func (r *reader) check(c Contract, rank int) {
 	}
 }
 
-// Listener returns the task's open listening socket. It marks the descriptor
-// close-on-exec, so that no child of the task keeps the port. It can be called once.
+// Listener returns the task's listening socket, which the launcher has opened.
+// It marks the descriptor close-on-exec, so that no child of the task keeps
+// the port open. Listener may be called only once.
 func (c Contract) Listener() (net.Listener, error) {
 	f, err := inherited(c.ListenFD, "PLX_LISTEN_FD")
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // FileListener works on its own copy
+	defer f.Close() // FileListener duplicates the descriptor
 	ln, err := net.FileListener(f)
 	if err != nil {
 		return nil, fmt.Errorf("PLX_LISTEN_FD=%d: %w", c.ListenFD, err)
@@ -211,14 +217,15 @@ func (c Contract) Listener() (net.Listener, error) {
 	return ln, nil
 }
 
-// Secret reads the job's secret, SecretSize bytes in hex.
+// Secret reads the job's secret from SecretFile, where it is SecretSize bytes
+// in hex.
 func (c Contract) Secret() ([]byte, error) {
 	f, err := os.Open(c.SecretFile)
 	if err != nil {
 		return nil, fmt.Errorf("read job secret: %w", err)
 	}
-	defer f.Close()                                                // only read
-	text, err := io.ReadAll(io.LimitReader(f, 2*SecretSize+1<<10)) // more than that is no secret
+	defer f.Close()                                                // an error of Close does not matter: the file is only read
+	text, err := io.ReadAll(io.LimitReader(f, 2*SecretSize+1<<10)) // a longer file cannot be a secret
 	if err != nil {
 		return nil, fmt.Errorf("read job secret: %w", err)
 	}
@@ -229,10 +236,10 @@ func (c Contract) Secret() ([]byte, error) {
 	return secret, nil
 }
 
-// reader reads variables and collects everything that is wrong with them.
+// reader reads environment variables and collects the errors of all of them.
 type reader struct {
 	getenv func(string) string
-	errs   []error // everything that is wrong, in the order of reading
+	errs   []error // errors of the variables read so far
 }
 
 func (r *reader) failf(format string, args ...any) {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// contract is that of worker:3, second of two on its host, with two servers.
+// contract returns the contract of worker:3, the second of two workers on its
+// host, in a job with two servers.
 func contract() Contract {
 	return Contract{
 		Job: "mlp-1", Generation: 2, Task: Task{Worker, 3}, WorldSize: 4, LocalRank: 1, LocalWorldSize: 2, FirstWorldSize: 6,
@@ -37,7 +38,7 @@ func variables(t *testing.T, c Contract) map[string]string {
 	return vars
 }
 
-func TestEnvironmentOfAWorker(t *testing.T) {
+func TestWorkerEnvironment(t *testing.T) {
 	want := map[string]string{
 		"PLX_JOB": "mlp-1", "PLX_GENERATION": "2", "PLX_ROLE": "worker", "PLX_TASK_INDEX": "3",
 		"PLX_RANK": "3", "PLX_WORLD_SIZE": "4", "PLX_LOCAL_RANK": "1", "PLX_LOCAL_WORLD_SIZE": "2", "PLX_FIRST_WORLD_SIZE": "6",
@@ -57,8 +58,8 @@ func TestEnvironmentOfAWorker(t *testing.T) {
 	}
 }
 
-// NCCL takes a name for a prefix, unless it begins with "=".
-func TestInterfaceThatIsAPrefix(t *testing.T) {
+// NCCL treats an interface name as a prefix, unless it begins with "=".
+func TestNCCLInterfaceNameIsExact(t *testing.T) {
 	c := contract()
 	c.Foreign.Interface, c.Foreign.Prefix = "ib0", true
 	got := variables(t, c)
@@ -67,7 +68,7 @@ func TestInterfaceThatIsAPrefix(t *testing.T) {
 	}
 }
 
-func TestAServerHasNoRank(t *testing.T) {
+func TestServerEnvironmentHasNoRank(t *testing.T) {
 	c := contract()
 	c.Task, c.Foreign.Visible = Task{PS, 1}, []string{"CUDA_VISIBLE_DEVICES="}
 	got := variables(t, c)
@@ -87,7 +88,7 @@ func TestAServerHasNoRank(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereIsNotSet(t *testing.T) {
+func TestUnknownValuesAreNotInTheEnvironment(t *testing.T) {
 	c := contract()
 	c.ListenFD, c.ControlFD, c.Foreign.Interface, c.Foreign.Threads = 0, 0, "", 0
 	c.Cluster.PS, c.Foreign.Cluster.PS = nil, nil
@@ -97,7 +98,8 @@ func TestWhatIsNotThereIsNotSet(t *testing.T) {
 			t.Errorf("%s=%s is set", name, value)
 		}
 	}
-	// A list all the same: programs in other languages count it.
+	// Even without servers the value must be a list, not null, because
+	// programs in other languages count its elements.
 	if !strings.HasPrefix(got["PLX_CLUSTER"], `{"ps":[],"worker":[`) {
 		t.Errorf("PLX_CLUSTER=%s", got["PLX_CLUSTER"])
 	}
@@ -106,7 +108,7 @@ func TestWhatIsNotThereIsNotSet(t *testing.T) {
 	}
 }
 
-func TestRoundTrip(t *testing.T) {
+func TestContractSurvivesTheEnvironment(t *testing.T) {
 	chief := contract()
 	chief.Task, chief.LocalRank = Chief, 0
 	server := contract()
@@ -119,15 +121,16 @@ func TestRoundTrip(t *testing.T) {
 		if !ok || err != nil {
 			t.Errorf("%s: ok %v, %v", name, ok, err)
 		}
-		want.Foreign = Foreign{} // for others to read
+		want.Foreign = Foreign{} // a task does not read the variables for other launchers
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, want)
 		}
 	}
 }
 
-// A launcher that restarts nothing need not say how many workers there were.
-func TestFirstWorldSizeIsTheWorldSizeUnlessSaid(t *testing.T) {
+// PLX_FIRST_WORLD_SIZE is optional, for launchers that never restart a job
+// with another number of workers.
+func TestFirstWorldSizeDefaultsToWorldSize(t *testing.T) {
 	vars := variables(t, contract())
 	delete(vars, "PLX_FIRST_WORLD_SIZE")
 	got, _, err := FromEnvironment(func(name string) string { return vars[name] })
@@ -136,7 +139,7 @@ func TestFirstWorldSizeIsTheWorldSizeUnlessSaid(t *testing.T) {
 	}
 }
 
-func TestNoContract(t *testing.T) {
+func TestNoContractOutsideOfALauncher(t *testing.T) {
 	_, ok, err := FromEnvironment(func(name string) string {
 		return map[string]string{"PLX_JOB": "x", "PLX_LOG_LEVEL": "debug"}[name]
 	})
@@ -145,8 +148,8 @@ func TestNoContract(t *testing.T) {
 	}
 }
 
-func TestEveryMistakeIsNamed(t *testing.T) {
-	one := map[string][]string{ // what is wrong: each error that must be told
+func TestFromEnvironmentReportsEveryMistake(t *testing.T) {
+	one := map[string][]string{ // by number of the mistake: texts that the error must contain
 		"PLX_JOB=":                     {"PLX_JOB is not set"},
 		"PLX_SECRET_FILE=":             {"PLX_SECRET_FILE is not set"},
 		"PLX_ROLE=chief":               {`PLX_ROLE="chief": want worker or ps`},
@@ -209,7 +212,7 @@ func FuzzFromEnvironment(f *testing.F) {
 	})
 }
 
-func TestSecret(t *testing.T) {
+func TestSecretFileIsChecked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	read := func(text string) ([]byte, error) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -12,10 +12,11 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// TestTasksThatFitAnEnvironment finds how many tasks a job may have: Linux takes 128 KiB for
-// one variable, and PLX_CLUSTER and TF_CONFIG have the addresses of all. docs/scale.md has
-// the number.
-func TestTasksThatFitAnEnvironment(t *testing.T) {
+// TestMaximumTasksInEnvironment finds the maximum number of tasks in a job.
+// Linux limits an environment variable to 128 KiB, and PLX_CLUSTER and
+// TF_CONFIG contain the addresses of all tasks. docs/scale.md gives the
+// result.
+func TestMaximumTasksInEnvironment(t *testing.T) {
 	starts := func(workers int) bool {
 		c := cluster.Contract{Job: "j", Task: cluster.Chief, WorldSize: workers}
 		for i := range workers {

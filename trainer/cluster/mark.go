@@ -6,29 +6,32 @@ import (
 	"io"
 )
 
-// Mark is in every executable that links package trainer, whatever the platform and the
-// linker's flags. By it the launcher knows programs that use parameter servers.
+// Mark is a string that every executable contains that links package trainer,
+// on every platform and with all linker flags. The launcher searches
+// executables for it, to detect programs that use parameter servers.
 const Mark = markStart + markEnd
 
-// plx refers to the halves only, so that its own executable does not have the mark.
+// The plx executable links this package too, but must not contain Mark. So plx
+// code uses only the two halves of the string.
 const (
 	markStart = "\x00plx: this program links github.com/plx-run/plx/"
 	markEnd   = "trainer\x00"
 )
 
-// Programs that were built before there was a mark have the name of a function that
-// all of them call. The linker keeps the names of functions for stack traces.
+// Programs built before Mark existed are detected by a function name instead.
+// All of them call trainer.Main, and the linker keeps function names for stack
+// traces.
 const (
 	nameStart = "github.com/plx-run/plx/"
 	nameEnd   = "trainer.Main"
 )
 
-// Marked reports whether the bytes of r are those of an executable that links package
-// trainer.
+// Marked reports whether r is an executable that links package trainer:
+// whether it contains Mark or the name of trainer.Main.
 func Marked(r io.Reader) (bool, error) {
 	mark, name := append([]byte(markStart), markEnd...), append([]byte(nameStart), nameEnd...)
 	buf := make([]byte, 1<<20)
-	kept := 0 // bytes at the start of buf that may be the beginning of a mark, the longer of the two
+	kept := 0 // number of bytes at the start of buf that may be the beginning of a match; shorter than mark, the longer string
 	for {
 		n, err := r.Read(buf[kept:])
 		have := buf[:kept+n]

@@ -8,7 +8,7 @@ import (
 	"testing/iotest"
 )
 
-func TestMarked(t *testing.T) {
+func TestMarkedFindsTheMark(t *testing.T) {
 	padded := func(n int) []byte {
 		return append(append(bytes.Repeat([]byte{0}, n), Mark...), 1)
 	}

@@ -16,8 +16,9 @@ import (
 // SecretSize is the size of a job's secret in bytes.
 const SecretSize = 32
 
-// ErrProof says that a peer could not prove the job's secret: it belongs to no job, to
-// another job or to another generation.
+// ErrProof is the error if a peer could not prove that it knows the job's
+// secret. The peer belongs to no job, to another job, or to an earlier start
+// (generation) of this job.
 var ErrProof = errors.New("peer did not prove the job's secret")
 
 const (
@@ -26,22 +27,24 @@ const (
 	maxName    = 255
 )
 
-// Key is the secret of one generation of one job.
+// Key is the secret key of one generation (start of all tasks) of one job.
 type Key [sha256.Size]byte
 
-// PeerKey derives the key of a generation from the job's secret, so that tasks refuse
-// those of earlier generations.
+// PeerKey derives the key of a generation (one start of all tasks) from the
+// job's secret. Since each generation has another key, tasks refuse
+// connections from tasks of earlier generations.
 func PeerKey(secret []byte, generation int) Key {
 	mac := hmac.New(sha256.New, secret)
-	io.WriteString(mac, "plx peer key, generation "+strconv.Itoa(generation)) // a hash never fails to write
+	io.WriteString(mac, "plx peer key, generation "+strconv.Itoa(generation)) // a hash returns no write error
 	return Key(mac.Sum(nil))
 }
 
-// Dial proves to the other end of conn that this task is called self and knows key. The
-// other end must prove that it is called peer and knows key. Dial returns when ctx ends, and after
-// 10 s at the latest. On an error the caller closes conn.
+// Dial proves to the peer at the other end of conn that this task is called
+// self and knows key. The peer must prove that it is called peer and knows
+// key. Dial fails when ctx ends, and after 10 s at the latest. After an error
+// the caller must close conn.
 //
-// Protocol (challenge and response, HMAC-SHA256, both names inside):
+// Protocol (challenge and response with HMAC-SHA256, which covers both names):
 //
 //	dialler  -> magic, len self, self, len peer, peer, nonce c
 //	acceptor -> nonce s
@@ -57,7 +60,7 @@ func Dial(ctx context.Context, conn net.Conn, key Key, self, peer string) error 
 
 func prove(conn net.Conn, key Key, self, peer string) error {
 	var c, s [nonceSize]byte
-	rand.Read(c[:]) // never fails
+	rand.Read(c[:]) // rand.Read never returns an error
 	if len(self) > maxName || len(peer) > maxName {
 		return fmt.Errorf("name longer than %d bytes", maxName)
 	}
@@ -73,18 +76,22 @@ func prove(conn net.Conn, key Key, self, peer string) error {
 		return err
 	}
 	err := expect(conn, tag(key, "accept", self, peer, c, s))
-	if errors.Is(err, io.EOF) { // a peer that refuses the proof closes the connection
+	// A peer that does not accept the proof closes the connection without a
+	// message.
+	if errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w: connection closed", ErrProof)
 	}
 	return err
 }
 
-// Accept is the other side of [Dial]. It returns the dialler's name after the dialler
-// has proved that it knows key and means to reach self. Before that it reads at most
-// about 600 bytes. If the dialler hangs up, the error is not [ErrProof]: a dialler that
-// gives up does that.
+// Accept is the acceptor's side of [Dial]. It returns the dialler's name after
+// the dialler has proved that it knows key and wants to reach this task. Until
+// then, Accept reads about 600 bytes at most. If the dialler closes the
+// connection early, the error is not [ErrProof], because a dialler that gives
+// up does that too.
 //
-// self returns what this task is called by a dialler of a name, which is not proved yet.
+// The function self returns this task's name for a dialler. Its argument is
+// the dialler's name, which is not proved yet.
 func Accept(ctx context.Context, conn net.Conn, key Key, self func(dialler string) string) (peer string, err error) {
 	defer bound(ctx, conn)()
 	if err := expect(conn, []byte(proofMagic)); err != nil {
@@ -102,7 +109,7 @@ func Accept(ctx context.Context, conn net.Conn, key Key, self func(dialler strin
 	if _, err := io.ReadFull(conn, c[:]); err != nil {
 		return "", err
 	}
-	rand.Read(s[:]) // never fails
+	rand.Read(s[:]) // rand.Read never returns an error
 	if _, err := conn.Write(s[:]); err != nil {
 		return "", err
 	}
@@ -119,7 +126,7 @@ func Accept(ctx context.Context, conn net.Conn, key Key, self func(dialler strin
 func tag(key Key, side, dialler, acceptor string, c, s [nonceSize]byte) []byte {
 	mac := hmac.New(sha256.New, key[:])
 	for _, part := range [][]byte{[]byte(side), []byte(dialler), []byte(acceptor), c[:], s[:]} {
-		mac.Write([]byte{byte(len(part))}) // lengths separate the two names
+		mac.Write([]byte{byte(len(part))}) // the length separates a name from the next one
 		mac.Write(part)
 	}
 	return mac.Sum(nil)
@@ -146,17 +153,17 @@ func expect(r io.Reader, want []byte) error {
 	return nil
 }
 
-// proofTime bounds a handshake.
+// proofTime is the time limit of a proof between two tasks.
 const proofTime = 10 * time.Second
 
-// bound makes conn's reads and writes fail after ctx has ended, or after proofTime.
-// release removes the deadline.
+// bound sets a deadline: reads and writes of conn fail after ctx has ended, or
+// after proofTime. The function it returns removes the deadline.
 func bound(ctx context.Context, conn net.Conn) (release func()) {
 	deadline := time.Now().Add(proofTime)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
-	conn.SetDeadline(deadline) // a closed conn fails at its first use
+	conn.SetDeadline(deadline) // the error is ignored: a closed conn also fails at its first read or write
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	return func() {
 		if stop() {

@@ -17,7 +17,7 @@ var (
 	key    = PeerKey(secret, 1)
 )
 
-// outcome is how a handshake ended on one side.
+// outcome is the result of a proof on one side.
 type outcome struct {
 	peer string
 	err  error
@@ -35,7 +35,8 @@ func dial(conn net.Conn, key Key, self, peer string) <-chan outcome {
 	return done
 }
 
-// named is a task that every dialler knows by one name.
+// named returns a function for Accept: the task's name is self for every
+// dialler.
 func named(self string) func(string) string { return func(string) string { return self } }
 
 func accept(conn net.Conn, key Key, self string) <-chan outcome {
@@ -50,7 +51,7 @@ func accept(conn net.Conn, key Key, self string) <-chan outcome {
 	return done
 }
 
-func TestProof(t *testing.T) {
+func TestProofNeedsKeyAndNames(t *testing.T) {
 	longest := strings.Repeat("x", maxName)
 	for _, c := range []struct {
 		name                     string
@@ -81,21 +82,22 @@ func TestProof(t *testing.T) {
 		a.Close()
 		b.Close()
 	}
-	if err := Dial(context.Background(), nil2(t), key, longest+"x", "ps:0"); err == nil || !strings.Contains(err.Error(), "name longer") {
+	if err := Dial(context.Background(), closedConn(t), key, longest+"x", "ps:0"); err == nil || !strings.Contains(err.Error(), "name longer") {
 		t.Errorf("a name too long: %v", err)
 	}
 }
 
-// nil2 is a conn whose other end is gone.
-func nil2(t *testing.T) net.Conn {
+// closedConn returns a connection whose other end is closed.
+func closedConn(t *testing.T) net.Conn {
 	a, b := net.Pipe()
 	b.Close()
 	t.Cleanup(func() { a.Close() })
 	return a
 }
 
-// After the proof the conn is as before: no deadline, no byte lost.
-func TestTheConnIsUsableAfterwards(t *testing.T) {
+// After the proof the connection must be usable: it has no deadline, and no
+// byte is lost.
+func TestConnectionIsUsableAfterProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		defer a.Close()
@@ -108,7 +110,7 @@ func TestTheConnIsUsableAfterwards(t *testing.T) {
 		if got := <-accepted; got.err != nil {
 			t.Fatal(got.err)
 		}
-		cancel() // that of the handshake only
+		cancel() // cancels the context of the proof only
 		time.Sleep(2 * proofTime)
 		go io.WriteString(a, "step")
 		got := make([]byte, 4)
@@ -118,7 +120,7 @@ func TestTheConnIsUsableAfterwards(t *testing.T) {
 	})
 }
 
-func TestASilentPeerIsLeft(t *testing.T) {
+func TestProofWithSilentPeerTimesOut(t *testing.T) {
 	calls := map[string]func(context.Context, net.Conn) error{
 		"dial": func(ctx context.Context, c net.Conn) error { return Dial(ctx, c, key, "worker:0", "ps:0") },
 		"accept": func(ctx context.Context, c net.Conn) error {
@@ -154,7 +156,7 @@ func TestASilentPeerIsLeft(t *testing.T) {
 	}
 }
 
-func TestCancelEndsAHandshake(t *testing.T) {
+func TestCancelEndsAProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer ours.Close()
@@ -168,7 +170,7 @@ func TestCancelEndsAHandshake(t *testing.T) {
 	})
 }
 
-// recorder keeps what goes through a conn.
+// recorder records all bytes that are read from and written to a connection.
 type recorder struct {
 	net.Conn
 	read, written bytes.Buffer
@@ -185,8 +187,9 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.Conn.Write(p)
 }
 
-// Names that run together to the same bytes have different proofs.
-func TestTagSeparatesNames(t *testing.T) {
+// Two pairs of names that give the same bytes when joined must have different
+// proofs.
+func TestProofCoversNameBoundaries(t *testing.T) {
 	var key Key
 	var c, s [nonceSize]byte
 	if bytes.Equal(tag(key, "dial", "ab", "c", c, s), tag(key, "dial", "a", "bc", c, s)) {
@@ -194,35 +197,35 @@ func TestTagSeparatesNames(t *testing.T) {
 	}
 }
 
-func TestAReplayIsRefused(t *testing.T) {
+func TestReplayedProofIsRefused(t *testing.T) {
 	a, b := net.Pipe()
-	heard := &recorder{Conn: a}
+	recorded := &recorder{Conn: a}
 	accepted := accept(b, key, "ps:0")
-	if err := Dial(context.Background(), heard, key, "worker:0", "ps:0"); err != nil {
+	if err := Dial(context.Background(), recorded, key, "worker:0", "ps:0"); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-accepted; got.err != nil {
 		t.Fatal(got.err)
 	}
-	// The dialler's words once more, to the acceptor.
+	// Send the recorded bytes of the dialler to the acceptor again.
 	conn, stranger := net.Pipe()
 	refused := accept(conn, key, "ps:0")
 	go io.Copy(io.Discard, stranger)
-	stranger.Write(heard.written.Bytes())
+	stranger.Write(recorded.written.Bytes())
 	if got := <-refused; !errors.Is(got.err, ErrProof) {
 		t.Errorf("the dialler's words played again: %+v, want ErrProof", got)
 	}
-	// The acceptor's words once more, to the dialler.
+	// Send the recorded bytes of the acceptor to the dialler again.
 	conn, stranger = net.Pipe()
 	dialled := dial(conn, key, "worker:0", "ps:0")
 	go io.Copy(io.Discard, stranger)
-	stranger.Write(heard.read.Bytes())
+	stranger.Write(recorded.read.Bytes())
 	if got := <-dialled; !errors.Is(got.err, ErrProof) {
 		t.Errorf("the acceptor's words played again: %+v, want ErrProof", got)
 	}
 }
 
-func TestAnEchoIsRefused(t *testing.T) {
+func TestEchoedProofIsRefused(t *testing.T) {
 	conn, mirror := net.Pipe()
 	dialled := dial(conn, key, "worker:0", "ps:0")
 	go func() {
@@ -234,7 +237,7 @@ func TestAnEchoIsRefused(t *testing.T) {
 				return
 			}
 			kept.Write(buf[:n])
-			go mirror.Write(append([]byte(nil), buf[:n]...)) // reads on meanwhile
+			go mirror.Write(append([]byte(nil), buf[:n]...)) // written on a goroutine of its own, so that the loop continues to read
 		}
 	}()
 	if got := <-dialled; !errors.Is(got.err, ErrProof) {
@@ -243,12 +246,13 @@ func TestAnEchoIsRefused(t *testing.T) {
 	mirror.Close()
 }
 
-// A man in the middle has two handshakes under way and answers the one with
-// what the other says.
-func TestReflectionIsRefused(t *testing.T) {
+// An attacker in the middle runs two proofs at the same time, and replies in
+// one with what it received in the other.
+func TestReflectedProofIsRefused(t *testing.T) {
 	t.Run("two acceptors", func(t *testing.T) {
-		// worker:0 and worker:1 accept; the man claims to each to be the other
-		// and has no secret: each is to prove him what the other asks.
+		// worker:0 and worker:1 both accept. The attacker, who has no secret,
+		// claims to each to be the other one, and passes the challenge of one
+		// to the other.
 		left, l := net.Pipe()
 		right, r := net.Pipe()
 		a, b := accept(l, key, "worker:0"), accept(r, key, "worker:1")
@@ -269,8 +273,8 @@ func TestReflectionIsRefused(t *testing.T) {
 		}
 	})
 	t.Run("a dialler's proof to itself", func(t *testing.T) {
-		// worker:0 dials ps:0 and reaches the man, who hands everything to
-		// worker:0's own listener and back.
+		// worker:0 dials ps:0 but reaches the attacker, who forwards all bytes
+		// to worker:0's own listener and back.
 		d, man1 := net.Pipe()
 		man2, l := net.Pipe()
 		dialled, accepted := dial(d, key, "worker:0", "ps:0"), accept(l, key, "worker:0")
@@ -284,7 +288,7 @@ func TestReflectionIsRefused(t *testing.T) {
 		}
 	})
 	t.Run("a dialler's proof as an acceptor's", func(t *testing.T) {
-		// Two diallers, each to the other; the man swaps their proofs.
+		// Two tasks dial each other. The attacker exchanges their proofs.
 		a, left := net.Pipe()
 		b, right := net.Pipe()
 		d0, d1 := dial(a, key, "worker:0", "worker:1"), dial(b, key, "worker:1", "worker:0")
@@ -302,7 +306,7 @@ func TestReflectionIsRefused(t *testing.T) {
 	})
 }
 
-// claim is the first message of a dialler, with a nonce of no value.
+// claim returns a dialler's first message, with a nonce of zeros.
 func claim(self, peer string) []byte {
 	b := append([]byte(proofMagic), byte(len(self)))
 	b = append(append(b, self...), byte(len(peer)))

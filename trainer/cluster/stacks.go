@@ -3,13 +3,16 @@ package cluster
 import "runtime"
 
 const (
-	// maxStacks bounds the stacks that a task sends, in bytes.
+	// maximum number of bytes of goroutine stacks that a task sends
 	maxStacks = 1 << 20
-	// stacksPiece bounds a piece of them: JSON may write a byte as six, and maxControl holds.
+	// maximum number of bytes of stacks in one message: JSON may encode a byte
+	// as six, and a message has at most maxControl bytes
 	stacksPiece = 10 << 10
 )
 
-// SendStacks answers Stacks: it sends the stacks of all goroutines in pieces.
+// SendStacks replies to an agent's Stacks message with the stacks of all
+// goroutines, in several messages. request is the number of the agent's
+// message.
 func (c *Control) SendStacks(request int) error {
 	text := make([]byte, maxStacks)
 	for text = text[:runtime.Stack(text, true)]; ; {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Role is what a task does in its job.
+// Role is the role of a task in its job: worker or parameter server.
 type Role string
 
-// The roles. The chief is worker 0.
+// The roles of a job's tasks. Worker 0 is called the chief.
 const (
 	Worker Role = "worker"
 	PS     Role = "ps"
@@ -23,7 +23,8 @@ type Task struct {
 	Index int
 }
 
-// Chief is worker 0, which initialises the variables, reports and saves.
+// Chief is worker 0. It also initialises the variables, prints progress and
+// saves checkpoints.
 var Chief = Task{Role: Worker}
 
 func (t Task) String() string { return string(t.Role) + ":" + strconv.Itoa(t.Index) }
@@ -31,7 +32,7 @@ func (t Task) String() string { return string(t.Role) + ":" + strconv.Itoa(t.Ind
 // IsChief reports whether t is worker 0.
 func (t Task) IsChief() bool { return t == Chief }
 
-// ParseTask reads what String writes.
+// ParseTask parses the name of a task as String returns it.
 func ParseTask(s string) (Task, error) {
 	role, index, ok := strings.Cut(s, ":")
 	n, err := strconv.Atoi(index)
@@ -42,17 +43,18 @@ func ParseTask(s string) (Task, error) {
 	return t, nil
 }
 
-// MarshalText writes the task as String does.
+// MarshalText returns the same text as String.
 func (t Task) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// UnmarshalText reads what MarshalText writes.
+// UnmarshalText parses the name of a task as MarshalText returns it.
 func (t *Task) UnmarshalText(text []byte) error {
 	parsed, err := ParseTask(string(text))
 	*t = parsed
 	return err
 }
 
-// Spec holds the data address (host:port) of every task, by role and index.
+// Spec contains the address (host:port) at which each task receives data, by
+// role and index.
 type Spec struct {
 	PS     []string `json:"ps"`
 	Worker []string `json:"worker"`
@@ -70,8 +72,9 @@ func (s Spec) Addr(t Task) string {
 	return list[t.Index]
 }
 
-// Set records the address of t and grows the list as needed. The caller must bound an
-// index that comes from another process.
+// Set stores the address of t and grows the list as needed. If t comes from
+// another process, the caller must first check that its index is not too
+// large.
 func (s *Spec) Set(t Task, addr string) {
 	list := &s.Worker
 	if t.Role == PS {
@@ -83,13 +86,13 @@ func (s *Spec) Set(t Task, addr string) {
 	(*list)[t.Index] = addr
 }
 
-// lists returns s with empty lists instead of nil ones, which JSON would encode as
-// null: programs in other languages count the elements.
+// lists returns a copy of s with empty lists instead of nil ones. JSON would
+// encode nil as null, but programs in other languages expect a list.
 func (s Spec) lists() Spec {
 	return Spec{PS: append([]string{}, s.PS...), Worker: append([]string{}, s.Worker...)}
 }
 
-// unaddressed returns the first task that has an index but no address.
+// unaddressed returns the first task in the lists whose address is empty.
 func (s Spec) unaddressed() (Task, bool) {
 	if i := slices.Index(s.PS, ""); i >= 0 {
 		return Task{PS, i}, true

@@ -51,7 +51,7 @@ func FuzzParseTask(f *testing.F) {
 	})
 }
 
-func TestSpec(t *testing.T) {
+func TestSpecAddresses(t *testing.T) {
 	var s Spec
 	s.Set(Task{Worker, 2}, "c:3")
 	s.Set(Task{PS, 0}, "p:1")

@@ -2,8 +2,9 @@ package cluster
 
 import "strconv"
 
-// torch returns what torchrun sets for a worker, by the names of its elastic mode.
-// Worker 0 serves the store itself: there is no agent that does.
+// torch returns the environment variables that torchrun sets for a worker.
+// Like torchrun without an agent store, worker 0 serves PyTorch's key-value
+// store itself.
 func (c Contract) torch() []string {
 	f := c.Foreign
 	rank, workers := strconv.Itoa(c.Task.Index), strconv.Itoa(c.WorldSize)
@@ -16,7 +17,7 @@ func (c Contract) torch() []string {
 		"LOCAL_WORLD_SIZE=" + strconv.Itoa(c.LocalWorldSize),
 		"GROUP_RANK=" + strconv.Itoa(f.GroupRank),
 		"GROUP_WORLD_SIZE=" + strconv.Itoa(f.Groups),
-		"ROLE_NAME=default", // torchrun's own
+		"ROLE_NAME=default", // torchrun's default value
 		"ROLE_RANK=" + rank,
 		"ROLE_WORLD_SIZE=" + workers,
 		"TORCHELASTIC_RUN_ID=" + c.Job,

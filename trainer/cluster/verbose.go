@@ -2,11 +2,12 @@ package cluster
 
 import "log/slog"
 
-// VerboseLevel is the level of plans and cost tables: below slog.LevelInfo, above
-// slog.LevelDebug.
+// VerboseLevel is the log level of plans and cost tables. It is below
+// slog.LevelInfo and above slog.LevelDebug.
 const VerboseLevel = slog.LevelInfo - 2
 
-// VerboseMark begins each line of VerboseLevel on a task's stderr. A task that was
-// launched writes such lines, so that the job's logs have them. The launcher shows
-// them, without the word, only if the user asks for them.
+// VerboseMark is the prefix of each line that a launched task logs at
+// VerboseLevel on stderr. The task always writes such lines, so the job's log
+// files have them. The launcher prints them, without the prefix, only if the
+// user asks for verbose output.
 const VerboseMark = "plx: verbose: "

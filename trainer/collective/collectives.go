@@ -9,41 +9,48 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// The methods below are the collectives. Slices are []float32, []float64 or
-// []int64, the same in all arguments. Other types are refused, which breaks the
-// group, because the other workers wait. nil is an empty slice of any type.
+// The methods below are the collectives. Their slices are []float32, []float64
+// or []int64, of one type per call. nil is an empty slice of any type. A slice
+// of another type is an error that breaks the group for all workers, because
+// the others already wait for this one.
 
-// Broadcast fills x on every worker with root's.
+// Broadcast copies the slice x of the worker with rank root to x of all other
+// workers.
 func (g *Group) Broadcast(ctx context.Context, x any, root int) error {
 	return g.of(ctx, broadcast, root, x, nil, func(c *call, x, _ []byte) error { return c.broadcast(x, root) })
 }
 
-// Scatter gives each worker its piece of root's from: rank i gets piece i, of
-// len(into) elements. On the other workers from may be nil.
+// Scatter distributes a slice. It cuts the argument from of the worker with
+// rank root into equal pieces, and copies piece i to the argument into of the
+// worker with rank i. All other workers may pass nil as from.
 func (g *Group) Scatter(ctx context.Context, from, into any, root int) error {
 	return g.of(ctx, scatter, root, into, from, func(c *call, into, from []byte) error { return c.scatter(from, into, root) })
 }
 
-// Gather puts every worker's from, of the same length, into root's into, by
-// rank. On the other workers into may be nil.
+// Gather collects slices. It copies the argument from of every worker, in the
+// order of ranks, to the argument into of the worker with rank root. All from
+// have the same length. Workers other than root may pass nil as into.
 func (g *Group) Gather(ctx context.Context, from, into any, root int) error {
 	return g.of(ctx, gather, root, from, into, func(c *call, from, into []byte) error { return c.gather(from, into, root) })
 }
 
-// AllGather puts every worker's from, of the same length, into every worker's
-// into, by rank. from may be this worker's piece of into.
+// AllGather collects slices on every worker. It copies the argument from of
+// all workers, in the order of ranks, to the argument into of each. All from
+// have the same length. A worker's from may be its own piece of into.
 func (g *Group) AllGather(ctx context.Context, from, into any) error {
 	return g.of(ctx, allGather, 0, from, into, (*call).allGather)
 }
 
-// ReduceScatter puts the sum of every worker's from, of the same length, into
-// into: on each worker the part that [Share] names. into may be that part of
-// from; the rest of from does not change.
+// ReduceScatter adds the argument from of all workers, element by element.
+// Each worker gets one part of the sum in its argument into: the part that
+// [Share] returns for its rank. into may share memory with that part of from.
+// The rest of from does not change.
 func (g *Group) ReduceScatter(ctx context.Context, from, into any) error {
 	return g.of(ctx, reduceScatter, 0, from, into, (*call).reduceScatter)
 }
 
-// AllReduce replaces x on every worker by the sum over all workers.
+// AllReduce adds x of all workers, element by element, and stores the sum in x
+// on every worker.
 func (g *Group) AllReduce(ctx context.Context, x any) error {
 	return g.of(ctx, allReduce, 0, x, nil, func(c *call, x, _ []byte) error { return c.allReduce(x) })
 }
@@ -53,9 +60,9 @@ func (g *Group) Barrier(ctx context.Context) error {
 	return g.run(ctx, signature{op: barrier}, func(c *call) error { return c.exchange(c.none(), c.none()) })
 }
 
-// AllGatherBytes returns what each worker gives as from, by rank: pieces of
-// any length up to limit, which is the same on all workers. The memory is the
-// caller's.
+// AllGatherBytes returns the from slices of all workers, in the order of
+// ranks. They may differ in length. limit is the maximum length and must be
+// the same on all workers. The caller owns the result.
 func (g *Group) AllGatherBytes(ctx context.Context, from []byte, limit int) ([][]byte, error) {
 	s := signature{op: allGatherBytes, of: byteType, count: uint64(max(limit, 0))}
 	pieces := make([][]byte, len(g.config.Addrs))
@@ -66,8 +73,8 @@ func (g *Group) AllGatherBytes(ctx context.Context, from []byte, limit int) ([][
 	return pieces, nil
 }
 
-// of runs a collective on the memory of x, whose length is the same on all
-// workers, and of other.
+// of runs a collective on the slices x and other. Only x must have the same
+// length on all workers.
 func (g *Group) of(ctx context.Context, op operation, root int, x, other any, do func(c *call, x, other []byte) error) error {
 	of, memory, err := memories(x, other)
 	if err != nil {
@@ -78,7 +85,8 @@ func (g *Group) of(ctx context.Context, op operation, root int, x, other any, do
 	return g.run(ctx, s, func(c *call) error { return do(c, memory[0], memory[1]) })
 }
 
-// memories returns the memory of values and the type of their elements.
+// memories returns the memory of the slices in values as bytes, and the type
+// of their elements.
 func memories(values ...any) (of dtype, all [][]byte, err error) {
 	for _, v := range values {
 		var t dtype
@@ -101,26 +109,28 @@ func memories(values ...any) (of dtype, all [][]byte, err error) {
 		all = append(all, b)
 	}
 	if of == noType {
-		return 0, nil, errors.New("nil: want a slice, if an empty one")
+		return 0, nil, errors.New("nil: want a slice, which may be empty")
 	}
 	return of, all, nil
 }
 
-// The collectives that move data without adding: what each worker gives to
-// every other and gets from it, as bytes.
+// The collectives below move data without adding. Each says which bytes this
+// worker sends to every other worker, and where it stores the bytes that
+// arrive.
 
-// call is one collective on this worker.
+// call is one running collective on this worker.
 type call struct {
 	signature
 	group *Group
-	rank  int // of this worker
+	rank  int // rank of this worker
 	world int // number of workers
 }
 
-// exchange makes one exchange: by rank, what this worker gives and gets.
+// exchange sends to[i] to the worker of rank i and receives data of that
+// worker into from[i], for all other workers.
 func (c *call) exchange(to, from [][]byte) error { return c.group.exchange(c.signature, to, from) }
 
-// checkRoot is for operations with a root.
+// checkRoot returns an error if no worker has the rank root.
 func (c *call) checkRoot(root int) error {
 	if root < 0 || root >= c.world {
 		return fmt.Errorf("%s: no worker has rank %d in a world of %d", operationNames[c.op], root, c.world)
@@ -128,7 +138,8 @@ func (c *call) checkRoot(root int) error {
 	return nil
 }
 
-// checkWhole wants whole to hold a piece for each worker.
+// checkWhole returns an error unless whole is as long as one piece for each
+// worker.
 func (c *call) checkWhole(name string, whole, piece []byte) error {
 	if len(whole) != c.world*len(piece) {
 		return fmt.Errorf("%s: %s has %d elements, want %d for each of %d workers", operationNames[c.op],
@@ -137,10 +148,11 @@ func (c *call) checkWhole(name string, whole, piece []byte) error {
 	return nil
 }
 
-// none gives or takes nothing.
+// none returns the data of an exchange in which nothing is sent or received:
+// an empty slice for each worker.
 func (c *call) none() [][]byte { return make([][]byte, c.world) }
 
-// all gives the same to every worker.
+// all returns the data of an exchange in which every worker is sent b.
 func (c *call) all(b []byte) [][]byte {
 	to := c.none()
 	for rank := range to {
@@ -149,14 +161,15 @@ func (c *call) all(b []byte) [][]byte {
 	return to
 }
 
-// only gives or takes b at one worker alone.
+// only returns the data of an exchange in which b is sent to, or received
+// from, one worker only.
 func (c *call) only(rank int, b []byte) [][]byte {
 	to := c.none()
 	to[rank] = b
 	return to
 }
 
-// equal cuts whole in as many equal pieces as there are workers.
+// equal cuts whole into equal pieces, one for each worker.
 func (c *call) equal(whole []byte) [][]byte {
 	pieces := c.none()
 	n := len(whole) / len(pieces)
@@ -166,7 +179,7 @@ func (c *call) equal(whole []byte) [][]byte {
 	return pieces
 }
 
-// shares cuts x as [Share] does.
+// shares cuts x into one part for each worker, as [Share] does.
 func (c *call) shares(x []byte) [][]byte {
 	pieces := c.none()
 	for rank := range pieces {
@@ -175,20 +188,22 @@ func (c *call) shares(x []byte) [][]byte {
 	return pieces
 }
 
-// relayFrom is the number of workers from which on a broadcast of much goes in
-// two exchanges: the root gives each worker a share, which that worker gives to
-// all. So the root sends the slice about twice, and not to each worker.
+// relayFrom is the number of workers from which on a large broadcast takes two
+// exchanges: root sends each worker a share, and each worker sends its share
+// to all others. So root sends the slice about twice instead of once per
+// worker.
 const relayFrom = 4
 
-// little is how many bytes a worker may send to each other one to save an
-// exchange.
-const little = 64 << 10
+// smallSize is a limit in bytes. Up to it, a collective sends all data to
+// every worker in one exchange. Above it, a collective takes two exchanges and
+// sends fewer bytes.
+const smallSize = 64 << 10
 
 func (c *call) broadcast(x []byte, root int) error {
 	if err := c.checkRoot(root); err != nil {
 		return err
 	}
-	if c.world < relayFrom || len(x) <= little {
+	if c.world < relayFrom || len(x) <= smallSize {
 		if c.rank == root {
 			return c.exchange(c.all(x), c.none())
 		}
@@ -248,7 +263,8 @@ func (c *call) allGather(from, into []byte) error {
 	return c.exchange(c.all(from), pieces)
 }
 
-// allGatherBytes fills pieces, by rank, after an exchange of their lengths.
+// allGatherBytes fills pieces by rank. A first exchange sends the lengths, a
+// second one the bytes.
 func (c *call) allGatherBytes(from []byte, limit int, pieces [][]byte) error {
 	if len(from) > limit {
 		return fmt.Errorf("%s: a piece of %d bytes", c.signature, len(from))

@@ -10,10 +10,11 @@ import (
 	"unsafe"
 )
 
-// lengths are of slices: none, little, about what takes another way and, for up to five
-// workers, about a chunk for each, and more.
+// lengths returns slice lengths to test: 0, small ones, ones near the limits
+// where the algorithm changes, and for up to five workers about one chunk per
+// worker and more.
 func lengths(random *rand.Rand, world int) []int {
-	lengths := []int{0, 1, 2, 7, 1 + random.IntN(500), little/8 - 1, little / 8, little/8 + 1, little/4 + 1}
+	lengths := []int{0, 1, 2, 7, 1 + random.IntN(500), smallSize/8 - 1, smallSize / 8, smallSize/8 + 1, smallSize/4 + 1}
 	if world > 5 {
 		return lengths
 	}
@@ -24,8 +25,8 @@ func lengths(random *rand.Rand, world int) []int {
 	return append(lengths, chunkSize/8*world+random.IntN(29999))
 }
 
-// values are different on every rank and of every size, so that the order of
-// additions shows in a sum.
+// values returns numbers that differ between ranks and have all magnitudes, so
+// that another order of additions gives another sum.
 func values[T Number](n, rank int, seed uint64) []T {
 	random := rand.New(rand.NewPCG(seed, uint64(rank)))
 	x := make([]T, n)
@@ -35,16 +36,17 @@ func values[T Number](n, rank int, seed uint64) []T {
 	return x
 }
 
-// workload is what the workers of a test hold, and what is to come out.
+// workload contains the input of each worker of a test, and the expected
+// results.
 type workload[T Number] struct {
-	by    [][]T // by rank
-	whole []T   // all of it
+	by    [][]T // input of each worker, by rank
+	whole []T   // inputs of all workers, one after the other
 	sum   []T
 	root  int
 }
 
-// newWorkload adds as the package's documentation says, one element after the
-// other.
+// newWorkload computes the expected sums one element after the other, in the
+// order that the package documentation describes.
 func newWorkload[T Number](n, world int, seed uint64) *workload[T] {
 	w := &workload[T]{sum: make([]T, n), root: int(seed) % world}
 	for rank := range world {
@@ -69,7 +71,7 @@ func same[T Number](what string, got, want []T) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%s: %d elements, want %d", what, len(got), len(want))
 	}
-	if bytes.Equal(raw(got), raw(want)) { // far faster under the race detector
+	if bytes.Equal(raw(got), raw(want)) { // comparing bytes is much faster under the race detector
 		return nil
 	}
 	for i := range want {
@@ -80,12 +82,13 @@ func same[T Number](what string, got, want []T) error {
 	return nil
 }
 
-// raw is the memory of x.
+// raw returns the memory of x as bytes.
 func raw[T Number](x []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(*new(T))))
 }
 
-// check runs every collective.
+// check runs every collective on one worker and compares the results with the
+// expected ones.
 func (w *workload[T]) check(ctx context.Context, g *Group, rank int) error {
 	for _, f := range []func(context.Context, *Group, int) error{w.broadcast, w.sums, w.gathers, w.scatter} {
 		if err := f(ctx, g, rank); err != nil {
@@ -159,7 +162,7 @@ func (w *workload[T]) scatter(ctx context.Context, g *Group, rank int) error {
 	return same("scatter", into, w.by[rank])
 }
 
-func TestCollectivesAreAsNaive(t *testing.T) {
+func TestCollectivesMatchNaiveResults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -186,9 +189,9 @@ func TestCollectivesAreAsNaive(t *testing.T) {
 	}
 }
 
-// More than a sum holds of other workers' contributions at a time. It needs bounded
-// memory besides the slice.
-func TestLongSlices(t *testing.T) {
+// The slice is longer than the blocks in which a sum is computed. The sum must
+// need only bounded additional memory.
+func TestLongAllReduceUsesBoundedMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -203,8 +206,9 @@ func TestLongSlices(t *testing.T) {
 	}
 }
 
-// repeated makes slices of n elements out of shorter ones, whose length is a prime: then
-// no piece of a collective looks like the next one.
+// repeated returns a workload whose slices of n elements repeat the shorter
+// ones of w. The short length is a prime, so that no two blocks of a
+// collective have the same content.
 func (w *workload[T]) repeated(n int) *workload[T] {
 	long := &workload[T]{sum: tile(w.sum, n), root: w.root}
 	for _, x := range w.by {
@@ -222,10 +226,10 @@ func tile[T any](x []T, n int) []T {
 	return long
 }
 
-func TestPiecesOfAnyLength(t *testing.T) {
+func TestAllGatherBytesOfDifferentLengths(t *testing.T) {
 	for world := 1; world <= 5; world++ {
 		must(t, newWorld(t, world, nil), func(ctx context.Context, g *Group, rank int) error {
-			for round, unit := range []int{0, 1, 1000, little / 3, little, 3 * chunkSize} {
+			for round, unit := range []int{0, 1, 1000, smallSize / 3, smallSize, 3 * chunkSize} {
 				piece := func(rank int) []byte { return bytes.Repeat([]byte{byte(rank + round)}, (rank+round)%4*unit) }
 				got, err := g.AllGatherBytes(ctx, piece(rank), 3*unit)
 				if err != nil {
@@ -242,8 +246,8 @@ func TestPiecesOfAnyLength(t *testing.T) {
 	}
 }
 
-// Nobody leaves a barrier before everybody has come.
-func TestBarrier(t *testing.T) {
+// No worker may return from Barrier before all workers have called it.
+func TestBarrierWaitsForAllWorkers(t *testing.T) {
 	const world, rounds = 5, 200
 	came := make(chan int, world*rounds)
 	must(t, newWorld(t, world, nil), func(ctx context.Context, g *Group, rank int) error {
@@ -260,7 +264,7 @@ func TestBarrier(t *testing.T) {
 	})
 }
 
-func TestShareCoversEverything(t *testing.T) {
+func TestSharesCoverTheSlice(t *testing.T) {
 	for world := 1; world < 12; world++ {
 		for n := range 40 {
 			next := 0
@@ -278,7 +282,7 @@ func TestShareCoversEverything(t *testing.T) {
 	}
 }
 
-func TestSlicesOfAnyType(t *testing.T) {
+func TestCollectivesAcceptEveryElementType(t *testing.T) {
 	must(t, newWorld(t, 3, nil), func(ctx context.Context, g *Group, rank int) error {
 		x := []int64{int64(rank), 1}
 		if err := g.AllReduce(ctx, x); err != nil {

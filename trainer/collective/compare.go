@@ -8,34 +8,36 @@ import (
 	"slices"
 )
 
-// mostCompared bounds the bytes of a text that are compared. A longer text is cut,
-// and a checksum takes the place of its end.
-const mostCompared = 1024
+// maxCompared is the maximum number of bytes of a text that Compare compares.
+// The end of a longer text is replaced by a checksum.
+const maxCompared = 1024
 
-// differentError is what all workers return if one has another text.
+// differentError is the error of Compare on all workers if the text of one
+// worker differs from the chief's.
 type differentError struct{ text string }
 
 func (e differentError) Error() string { return e.text }
 
-// Hint says what to do.
+// Hint returns advice for the user, which is printed below the error.
 func (differentError) Hint() string { return "every host needs the same files at the same path" }
 
-// Compare compares what every worker says of its data with what the chief says, in
-// texts without zero bytes. If they differ, all workers return an error that names
-// the first worker with another text, so that none waits for another.
+// Compare compares a description of each worker's data with that of the chief
+// (worker 0). If one differs, all workers return an error that names the first
+// such worker, so no worker is left waiting. A description must not contain
+// zero bytes.
 func (g *Group) Compare(ctx context.Context, mine string) error {
-	if len(mine) > mostCompared {
-		mine = fmt.Sprintf("%s ... checksum %08x", mine[:mostCompared-32], crc32.ChecksumIEEE([]byte(mine)))
+	if len(mine) > maxCompared {
+		mine = fmt.Sprintf("%s ... checksum %08x", mine[:maxCompared-32], crc32.ChecksumIEEE([]byte(mine)))
 	}
-	said := make([]int64, mostCompared) // a byte each, and zeros at the end
+	padded := make([]int64, maxCompared) // the text, one byte per element, padded with zeros at the end
 	for i := range len(mine) {
-		said[i] = int64(mine[i])
+		padded[i] = int64(mine[i])
 	}
-	if err := g.Broadcast(ctx, said, 0); err != nil {
+	if err := g.Broadcast(ctx, padded, 0); err != nil {
 		return err
 	}
 	var chiefs []byte
-	for _, b := range said {
+	for _, b := range padded {
 		chiefs = append(chiefs, byte(b))
 	}
 	chiefs = bytes.TrimRight(chiefs, "\x00")

@@ -11,22 +11,24 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// exchange is one round of a collective. Each worker may send data to every
-// other worker and receive data from it. Both know the lengths beforehand.
+// exchange is one round of a collective, in which each worker may send data to
+// every other worker and receive data from it. The sender and the receiver
+// know the lengths in advance.
 type exchange struct {
 	signature
-	number    uint64 // number of the exchange, from 1, the same on all workers
+	number    uint64 // number of the exchange, counted from 1; the same on all workers
 	group     *Group
-	to        [][]byte        // by rank: the data for that worker
-	from      [][]byte        // by rank: memory for the data of that worker
+	to        [][]byte        // by rank: the data to send to that worker
+	from      [][]byte        // by rank: memory for the data from that worker
 	announced []chan struct{} // by rank: closed when that worker has announced the exchange
-	users     sync.WaitGroup  // goroutines that use the memory of to and from
-	left      atomic.Int32    // number of workers whose announcement or data is not complete
-	done      chan struct{}   // closed when left is zero
+	users     sync.WaitGroup  // goroutines that read field to or write field from
+	left      atomic.Int32    // number of other workers whose announcement or data has not arrived completely
+	done      chan struct{}   // closed when left is 0: all data has arrived
 }
 
-// exchange makes one exchange of a collective; to and from are by rank. When
-// it returns, nobody uses the memory any more. The caller holds g.calling.
+// exchange runs one round of a collective: it sends to[i] to the worker of
+// rank i and receives from[i] from that worker. After it returns, no goroutine
+// uses the memory of to and from. The caller holds g.calling.
 func (g *Group) exchange(s signature, to, from [][]byte) error {
 	world := len(g.config.Addrs)
 	if world == 1 {
@@ -37,7 +39,9 @@ func (g *Group) exchange(s signature, to, from [][]byte) error {
 		e.announced[rank] = make(chan struct{})
 	}
 	e.left.Store(int32(world - 1))
-	defer e.users.Wait() // whatever the error, before the caller has its memory back
+	// Even after an error, no goroutine may use the memory once the caller has
+	// it back.
+	defer e.users.Wait()
 	err := g.begin(e)
 	if err == nil {
 		err = e.announce()
@@ -54,7 +58,9 @@ func (g *Group) exchange(s signature, to, from [][]byte) error {
 	return nil
 }
 
-// begin makes the exchange known to the links.
+// begin makes e the current exchange, so that the goroutines that read
+// connections store data in it. It compares e with what other workers have
+// announced already.
 func (g *Group) begin(e *exchange) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,9 +72,9 @@ func (g *Group) begin(e *exchange) error {
 		switch {
 		case l == nil:
 		case l.left:
-			return l.leaver(e.signature)
+			return l.leftError(e.signature)
 		case l.announced == e.number:
-			if err := e.hear(l); err != nil {
+			if err := e.match(l); err != nil {
 				return err
 			}
 		}
@@ -76,19 +82,19 @@ func (g *Group) begin(e *exchange) error {
 	return nil
 }
 
-// hear compares what a peer has announced with what this worker calls, and
-// takes the data that came with the announcement. The caller holds the group's
-// mu.
-func (e *exchange) hear(l *link) error {
-	if l.said != e.signature {
+// match checks that a peer has announced the same collective as this worker,
+// and stores the data that came with the announcement. The caller holds the
+// group's mu.
+func (e *exchange) match(l *link) error {
+	if l.called != e.signature {
 		return l.Blame(fmt.Errorf("collective %d is %s there and %s on %s: every worker must call the same collectives, in the same order, with matching arguments",
-			e.group.calls, l.said, e.signature, task(e.group.config.Rank)))
+			e.group.calls, l.called, e.signature, task(e.group.config.Rank)))
 	}
 	if err := l.fill(e.from[l.rank]); err != nil {
 		return err
 	}
 	if e.number == 1 {
-		l.SetSilence(e.group.config.Silence) // both ends are in their first collective
+		l.SetSilence(e.group.config.Silence) // the peer and this worker are in their first collective, so the peer sends heartbeats
 	}
 	close(e.announced[l.rank])
 	if len(l.rest) == 0 {
@@ -97,20 +103,22 @@ func (e *exchange) hear(l *link) error {
 	return nil
 }
 
-// needs reports whether something of a peer is still to come. The caller holds
-// the group's mu.
+// needs reports whether the peer's announcement or data of this exchange is
+// still incomplete. The caller holds the group's mu.
 func (e *exchange) needs(l *link) bool {
 	return l.announced < e.number || len(l.rest) > 0
 }
 
-// finish counts a worker that has announced the exchange and sent all data.
+// finish counts one more worker whose announcement and data have arrived
+// completely.
 func (e *exchange) finish() {
 	if e.left.Add(-1) == 0 {
 		close(e.done)
 	}
 }
 
-// await returns when everything has come, or why the group is broken.
+// await waits until the data of all workers has arrived. It returns an error
+// if the group breaks before.
 func (e *exchange) await() error {
 	select {
 	case <-e.done:
@@ -120,10 +128,10 @@ func (e *exchange) await() error {
 	return e.group.reason()
 }
 
-// announce tells all peers of the exchange, and begins to send the data that
-// does not fit in the announcements.
+// announce sends the announcement of the exchange, with the first data, to all
+// workers. Goroutines then send the data that did not fit.
 func (e *exchange) announce() error {
-	for rank, l := range e.group.links { // complete since the first exchange
+	for rank, l := range e.group.links { // group.links has a link to every other worker since the first exchange
 		if l == nil {
 			continue
 		}
@@ -138,8 +146,8 @@ func (e *exchange) announce() error {
 	return nil
 }
 
-// send sends a peer the rest of what it gets, once the peer has announced the
-// exchange too.
+// send sends rest, the data that did not fit in the announcement, as soon as
+// the peer has announced the exchange too.
 func (e *exchange) send(l *link, rest []byte) {
 	select {
 	case <-e.announced[l.rank]:
@@ -162,8 +170,8 @@ func (e *exchange) send(l *link, rest []byte) {
 	}
 }
 
-// receive reads the rest of what a peer gives; h is the header of the first
-// frame.
+// receive reads the peer's remaining data into rest. h is the header of the
+// first frame, which was read already.
 func (e *exchange) receive(l *link, rest []byte, h wire.Header) error {
 	for {
 		n := min(chunkSize, len(rest))
@@ -183,29 +191,30 @@ func (e *exchange) receive(l *link, rest []byte, h wire.Header) error {
 	}
 }
 
-// link is the session with one other worker.
+// link is the connection with one other worker.
 type link struct {
 	*peers.Session
 	group *Group
 	rank  int
 
-	// Guarded by the group's mu. A peer is one exchange ahead of this worker at
-	// most, as it cannot end one that this worker has not announced.
-	said      signature // what the peer's last announcement says
+	// The group's mu guards the fields below. A peer is at most one exchange
+	// ahead of this worker, because it cannot complete an exchange that this
+	// worker has not announced.
+	called    signature // the collective that the peer announced last
 	announced uint64    // number of the exchange that the peer announced last; zero means none
-	early     []byte    // the data that came with that announcement
-	rest      []byte    // memory for data that the peer has not begun to send; nil means that none is to come
-	left      bool      // the peer has said goodbye
+	early     []byte    // the data that came with the peer's last announcement
+	rest      []byte    // memory for the data that the peer has not begun to send; nil means that it sends no more data
+	left      bool      // the peer has sent its goodbye
 }
 
-// read takes what the peer sends until the connection ends or the group
+// read handles all frames of the peer until the connection ends or the group
 // breaks.
 func (l *link) read() {
 	defer l.Drain()
 	for {
 		h, err := l.Next()
 		if errors.Is(err, peers.ErrGoodbye) {
-			l.parted()
+			l.handleGoodbye()
 			return
 		}
 		if err == nil {
@@ -237,8 +246,9 @@ func (l *link) take(h wire.Header) error {
 	}
 }
 
-// checkNext refuses an announcement that is not of the peer's next exchange. After
-// the peer's last exchange has begun here, nobody uses early any more.
+// checkNext returns an error if the peer announces another exchange than its
+// next one. If it returns nil, no goroutine reads field early any more, and
+// the caller may overwrite it.
 func (l *link) checkNext(m message) error {
 	g := l.group
 	g.mu.Lock()
@@ -249,8 +259,8 @@ func (l *link) checkNext(m message) error {
 	return nil
 }
 
-// receive takes the peer's announcement of its next exchange, whose data is
-// in early.
+// receive handles the peer's announcement of its next exchange. The data that
+// came with it is in field early.
 func (l *link) receive(m message) error {
 	g := l.group
 	g.mu.Lock()
@@ -258,25 +268,25 @@ func (l *link) receive(m message) error {
 	if g.err != nil {
 		return g.err
 	}
-	l.said, l.announced = m.signature, m.number
+	l.called, l.announced = m.signature, m.number
 	if e := g.current; e != nil && e.number == l.announced {
-		return e.hear(l)
+		return e.match(l)
 	}
 	return nil
 }
 
-// fill takes the data that came with the announcement: the beginning of what
-// goes into memory.
+// fill copies the data that came with the peer's announcement to the beginning
+// of memory.
 func (l *link) fill(memory []byte) error {
 	if want := min(early, len(memory)); len(l.early) != want {
-		return l.Blame(fmt.Errorf("%s: announced with %d bytes, want %d", l.said, len(l.early), want))
+		return l.Blame(fmt.Errorf("%s: announced with %d bytes, want %d", l.called, len(l.early), want))
 	}
 	l.rest = memory[copy(memory, l.early):]
 	return nil
 }
 
-// data takes all that the peer sends in the current exchange; h is the header
-// of the first frame.
+// data reads all further data of the peer for the current exchange. h is the
+// header of the first frame.
 func (l *link) data(h wire.Header) error {
 	g := l.group
 	g.mu.Lock()
@@ -291,7 +301,9 @@ func (l *link) data(h wire.Header) error {
 	}
 	rest := l.rest
 	l.rest = nil
-	e.users.Add(1) // no user is added once g.err is set
+	// Nothing is added to users once g.err is set, so users.Wait does not miss
+	// this goroutine.
+	e.users.Add(1)
 	g.mu.Unlock()
 	defer e.users.Done()
 	if err := e.receive(l, rest, h); err != nil {
@@ -301,19 +313,19 @@ func (l *link) data(h wire.Header) error {
 	return nil
 }
 
-// parted takes the peer's goodbye and answers it.
-func (l *link) parted() {
+// handleGoodbye handles the peer's goodbye and replies to it.
+func (l *link) handleGoodbye() {
 	g := l.group
 	g.mu.Lock()
 	l.left = true
 	if e := g.current; e != nil && e.needs(l) {
-		g.broken(l.leaver(e.signature))
+		g.broken(l.leftError(e.signature))
 	}
 	g.mu.Unlock()
-	l.Bye() // the peer hangs up whether it hears this or not
+	l.Bye() // an error does not matter: the peer closes the connection even if this reply does not arrive
 }
 
-// leaver says that the peer has left before a collective.
-func (l *link) leaver(s signature) error {
-	return l.Blame(fmt.Errorf("has left, it takes no part in %s: every worker must call the same collectives", s))
+// leftError returns the error for a peer that left before it called collective s.
+func (l *link) leftError(s signature) error {
+	return l.Blame(fmt.Errorf("has left before %s: every worker must call the same collectives", s))
 }

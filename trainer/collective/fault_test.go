@@ -16,7 +16,7 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// cut ends all of a mesh's connections, as when its process dies.
+// cut closes all connections of a worker, as happens when its process dies.
 func (g *Group) cut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -27,8 +27,8 @@ func (g *Group) cut() {
 	}
 }
 
-// runs waits until a collective has begun.
-func (g *Group) runs() {
+// waitRunning waits until this worker has begun a collective.
+func (g *Group) waitRunning() {
 	for {
 		g.mu.Lock()
 		begun := g.current != nil
@@ -40,7 +40,7 @@ func (g *Group) runs() {
 	}
 }
 
-func TestKilledPeerIsNamedToAll(t *testing.T) {
+func TestAllWorkersNameAKilledPeer(t *testing.T) {
 	for _, n := range []int{0, 10, 1 << 20} {
 		groups := connected(t, 4, nil)
 		errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
@@ -59,8 +59,8 @@ func TestKilledPeerIsNamedToAll(t *testing.T) {
 	}
 }
 
-// A worker that dies in the middle of much data.
-func TestKilledInTheMiddle(t *testing.T) {
+// A worker dies while it transfers much data.
+func TestAllWorkersNameAPeerKilledDuringATransfer(t *testing.T) {
 	groups := connected(t, 3, nil)
 	errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
 		if rank == 2 {
@@ -68,7 +68,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 				for {
 					g.mu.Lock()
 					l := g.links[0]
-					begun := g.begun > 1 && l.announced == g.begun && l.rest == nil // the data has begun to come
+					begun := g.begun > 1 && l.announced == g.begun && l.rest == nil // the transfer of data has begun
 					g.mu.Unlock()
 					if begun {
 						g.cut()
@@ -87,9 +87,10 @@ func TestKilledInTheMiddle(t *testing.T) {
 	blames(t, errs[1], 2, "")
 }
 
-// A peer behind a cut network is given up within the silence that is tolerated
-// and named to all, in the middle of much data or of none.
-func TestFrozenPeerIsNamedToAll(t *testing.T) {
+// The network of one worker is cut, during a large transfer or none. The other
+// workers must give up after the time Config.Silence, and all must name that
+// worker.
+func TestAllWorkersNameAFrozenPeer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -125,12 +126,12 @@ func TestFrozenPeerIsNamedToAll(t *testing.T) {
 	}
 }
 
-func TestContextEndsTheCall(t *testing.T) {
+func TestEndOfContextEndsTheCollective(t *testing.T) {
 	reason := errors.New("the user has had enough")
 	for _, n := range []int{0, 1 << 20} {
 		groups := connected(t, 3, nil)
 		errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
-			if rank == 2 { // who does not come
+			if rank == 2 { // this worker does not call the collective
 				<-g.failed
 				return g.Barrier(ctx)
 			}
@@ -155,8 +156,8 @@ func TestContextEndsTheCall(t *testing.T) {
 	}
 }
 
-func TestWhoDoesNotComeIsNamed(t *testing.T) {
-	groups := newWorld(t, 4, func(c *Config) { c.Start = 1500 * time.Millisecond }) // the others must be there by then
+func TestAbsentWorkerIsNamed(t *testing.T) {
+	groups := newWorld(t, 4, func(c *Config) { c.Start = 1500 * time.Millisecond }) // long enough for all other workers to connect
 	absent := 1
 	errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
 		if rank == absent {
@@ -166,17 +167,18 @@ func TestWhoDoesNotComeIsNamed(t *testing.T) {
 	})
 	for rank, err := range errs {
 		if rank != absent {
-			blames(t, err, absent, "not there within 1.5s")
+			blames(t, err, absent, "not ready within 1.5s")
 		}
 	}
-	// It comes too late and is told in words or by closed connections.
+	// The absent worker calls its first collective too late. It must get an
+	// error at once, from another worker's report or from closed connections.
 	began := time.Now()
 	if err := groups[absent].Barrier(t.Context()); err == nil || time.Since(began) > patience.Limit/2 {
 		t.Errorf("late one: %v after %v", err, time.Since(began))
 	}
 }
 
-func TestForeignSecretIsNamed(t *testing.T) {
+func TestWrongSecretFailsAtOnce(t *testing.T) {
 	groups := newWorld(t, 2, func(c *Config) {
 		c.Start = patience.Limit
 		if c.Rank == 1 {
@@ -191,7 +193,7 @@ func TestForeignSecretIsNamed(t *testing.T) {
 	}
 }
 
-func TestLeavingIsTold(t *testing.T) {
+func TestCloseIsReportedToOtherWorkers(t *testing.T) {
 	groups := connected(t, 3, nil)
 	errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
 		if rank == 1 {
@@ -205,14 +207,15 @@ func TestLeavingIsTold(t *testing.T) {
 	for _, g := range groups {
 		began := time.Now()
 		g.Close()
-		if took := time.Since(began); took > goodbye/2 {
+		if took := time.Since(began); took > goodbyeTimeout/2 {
 			t.Errorf("closing took %v", took)
 		}
 	}
 }
 
-// Whoever is done first may leave at once: the others get what it sent.
-func TestLeavingLosesNothing(t *testing.T) {
+// A worker may close its group as soon as its own collective has returned. The
+// other workers must still receive what it sent.
+func TestCloseSendsAllDataFirst(t *testing.T) {
 	for range 10 {
 		must(t, newWorld(t, 3, nil), func(ctx context.Context, g *Group, rank int) error {
 			x := make([]float32, 1<<19)
@@ -231,7 +234,7 @@ func TestLeavingLosesNothing(t *testing.T) {
 	}
 }
 
-func TestCloseDuringACollective(t *testing.T) {
+func TestCloseDuringACollectiveFailsOnAllWorkers(t *testing.T) {
 	for _, n := range []int{0, 1 << 20} {
 		groups := connected(t, 3, nil)
 		errs := each(t, groups, func(ctx context.Context, g *Group, rank int) error {
@@ -240,7 +243,7 @@ func TestCloseDuringACollective(t *testing.T) {
 				return g.Barrier(ctx)
 			}
 			if rank == 1 {
-				go func() { g.runs(); g.Close(); g.Close() }()
+				go func() { g.waitRunning(); g.Close(); g.Close() }()
 			}
 			return g.AllReduce(ctx, make([]float32, n))
 		})
@@ -252,25 +255,26 @@ func TestCloseDuringACollective(t *testing.T) {
 	}
 }
 
-func TestTwoAtOnceAreRefused(t *testing.T) {
+func TestConcurrentCollectivesFail(t *testing.T) {
 	groups := connected(t, 2, nil)
 	first := make(chan error, 1)
 	go func() { first <- groups[0].Barrier(t.Context()) }()
-	groups[0].runs()
+	groups[0].waitRunning()
 	for _, err := range []error{groups[0].Barrier(t.Context()), <-first} {
 		if !errors.Is(err, errConcurrent) {
 			t.Errorf("got %v", err)
 		}
 	}
-	err := groups[1].Barrier(t.Context()) // the first may have gone well here
+	err := groups[1].Barrier(t.Context()) // on this worker the first Barrier may have succeeded
 	if err == nil {
 		err = groups[1].Barrier(t.Context())
 	}
 	blames(t, err, 0, errConcurrent.Error())
 }
 
-// A stranger or a second connection of a worker changes nothing.
-func TestUnwantedConnections(t *testing.T) {
+// A connection from an unexpected task, or a second one from a connected
+// worker, is closed and disturbs no collective.
+func TestUnexpectedConnectionsAreClosed(t *testing.T) {
 	groups := connected(t, 3, nil)
 	addr := groups[1].config.Addrs[1]
 	for _, as := range []int{0, 1, 2} {

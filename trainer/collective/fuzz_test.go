@@ -41,9 +41,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzPeer has a proved peer send any frames while this worker calls
-// collectives. Each byte of the script is a frame that is right but for what
-// the next byte says.
+// FuzzPeer has an authenticated peer send arbitrary frames while this worker
+// calls collectives. Each pair of bytes in the script is one frame: the first
+// byte selects a correct frame, the second one how to damage it.
 func FuzzPeer(f *testing.F) {
 	f.Add([]byte{0, 0, 1, 0})
 	f.Add([]byte{0, 0, 3, 0, 3, 0, 5, 0, 0, 0, 3, 0, 3, 0})
@@ -58,7 +58,7 @@ func FuzzPeer(f *testing.F) {
 		g.opened = true
 		g.join(peers.Peer{Task: cluster.Task{Role: cluster.Worker, Index: 1}, Addr: "peer", Conn: here})
 		sent := make(chan bool)
-		go func() { speak(there, script); close(sent) }()
+		go func() { sendScript(there, script); close(sent) }()
 		x := make([]float32, fuzzed/4+8)
 		guard := x[len(x)-8:]
 		x = x[:len(x)-8]
@@ -82,12 +82,12 @@ func FuzzPeer(f *testing.F) {
 	})
 }
 
-// fuzzed is the bytes of the slice that FuzzPeer adds: an
-// announcement's data and two chunks for each of two workers.
+// fuzzed is the size in bytes of the slice that FuzzPeer adds up: for each of
+// two workers the data of an announcement and of two chunks.
 const fuzzed = 4*chunkSize - 64
 
-// speak sends at most 12 frames and hangs up.
-func speak(conn net.Conn, script []byte) {
+// sendScript sends at most 12 frames of the script and closes the connection.
+func sendScript(conn net.Conn, script []byte) {
 	c := wire.NewConn(conn, 0, patience.Limit)
 	defer c.Close()
 	go c.Drain()

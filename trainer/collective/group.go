@@ -16,8 +16,8 @@ const (
 	purpose        = "collective"
 	defaultStart   = 5 * time.Minute
 	defaultSilence = time.Minute
-	hangUp         = time.Second     // for telling a peer why a group broke
-	goodbye        = 2 * time.Second // for a peer's answer to a goodbye
+	reportTimeout  = time.Second     // maximum time for telling a peer why the group broke
+	goodbyeTimeout = 2 * time.Second // maximum time that Close waits for a peer's reply to the goodbye
 )
 
 var (
@@ -25,45 +25,45 @@ var (
 	errConcurrent = errors.New("two collectives at once: call them one after the other")
 )
 
-// Config says who a worker is and where the others are.
+// Config describes this worker and the addresses of all workers.
 type Config struct {
 	Peers    peers.Config
-	Listener *peers.Listener // gets the connections of workers of higher ranks; nil with one worker
+	Listener *peers.Listener // accepts the connections of workers of higher ranks; may be nil if the job has one worker
 	Rank     int
 	Addrs    []string // by rank: address of the worker, host:port
-	// Start is how long the first collective waits for the other workers to
-	// call theirs. Zero means five minutes.
+	// Start is the time that the first collective waits until all other
+	// workers have called theirs. 0 means five minutes.
 	Start time.Duration
-	// Silence is how long a peer may send nothing, not even a heartbeat,
-	// before it counts as lost. It is the same on all workers. Zero means one
-	// minute.
+	// Silence is the time after which a peer that sends nothing, not even a
+	// heartbeat, counts as lost. It must be the same on all workers. 0 means
+	// one minute.
 	Silence time.Duration
 }
 
-// Group is a worker's end of the collectives of a job. One goroutine at a time
-// may call a collective.
+// Group represents this worker in the collectives of a job. Only one goroutine
+// at a time may call a collective.
 type Group struct {
 	config  Config
-	calling sync.Mutex     // held by a collective
-	opened  bool           // all workers are connected; guarded by calling
-	calls   int            // number of collectives begun; guarded by calling
-	late    *time.Timer    // breaks the group if a worker does not call its first collective; guarded by calling
-	scratch []byte         // memory for sums, kept between calls; guarded by calling
-	failed  chan struct{}  // closed when err is set
-	running sync.WaitGroup // readers, and goroutines that end a connection
+	calling sync.Mutex     // held while a collective runs
+	opened  bool           // this worker has begun to connect to all others; guarded by calling
+	calls   int            // number of collectives that were called; guarded by calling
+	late    *time.Timer    // breaks the group if another worker does not call its first collective in time; guarded by calling
+	scratch []byte         // memory for the contributions to a sum, reused by later calls; guarded by calling
+	failed  chan struct{}  // closed when err is set: the group is broken
+	running sync.WaitGroup // goroutines that read or close a connection
 
 	mu        sync.Mutex
-	links     []*link       // by rank; nil for this worker and for workers that are not connected yet
+	links     []*link       // by rank: connection to that worker; nil for this worker and for workers that are not connected yet
 	missing   int           // number of workers that are not connected yet
-	connected chan struct{} // closed when missing is zero
-	closed    bool          // no peer can connect any more
-	err       error         // why no collective is possible any more; nil means that collectives are possible
-	begun     uint64        // number of the last exchange begun here; 0 means none; written with calling held too
-	current   *exchange     // the exchange that runs; nil means none
+	connected chan struct{} // closed when missing is 0: all workers are connected
+	closed    bool          // Close was called: no further peer can connect
+	err       error         // why the group is broken; nil means that collectives are possible
+	begun     uint64        // number of the last exchange that this worker has begun; 0 before the first; written while calling is held too
+	current   *exchange     // the running exchange; nil if none runs
 }
 
-// New prepares a group. It opens no connection: the first collective does, and
-// reports what is wrong with c.
+// New returns a group that is not connected yet. The first collective opens
+// the connections, and returns an error if c is wrong.
 func New(c Config) *Group {
 	if c.Start <= 0 {
 		c.Start = defaultStart
@@ -77,11 +77,11 @@ func New(c Config) *Group {
 	}
 }
 
-// task names a worker in messages.
+// task returns the name of the worker of a rank for messages: worker:N.
 func task(rank int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: rank} }
 
-// run carries out one collective, in one or more exchanges. Any error breaks
-// the group, because the other workers wait.
+// run executes one collective, which consists of one or more exchanges. Any
+// error breaks the group, because the other workers wait for this one.
 func (g *Group) run(ctx context.Context, s signature, do func(*call) error) error {
 	if !g.calling.TryLock() {
 		return g.fail(errConcurrent)
@@ -112,8 +112,8 @@ func (g *Group) run(ctx context.Context, s signature, do func(*call) error) erro
 	return nil
 }
 
-// room returns memory for sums, that may hold any Number. It is good until the
-// next call of room. The caller holds g.calling.
+// room returns scratch memory of size bytes, aligned for any Number. The next
+// call of room reuses it. The caller holds g.calling.
 func (g *Group) room(size int) []byte {
 	if len(g.scratch) < size {
 		g.scratch = aligned(size)
@@ -121,16 +121,18 @@ func (g *Group) room(size int) []byte {
 	return g.scratch[:size]
 }
 
-// Close ends the group in bounded time. A collective that runs ends with an
-// error, on all workers. Otherwise the other workers hear that this one has
-// left, after everything that it sent, unless a worker reads nothing for two
-// seconds.
+// Close closes the group in bounded time. A running collective fails on all
+// workers. If none runs, Close sends what is still unsent and then a goodbye
+// to the other workers. It waits two seconds at most for a worker that does
+// not read.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	first := !g.closed
 	g.closed = true
 	if g.err == nil && g.current == nil {
-		g.end(errClosed, func(l *link) { l.Goodbye(goodbye) }) // what it did not answer does not matter
+		// An error does not matter: the peer just did not reply to the
+		// goodbye.
+		g.end(errClosed, func(l *link) { l.Goodbye(goodbyeTimeout) })
 	}
 	g.broken(errClosed)
 	g.mu.Unlock()
@@ -141,31 +143,31 @@ func (g *Group) Close() error {
 	return nil
 }
 
-// reason is why the group is broken, nil: it is not.
+// reason returns why the group is broken; nil if it is not broken.
 func (g *Group) reason() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.err
 }
 
-// fail breaks the group, once, and tells the other workers why. It returns why
-// the group is broken.
+// fail breaks the group with err, unless it is broken already, and reports err
+// to the other workers. It returns the error that broke the group first.
 func (g *Group) fail(err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.broken(err)
 }
 
-// broken is fail for callers that hold g.mu.
+// broken does what fail does. The caller holds g.mu.
 func (g *Group) broken(err error) error {
 	if g.err == nil {
-		g.end(err, func(l *link) { l.Tell(err, hangUp) })
+		g.end(err, func(l *link) { l.Tell(err, reportTimeout) })
 	}
 	return g.err
 }
 
-// end makes every later call return err and ends all links. The caller holds
-// g.mu.
+// end makes every later call return err, and calls link for every connection,
+// on a goroutine of its own. The caller holds g.mu.
 func (g *Group) end(err error, link func(*link)) {
 	g.err = err
 	close(g.failed)
@@ -176,7 +178,7 @@ func (g *Group) end(err error, link func(*link)) {
 	}
 }
 
-// open connects this worker to all others, before its first exchange. The
+// open connects this worker to all others before the first exchange. The
 // caller holds g.calling.
 func (g *Group) open(ctx context.Context) error {
 	if g.opened {
@@ -189,10 +191,14 @@ func (g *Group) open(ctx context.Context) error {
 	if len(g.config.Addrs) == 1 {
 		return nil
 	}
-	late := fmt.Errorf("not there within %v", g.config.Start)
+	late := fmt.Errorf("not ready within %v", g.config.Start)
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), g.config.Start, late)
-	defer time.AfterFunc(hangUp, cancel)                                      // a worker that is being dialled hears why the group broke
-	g.late = time.AfterFunc(g.config.Start+hangUp, func() { g.absent(late) }) // those that wait for an absent worker name it before
+	// The dials continue a little longer, so that a worker that is being
+	// dialled still learns why the group broke.
+	defer time.AfterFunc(reportTimeout, cancel)
+	// This fires later than the timeout above: workers that wait for a worker
+	// that never connected name that worker first.
+	g.late = time.AfterFunc(g.config.Start+reportTimeout, func() { g.absent(late) })
 	g.config.Listener.Handle(purpose, g.accept)
 	for rank := range g.config.Rank {
 		g.running.Go(func() { g.dial(ctx, rank) })
@@ -222,7 +228,8 @@ func (g *Group) check() error {
 }
 
 // unconnected breaks the group because a worker of a higher rank has not
-// dialled. If there is none, dial breaks the group, and knows more.
+// connected to this one. If only workers of lower ranks are missing, dial
+// breaks the group with a more precise error.
 func (g *Group) unconnected(why error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -234,8 +241,8 @@ func (g *Group) unconnected(why error) {
 	}
 }
 
-// absent breaks the group because a worker has not called its first
-// collective, although its process runs.
+// absent breaks the group because a connected worker has not called its first
+// collective in time.
 func (g *Group) absent(late error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -247,42 +254,44 @@ func (g *Group) absent(late error) {
 	}
 }
 
-// dial connects this worker to one of a lower rank.
+// dial connects this worker to a worker of a lower rank.
 func (g *Group) dial(ctx context.Context, rank int) {
 	addr := g.config.Addrs[rank]
 	conn, err := peers.Dial(ctx, g.config.Peers, task(rank), addr, purpose)
 	if err != nil {
-		g.fail(err) // of no matter where ctx has ended because the group has failed
+		g.fail(err) // no effect if the group broke before, and dialling ended because of that
 		return
 	}
 	g.join(peers.Peer{Task: task(rank), Addr: addr, Conn: conn})
 }
 
-// accept takes a connection of a worker of a higher rank.
+// accept handles a connection from a worker of a higher rank.
 func (g *Group) accept(p peers.Peer) {
 	if p.Task.Role != cluster.Worker || p.Task.Index <= g.config.Rank || p.Task.Index >= len(g.config.Addrs) {
-		p.Conn.Close() // that worker does not dial this one
+		p.Conn.Close() // only workers of higher ranks dial this one
 		return
 	}
 	g.join(p)
 }
 
-// join makes a connection the link to a worker. If the group is broken, the
-// worker hears why.
+// join makes a connection the link to a worker. If the group is already
+// broken, join tells that worker why.
 func (g *Group) join(p peers.Peer) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	rank := p.Task.Index
 	if g.links[rank] != nil || g.closed {
-		p.Conn.Close() // a second one, or one that comes too late
+		p.Conn.Close() // a second connection of that worker, or one after Close
 		return
 	}
-	silence := 2 * max(g.config.Start, g.config.Silence) // a worker that has not called its first collective sends no heartbeats
+	// A connected worker that has not called its first collective sends no
+	// heartbeats, so the limit is longer at first.
+	silence := 2 * max(g.config.Start, g.config.Silence)
 	l := &link{Session: peers.NewSession(p, g.config.Peers.Generation, silence), group: g, rank: rank}
 	g.links[rank] = l
 	g.running.Go(l.read)
 	if err := g.err; err != nil {
-		g.running.Go(func() { l.Tell(err, hangUp) })
+		g.running.Go(func() { l.Tell(err, reportTimeout) })
 	}
 	if g.missing--; g.missing == 0 {
 		close(g.connected)

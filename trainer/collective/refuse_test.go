@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-func TestMismatchIsNamedToAll(t *testing.T) {
+func TestAllWorkersReportDifferentCollectives(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -65,7 +65,7 @@ func TestMismatchIsNamedToAll(t *testing.T) {
 	}
 }
 
-func TestWrongArgumentsAreToldToAll(t *testing.T) {
+func TestAllWorkersReportWrongArguments(t *testing.T) {
 	for _, test := range []struct {
 		what string
 		call func(ctx context.Context, g *Group) error
@@ -112,7 +112,7 @@ func TestWrongArgumentsAreToldToAll(t *testing.T) {
 	}
 }
 
-func TestBadConfigIsRefused(t *testing.T) {
+func TestInvalidConfigFails(t *testing.T) {
 	for what, change := range map[string]func(*Config){
 		"rank 2 in a world of 2":      func(c *Config) { c.Rank += 2 },
 		"no listener in a world of 2": func(c *Config) { c.Listener = nil },

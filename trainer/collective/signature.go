@@ -26,12 +26,13 @@ var operationNames = [operations]string{
 	reduceScatter: "ReduceScatter", allReduce: "AllReduce", allGatherBytes: "AllGatherBytes",
 }
 
-// signature is what all workers must agree on.
+// signature describes a collective. All workers must call one with the same
+// signature.
 type signature struct {
-	op    operation // operation of the collective; zero in a message of data
+	op    operation // operation of the collective; 0 in a message that carries only data
 	of    dtype     // type of the elements
-	root  uint32    // zero in a collective without a root
-	count uint64    // number of elements, the same on all workers, or the limit of AllGatherBytes
+	root  uint32    // rank of the root worker; 0 in a collective without a root
+	count uint64    // number of elements, the same on all workers; in AllGatherBytes the maximum number of bytes
 }
 
 func (s signature) String() string {
@@ -51,24 +52,25 @@ func (s signature) ended(ctx context.Context) error {
 	return fmt.Errorf("%s: %w", s, context.Cause(ctx))
 }
 
-// message is what a frame of kind [wire.Collective] says. An announcement
-// names the exchange that its sender begins and brings the first data; the rest
-// follows in frames of at most chunkSize bytes. In the header:
+// message is the content of a frame of kind [wire.Collective]. An announcement
+// names the exchange that its sender begins, and carries the first data.
+// Further data follows in frames of at most chunkSize bytes. The header fields
+// contain:
 //
-//	epoch     operation, type << 8; zero: data
+//	epoch     operation, type << 8; 0 if the frame carries only data
 //	variable  root
 //	step      number of the exchange, from 1
 //	offset    count
 type message struct {
-	signature        // of the exchange that is announced; zero if the frame brings only data
+	signature        // collective that is announced; zero if the frame carries only data
 	number    uint64 // number of the exchange
 }
 
-// chunkSize is how many bytes of data a frame has at most. Reports of errors
-// go between two frames.
+// chunkSize is the maximum number of bytes of data in one frame. An error
+// report can only be sent between two frames, so chunks are short.
 const chunkSize = 256 << 10
 
-// early is how many bytes of data an announcement has at most.
+// early is the maximum number of bytes of data in an announcement.
 const early = 64 << 10
 
 func (m message) header() wire.Header {
@@ -78,7 +80,8 @@ func (m message) header() wire.Header {
 	}
 }
 
-// decode checks what can be checked without knowing the exchange.
+// decode decodes and checks a header as far as possible without knowing the
+// current exchange.
 func decode(h wire.Header) (message, error) {
 	m := message{signature{operation(h.Epoch), dtype(h.Epoch >> 8), h.Variable, h.Offset}, h.Step}
 	data := m.signature == signature{}

@@ -6,11 +6,12 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// The collectives that add. Each element is added by the worker whose share it
-// is in, or by every worker if there is little to add; the order is the same.
+// The collectives below add. Each worker adds its share of the elements; if
+// there is little data, every worker adds all elements. The order of the
+// additions is the same in both cases.
 
-// blockSize is how many bytes of other workers' contributions a sum holds at a
-// time.
+// blockSize is the maximum number of bytes of other workers' contributions
+// that a sum holds in memory at a time.
 const blockSize = 16 << 20
 
 func (c *call) reduceScatter(from, into []byte) error {
@@ -27,7 +28,7 @@ func (c *call) allReduce(x []byte) error {
 	if c.world == 1 {
 		return nil
 	}
-	if len(x)*(c.world-1) <= little {
+	if len(x)*(c.world-1) <= smallSize {
 		parts := c.parts(len(x))
 		parts[c.rank] = x
 		if err := c.exchange(c.all(x), parts); err != nil {
@@ -45,12 +46,12 @@ func (c *call) allReduce(x []byte) error {
 	})
 }
 
-// inBlocks calls do with a piece of every share at a time; at is where the
-// pieces begin in their shares. It calls do at least once, so that the workers
-// compare what they call.
+// inBlocks cuts the shares of all workers into blocks and calls do for one
+// block after the other. at is the position of the block in each share. Even
+// for empty shares it calls do once, so that the workers compare their calls.
 func (c *call) inBlocks(shares [][]byte, do func(block [][]byte, at int) error) error {
 	size := max(blockSize/c.world/8*8, 8)
-	longest := len(shares[0]) // they differ by one element
+	longest := len(shares[0]) // shares differ by one element at most, and the first is the longest
 	for at := 0; at == 0 || at < longest; at += size {
 		block := c.none()
 		for rank, share := range shares {
@@ -63,8 +64,9 @@ func (c *call) inBlocks(shares [][]byte, do func(block [][]byte, at int) error) 
 	return nil
 }
 
-// reduce gives every worker its piece of this one's contributions, and leaves
-// the sum of all contributions to this worker's piece in out.
+// reduce sends every worker its piece of this worker's contributions. It
+// stores the sum of all workers' contributions to this worker's own piece in
+// out.
 func (c *call) reduce(pieces [][]byte, out []byte) error {
 	mine := pieces[c.rank]
 	parts := c.parts(len(mine))
@@ -76,10 +78,10 @@ func (c *call) reduce(pieces [][]byte, out []byte) error {
 	return nil
 }
 
-// parts returns room for n bytes from every worker. It is good until the next
-// call of parts.
+// parts returns memory for n bytes from each worker. The next call of parts
+// reuses it.
 func (c *call) parts(n int) [][]byte {
-	each := (n + 7) / 8 * 8 // aligned for any Number
+	each := (n + 7) / 8 * 8 // rounded up to 8 bytes, so that each part is aligned for any Number
 	room := c.group.room(each * c.world)
 	parts := c.none()
 	for rank := range parts {
@@ -88,8 +90,9 @@ func (c *call) parts(n int) [][]byte {
 	return parts
 }
 
-// treeSum leaves in out the sum of the parts in the order of the fixed tree.
-// Part mine is read only and may be out; the others are overwritten.
+// treeSum stores the sum of parts in out. It adds in the order of the fixed
+// tree over ranks. parts[mine] is only read and may be out; all other parts
+// are overwritten.
 func treeSum(t dtype, parts [][]byte, mine int, out []byte) {
 	var sum func(lo, hi int) []byte
 	sum = func(lo, hi int) []byte {
@@ -110,14 +113,14 @@ func treeSum(t dtype, parts [][]byte, mine int, out []byte) {
 	}
 }
 
-// Number is what collectives work on.
+// Number is an element type that collectives support.
 type Number = wire.Number
 
-// dtype names a type of element on the wire.
+// dtype is an element type as sent in frames.
 type dtype uint8
 
 const (
-	noType dtype = iota // of a barrier
+	noType dtype = iota // a barrier has no elements
 	byteType
 	float32Type
 	float64Type
@@ -150,11 +153,12 @@ func add[T Number](out, x, y []byte) {
 	}
 }
 
-// aligned allocates bytes that may hold any Number.
+// aligned allocates size bytes that are aligned for any Number.
 func aligned(size int) []byte { return wire.Bytes(make([]int64, (size+7)/8))[:size] }
 
-// Share says which elements [lo, hi) of a slice of n belong to a rank: lengths
-// differ by one at most, the longer ones come first.
+// Share returns the range [lo, hi) of elements that a rank owns when world
+// workers divide a slice of n elements. The lengths differ by one at most;
+// lower ranks get the longer ranges.
 func Share(n, world, rank int) (lo, hi int) {
 	each, more := n/world, n%world
 	lo = rank*each + min(rank, more)
@@ -165,7 +169,8 @@ func Share(n, world, rank int) (lo, hi int) {
 	return lo, hi
 }
 
-// share is Share of memory that holds elements of size bytes.
+// share returns the part of b that [Share] assigns to a rank, for elements of
+// size bytes.
 func share(b []byte, size, world, rank int) []byte {
 	lo, hi := Share(len(b)/size, world, rank)
 	return b[lo*size : hi*size : hi*size]

@@ -15,7 +15,8 @@ import (
 
 var key = cluster.PeerKey([]byte("a secret of 32 bytes for testing"), 2)
 
-// newWorld joins n workers over loopback. change may be nil.
+// newWorld returns the groups of n workers, connected over loopback. change
+// may modify each Config, and may be nil.
 func newWorld(t testing.TB, n int, change func(*Config)) []*Group {
 	t.Helper()
 	listeners, addrs := make([]net.Listener, n), make([]string, n)
@@ -42,7 +43,8 @@ func newWorld(t testing.TB, n int, change func(*Config)) []*Group {
 	return groups
 }
 
-// each runs f on every worker at once and returns the errors, by rank.
+// each calls f for every worker at the same time and returns the errors by
+// rank.
 func each(t testing.TB, groups []*Group, f func(ctx context.Context, g *Group, rank int) error) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*patience.Limit, errors.New("the test hangs"))
@@ -63,7 +65,7 @@ func each(t testing.TB, groups []*Group, f func(ctx context.Context, g *Group, r
 	return errs
 }
 
-// must is each without errors.
+// must runs f on every worker, like each, and fails the test after an error.
 func must(t testing.TB, groups []*Group, f func(ctx context.Context, g *Group, rank int) error) {
 	t.Helper()
 	for rank, err := range each(t, groups, f) {
@@ -73,7 +75,8 @@ func must(t testing.TB, groups []*Group, f func(ctx context.Context, g *Group, r
 	}
 }
 
-// connected is a world that has met.
+// connected returns the groups of n workers after a first collective, so that
+// all of them are connected.
 func connected(t testing.TB, n int, change func(*Config)) []*Group {
 	t.Helper()
 	groups := newWorld(t, n, change)
@@ -81,7 +84,8 @@ func connected(t testing.TB, n int, change func(*Config)) []*Group {
 	return groups
 }
 
-// blames wants err to be a PeerError about a rank that says what.
+// blames fails the test unless err is a PeerError about the worker of this
+// rank and contains the text what.
 func blames(t *testing.T, err error, rank int, what string) {
 	t.Helper()
 	var peer *peers.PeerError
@@ -90,7 +94,7 @@ func blames(t *testing.T, err error, rank int, what string) {
 	}
 }
 
-// says wants err to hold all of what.
+// says fails the test unless err contains all texts in what.
 func says(t *testing.T, err error, what ...string) {
 	t.Helper()
 	for _, w := range what {

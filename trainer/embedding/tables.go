@@ -1,18 +1,20 @@
-// Package embedding brings the rows of embedding tables that a worker's step
-// needs to its replicas, and their gradients back.
+// Package embedding fetches the rows of embedding tables that a worker's step
+// needs, copies them into the worker's replicas (copies of the model graph),
+// and collects the gradients of these rows.
 //
 //	t := embedding.New(tables, exchange, first, virtualWorkers, true)
-//	err := t.Fetch(ctx, feed)                      // the rows of a step, each once
-//	... t.RequestNext(): rows of the step after, while this one is computed
-//	t.Load(replica, vw)                            // gives lookups their rows
-//	index, sums := t.Gradient(replica, table, vw)  // duplicates added
+//	err := t.Fetch(ctx, feed)                      // the rows of a step, without duplicates
+//	... t.RequestNext(): rows of the next step, while this step is computed
+//	t.Load(replica, vw)                            // copies the rows into a replica's lookups
+//	index, sums := t.Gradient(replica, table, vw)  // gradients of equal rows are added
 //
-// A prefetch request, see [Tables.Prefetch], names the rows of a step to come.
-// They are requested while the step before it is computed.
+// A prefetch request, see [Tables.Prefetch], names the rows of a later step.
+// They are requested while the step before is computed.
 //
-// # What it refuses
+// # What it does not do
 //
-// It holds no rows between steps: shard holders do. It updates none.
+// It stores no rows between steps and updates none: the shard holders (tasks
+// that store the tables) do.
 package embedding
 
 import (
@@ -28,33 +30,34 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Feed holds, among others, the indices of every lookup by name.
+// Feed contains the inputs of a step by name, among them the row indices of
+// each embedding lookup.
 type Feed = map[string]tensor.Tensor
 
-// Table describes one table.
+// Table describes one embedding table.
 type Table struct {
 	Name     string
 	Variable int // index of the table's variable in the declaration
 	Rows     int
-	Width    int // elements of a row
+	Width    int // number of elements of a row
 	Dtype    tensor.Dtype
 }
 
-// Tables are all tables of a worker: the rows of the present step, and those of
-// the next one if they are known.
+// Tables contains all embedding tables of a worker: the rows of the current
+// step, and those of the next step if they were requested.
 type Tables struct {
-	exchange  *client.Rows
-	first     *replica.Replica // knows the lookups of a training step
-	vws       int              // number of virtual workers of this worker
-	inStep    bool             // all workers take the same steps together
-	tables    []*table
-	told      bool // Prefetch has named rows that are not requested yet
-	requested bool // rows were requested ahead, and no step has taken them yet
+	exchange   *client.Rows
+	first      *replica.Replica // a replica of the model; its lookups are the same in all replicas
+	vws        int              // number of virtual workers (fixed parts of each global batch) that this worker computes
+	inStep     bool             // all workers do the same step at the same time; otherwise rows are not requested in advance
+	tables     []*table
+	prefetched bool // Prefetch has named rows that RequestNext has not requested yet
+	requested  bool // RequestNext has requested rows, and no step has used them yet
 }
 
-// New returns the tables in the order of their indices, for a worker that has so many
-// virtual workers and replicas such as the first. Without inStep nothing is requested
-// ahead, because it is unknown which step is next.
+// New returns the tables of a worker with vws virtual workers. first is one of
+// its replicas. If inStep is false, rows are never requested in advance,
+// because the number of the next step is unknown.
 func New(tables []Table, e *client.Rows, first *replica.Replica, vws int, inStep bool) *Tables {
 	t := &Tables{exchange: e, first: first, vws: vws, inStep: inStep}
 	for i, of := range tables {
@@ -63,7 +66,8 @@ func New(tables []Table, e *client.Rows, first *replica.Replica, vws int, inStep
 	return t
 }
 
-// Check refuses indices that do not fit, for so many virtual workers.
+// Check returns an error unless the feed has valid row indices for each lookup
+// of vws virtual workers.
 func (t *Tables) Check(r *replica.Replica, feed Feed, vws int) error {
 	for i, of := range t.tables {
 		for _, p := range r.Places(i) {
@@ -79,20 +83,21 @@ func (t *Tables) Check(r *replica.Replica, feed Feed, vws int) error {
 	return nil
 }
 
-// Pull gets the rows that a checked feed asks for, as they are now.
+// Pull requests the current values of the rows that a feed uses, and waits for
+// them. Check must have accepted the feed.
 func (t *Tables) Pull(ctx context.Context, r *replica.Replica, feed Feed, vws int) error {
 	for _, of := range t.tables {
 		of.read(r, feed, vws)
-		w := of.aim()
+		w := of.requestCurrent()
 		if err := t.exchange.Pull(ctx, w.Variable, w.Index, w.Into); err != nil {
 			return err
 		}
-		of.spread()
+		of.fillPositions()
 	}
 	return nil
 }
 
-// Load gives the lookups of a replica the rows of one virtual worker.
+// Load copies the rows of one virtual worker into the lookups of a replica.
 func (t *Tables) Load(r *replica.Replica, vw int) {
 	for _, of := range t.tables {
 		rows := of.rows[vw*of.positions*of.bytes:]
@@ -102,25 +107,29 @@ func (t *Tables) Load(r *replica.Replica, vw int) {
 	}
 }
 
-// Gradient returns the gradient of one virtual worker, from the replica that has
-// computed it: rows of a table and their sums. Different virtual workers may do
-// this at the same time. The slices are valid until the next step.
+// Gradient returns the gradient of one table for one virtual worker: the rows,
+// and for each row the sum of its gradients. r is the replica that has
+// computed the virtual worker. It may be called for different virtual workers
+// at the same time. The result is valid until the next step.
 func (t *Tables) Gradient(r *replica.Replica, table, vw int) (index []int64, sums []byte) {
 	of := t.tables[table]
 	index = of.now.index[vw*of.positions : (vw+1)*of.positions]
 	return of.combiners[vw].combine(index, r.TableGradient(of.at), of.Width)
 }
 
-// Pulled are the rows of a table that the present step has, each once.
+// Pulled returns the rows of a table that the current step uses, without
+// duplicates.
 func (t *Tables) Pulled(table int) []int64 { return t.tables[table].now.unique }
 
-// Len is the number of tables.
+// Len returns the number of tables.
 func (t *Tables) Len() int { return len(t.tables) }
 
-// Variable is the index of a table among all variables.
+// Variable returns the index of the table's variable in the list of all
+// variables.
 func (t *Tables) Variable(table int) int { return t.tables[table].Variable }
 
-// Prefetch notes what a step to come will be fed. RequestNext requests it.
+// Prefetch records the feed of a later step, so that RequestNext can request
+// its rows.
 func (t *Tables) Prefetch(feed Feed) error {
 	if len(t.tables) == 0 || !t.inStep {
 		return nil
@@ -130,14 +139,14 @@ func (t *Tables) Prefetch(feed Feed) error {
 	}
 	for _, of := range t.tables {
 		of.read(t.first, feed, t.vws)
-		of.tell()
+		of.recordNext()
 	}
-	t.told = true
+	t.prefetched = true
 	return nil
 }
 
-// Fetch gets the rows of a step that a checked feed asks for: those that were
-// requested ahead, if they are the ones.
+// Fetch fetches the rows of a step. If RequestNext has requested exactly these
+// rows, Fetch only waits for them. Check must have accepted the feed.
 func (t *Tables) Fetch(ctx context.Context, feed Feed) error {
 	if len(t.tables) == 0 || !t.inStep {
 		return t.Pull(ctx, t.first, feed, t.vws)
@@ -151,47 +160,52 @@ func (t *Tables) Fetch(ctx context.Context, feed Feed) error {
 		if err := t.exchange.Await(ctx); err != nil {
 			return err
 		}
-		if t.every(func(of *table) bool { return slices.Equal(of.ahead.index, of.fed) }) {
+		if t.every(func(of *table) bool { return slices.Equal(of.ahead.index, of.feedIndex) }) {
 			for _, of := range t.tables {
-				of.take()
-				of.spread()
+				of.useAhead()
+				of.fillPositions()
 			}
 			return nil
 		}
 	}
-	if t.told && t.every(func(of *table) bool { return slices.Equal(of.next, of.fed) }) {
-		t.told = false // Prefetch meant this step
+	if t.prefetched && t.every(func(of *table) bool { return slices.Equal(of.next, of.feedIndex) }) {
+		t.prefetched = false // Prefetch had recorded this step, whose rows are now requested here
 	}
 	if requested {
-		return t.Pull(ctx, t.first, feed, t.vws) // the rows of a step are requested once
+		// RequestNext has already used this step's prefetch request, but for
+		// other rows. A step may have only one, so Pull requests the right
+		// rows.
+		return t.Pull(ctx, t.first, feed, t.vws)
 	}
-	if err := t.request((*table).aim); err != nil {
+	if err := t.request((*table).requestCurrent); err != nil {
 		return err
 	}
 	if err := t.exchange.Await(ctx); err != nil {
 		return err
 	}
 	for _, of := range t.tables {
-		of.spread()
+		of.fillPositions()
 	}
 	return nil
 }
 
-// RequestNext requests the rows of the next step if Prefetch named them. The
-// step before it has begun.
+// RequestNext requests the rows that Prefetch has recorded for the next step,
+// if any. The current step must have begun.
 func (t *Tables) RequestNext() error {
-	if !t.told {
+	if !t.prefetched {
 		return nil
 	}
-	t.told, t.requested = false, true
-	return t.request((*table).shift)
+	t.prefetched, t.requested = false, true
+	return t.request((*table).requestNext)
 }
 
-// Ahead reports whether Prefetch named rows that were not requested yet, and
-// whether rows were requested that no step has taken.
-func (t *Tables) Ahead() (known, requested bool) { return t.told, t.requested }
+// Ahead reports whether Prefetch has recorded rows that are not requested yet
+// (known), and whether rows were requested that no step has used yet
+// (requested).
+func (t *Tables) Ahead() (known, requested bool) { return t.prefetched, t.requested }
 
-// request requests what rows names of each table.
+// request sends the shard holders one request for the rows of all tables. The
+// function rows returns the request for one table.
 func (t *Tables) request(rows func(*table) message.RowRequest) error {
 	var wanted []message.RowRequest
 	for _, of := range t.tables {
@@ -204,32 +218,34 @@ func (t *Tables) every(is func(*table) bool) bool {
 	return !slices.ContainsFunc(t.tables, func(of *table) bool { return !is(of) })
 }
 
-// table is one table. A position is one index of one lookup of one virtual
-// worker: positions are in the order of virtual workers, and in each of them in
-// the order of lookups.
+// table is the state of one embedding table. A position is one index in one
+// lookup of one virtual worker. Positions are sorted by virtual worker, then
+// by lookup.
 type table struct {
 	Table
-	at        int        // index among the tables
-	bytes     int        // bytes of a row
-	positions int        // number of positions of one virtual worker
-	now       request    // the rows of the present step
-	ahead     request    // the rows that were requested ahead
-	fed       []int64    // by position: the row that the last feed asks for
-	next      []int64    // by position: the row that Prefetch named
-	rows      []byte     // by position: the bytes of its row in the present step
-	combiners []combiner // by virtual worker of this worker
+	at        int        // index of the table in Tables.tables
+	bytes     int        // number of bytes of a row
+	positions int        // number of positions per virtual worker
+	now       request    // the rows of the current step
+	ahead     request    // the rows that were requested in advance
+	feedIndex []int64    // by position (an index in a lookup): the row that the last feed names
+	next      []int64    // by position (an index in a lookup): the row in the feed that Prefetch has recorded
+	rows      []byte     // by position (an index in a lookup): the values of its row in the current step
+	combiners []combiner // by virtual worker: adds the gradients of positions that use the same row
 }
 
-// request are the rows of all positions, each once.
+// request contains the table rows that a step uses at all positions of its
+// lookups, without duplicates.
 type request struct {
-	index  []int64 // by position: the row
-	unique []int64 // the rows, each once, ascending
-	rows   []byte  // received values of the rows in unique, in that order; filled by the shard holders' replies
+	index  []int64 // row of each position
+	unique []int64 // the rows, ascending, without duplicates
+	rows   []byte  // values of the rows in unique, in the same order, as received from the shard holders
 	lookup sparse.Lookup[float32]
 }
 
-// set makes index the rows of the positions, with so many bytes each. It returns
-// the memory of the index before.
+// set replaces index, the rows of all positions, and finds the distinct ones.
+// bytes is the number of bytes per row. It returns the previous index slice,
+// so that the caller can reuse its memory.
 func (r *request) set(index []int64, bytes int) (spare []int64) {
 	spare = r.index
 	r.index, r.unique = index, r.lookup.Set(index)
@@ -237,7 +253,7 @@ func (r *request) set(index []int64, bytes int) (spare []int64) {
 	return spare
 }
 
-// combiner adds the gradients of equal rows.
+// combiner adds the gradients of positions that use the same row.
 type combiner interface {
 	combine(index []int64, gradient []byte, width int) (rows []int64, sums []byte)
 }
@@ -254,40 +270,43 @@ func (r *request) wanted(variable int) message.RowRequest {
 	return message.RowRequest{Variable: variable, Index: r.unique, Into: r.rows}
 }
 
-// aim makes the rows of the last feed those of the step. They are still to be
-// got.
-func (t *table) aim() message.RowRequest {
-	t.fed = t.now.set(t.fed, t.bytes)
+// requestCurrent makes the rows of the last feed the rows of the current step, and
+// returns the request for them.
+func (t *table) requestCurrent() message.RowRequest {
+	t.feedIndex = t.now.set(t.feedIndex, t.bytes)
 	return t.now.wanted(t.Variable)
 }
 
-// tell notes that a step to come will be fed what was read last.
-func (t *table) tell() { t.next, t.fed = t.fed, t.next }
+// recordNext records the last feed that was read as the feed of a later step.
+func (t *table) recordNext() { t.next, t.feedIndex = t.feedIndex, t.next }
 
-// shift makes what tell noted the rows that are requested ahead.
-func (t *table) shift() message.RowRequest {
+// requestNext returns the request for the rows that recordNext has recorded.
+func (t *table) requestNext() message.RowRequest {
 	t.next = t.ahead.set(t.next, t.bytes)
 	return t.ahead.wanted(t.Variable)
 }
 
-// take makes the rows that were requested ahead those of the step.
-func (t *table) take() { t.now, t.ahead = t.ahead, t.now }
+// useAhead makes the rows that were requested in advance the rows of the current
+// step.
+func (t *table) useAhead() { t.now, t.ahead = t.ahead, t.now }
 
-// spread gives every position its row.
-func (t *table) spread() {
+// fillPositions copies the values of its row to each position, an index in a
+// lookup.
+func (t *table) fillPositions() {
 	t.rows = room(t.rows, len(t.now.index)*t.bytes)
-	// The rows are copied as words of 4 bytes, whatever their type.
+	// The rows are copied as words of 4 bytes, whatever their element type is.
 	t.now.lookup.Gather(wire.Floats[float32](t.now.rows), t.bytes/4, wire.Floats[float32](t.rows))
 }
 
-// read brings the indices of a checked feed in the order of positions.
+// read copies the row indices in a feed to t.feedIndex, sorted by position.
+// Check must have accepted the feed.
 func (t *table) read(r *replica.Replica, feed Feed, vws int) {
 	places := r.Places(t.at)
 	t.positions = 0
 	for _, p := range places {
 		t.positions += p.N
 	}
-	t.fed = room(t.fed, vws*t.positions)
+	t.feedIndex = room(t.feedIndex, vws*t.positions)
 	for len(t.combiners) < vws {
 		t.combiners = append(t.combiners, t.combiner())
 	}
@@ -295,10 +314,10 @@ func (t *table) read(r *replica.Replica, feed Feed, vws int) {
 	for _, p := range places {
 		all := make([]int64, vws*p.N)
 		if _, err := copyIndices(all, p.Least(vws), feed[p.Name]); err != nil {
-			panic(err) // the feed was checked
+			panic(err) // Check has accepted the feed before
 		}
 		for vw := range vws {
-			copy(t.fed[vw*t.positions+at:], all[vw*p.N:(vw+1)*p.N])
+			copy(t.feedIndex[vw*t.positions+at:], all[vw*p.N:(vw+1)*p.N])
 		}
 		at += p.N
 	}
@@ -311,8 +330,9 @@ func (t *table) combiner() combiner {
 	return &combinerOf[float32]{}
 }
 
-// check reads what a feed gives for a lookup: indices of rows, or the fewest that may
-// stand for all of them.
+// check copies the row indices of one lookup from a feed tensor to into, and
+// checks them. The tensor may have all indices, or only the first fewest,
+// which then repeat.
 func (t *table) check(into []int64, fewest int, from tensor.Tensor) error {
 	n, err := copyIndices(into, fewest, from)
 	if err != nil {
@@ -329,11 +349,12 @@ func (t *table) check(into []int64, fewest int, from tensor.Tensor) error {
 	return nil
 }
 
-// copyIndices returns how many indices there are. It copies them if they fit, again and
-// again if they are the fewest.
+// copyIndices copies row indices and returns their number. A tensor with only
+// fewest indices is repeated until into is full. If the number does not fit,
+// nothing is copied.
 func copyIndices(into []int64, fewest int, from tensor.Tensor) (int, error) {
 	if from.RequiresIterator() || from.DataOrder().IsColMajor() {
-		return 0, fmt.Errorf("the indices do not lie in row-major order")
+		return 0, fmt.Errorf("the indices are not in row-major order")
 	}
 	switch data := from.Data().(type) {
 	case []int64:
@@ -356,7 +377,8 @@ func narrow[T int | int32 | int64](into []int64, fewest int, from []T) int {
 	return len(into)
 }
 
-// room returns n elements, in s if they fit.
+// room returns a slice of n elements. It reuses the memory of s if that is
+// large enough.
 func room[E any](s []E, n int) []E {
 	if cap(s) < n {
 		return make([]E, n)

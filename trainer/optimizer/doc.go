@@ -1,14 +1,16 @@
 // Package optimizer applies gradients to variables.
 //
-// The holder of a variable's shards keeps one State per shard:
+// The shard holder (a task that stores a variable or a part of it) has one
+// State per shard:
 //
 //	s := optimizer.Settings{Rule: optimizer.Momentum, Momentum: 0.9, Decay: 1e-4}
 //	state, err := optimizer.New[float32](s, len(value))
 //	state.Apply(optimizer.Step{Number: step, Rate: rate, Scale: 1}, value, gradient)
 //
-// Every update is element by element, so cutting a variable into shards changes
-// no bit of the result. Products are rounded before they are added (T(x*y)+z),
-// so that no compiler fuses the two on some machines only.
+// Every element is updated independently, so the result has the same bits
+// however a variable is cut into shards. Products are rounded before they are
+// added (T(x*y)+z). Otherwise compilers would fuse both operations on some
+// machines, with other results.
 //
 // # Order
 //
@@ -19,21 +21,21 @@
 //	x = x - rate*decay*x   instead of the line above, with Decoupled (Loshchilov and Hutter 2019)
 //	the rule
 //
-// The rule Average follows statistics and not gradients. It has neither rate,
-// scale nor decay, and its input is part of no norm.
+// The rule Average updates running statistics, not parameters. It ignores
+// rate, scale and decay, and its input is not part of the gradient norm.
 //
 // # Rows
 //
-// ApplyRows updates some rows of a table. The other rows keep their bits and
-// their state: no momentum moves them and no decay shrinks them. Adam's
-// correction counts the updates of the shard, not of the row. State is one or
-// two numbers per element of the whole shard. All of it is zero before the
-// first step, so a large shard takes memory from the system only for touched
-// rows.
+// ApplyRows updates some rows of a table. All other rows keep their values and
+// their state: momentum does not move them, and decay does not shrink them.
+// Adam's bias correction counts the updates of the whole shard, not of a row.
+// The state has one or two numbers per element of the shard, all of them zero
+// before the first step. So a large shard takes memory from the operating
+// system only for rows that were updated.
 //
-// # What it refuses
+// # Limits
 //
-// It refuses settings that make no sense. It knows nothing of schedules and
-// norms: the caller gives rate and scale with the step. It does not look for
-// NaN.
+// Settings that make no sense are an error. The package has no learning rate
+// schedule and computes no norm: the caller passes rate and scale in Step. It
+// does not check for NaN.
 package optimizer

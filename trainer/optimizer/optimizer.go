@@ -10,30 +10,32 @@ import (
 // Rule names an update rule.
 type Rule string
 
-// The rules. g is the gradient, r is the step's rate, x is the variable.
+// The rules. g is the gradient, r is the learning rate of the step, x is the
+// variable.
 const (
 	SGD      Rule = "sgd"      // x -= r*g
-	Momentum Rule = "momentum" // m = mu*m + g; x -= r*m, or r*(g + mu*m) with Nesterov
+	Momentum Rule = "momentum" // m = mu*m + g; x -= r*m; with Nesterov x -= r*(g + mu*m)
 	Adagrad  Rule = "adagrad"  // a += g*g; x -= r*g/(sqrt(accumulator+a)+eps)  (Duchi et al. 2011)
 	Adam     Rule = "adam"     // Kingma and Ba 2015, algorithm 1, with bias correction
 	Average  Rule = "average"  // x = mu*x + (1-mu)*g: running statistics, g is no gradient
 )
 
-// Settings says how to update. Workers send it to the shard holders, so it
-// holds numbers only. The zero value of a number means zero, not a default.
+// Settings selects an update rule and its parameters. Workers send it to the
+// shard holders, so it contains numbers only, no functions. A number that is 0
+// means 0, not a default value.
 type Settings struct {
 	Rule        Rule    `json:"rule"`
-	Momentum    float64 `json:"momentum,omitempty"`    // mu of the rules Momentum and Average, in [0, 1)
-	Nesterov    bool    `json:"nesterov,omitempty"`    // the rule Momentum in Nesterov's form
-	Accumulator float64 `json:"accumulator,omitempty"` // Adagrad's sum of squares before the first step
-	Beta1       float64 `json:"beta1,omitempty"`       // Adam's decay of the mean, in [0, 1)
-	Beta2       float64 `json:"beta2,omitempty"`       // Adam's decay of the mean square, in [0, 1)
-	Epsilon     float64 `json:"epsilon,omitempty"`     // added to the root in the denominator
-	Decay       float64 `json:"decay,omitempty"`       // weight decay; zero means none
-	Decoupled   bool    `json:"decoupled,omitempty"`   // decay is applied to the variable, and not added to the gradient
+	Momentum    float64 `json:"momentum,omitempty"`    // mu of the rules Momentum and Average, at least 0 and less than 1
+	Nesterov    bool    `json:"nesterov,omitempty"`    // use Nesterov's form of the rule Momentum
+	Accumulator float64 `json:"accumulator,omitempty"` // initial value of Adagrad's sum of squares
+	Beta1       float64 `json:"beta1,omitempty"`       // decay factor of Adam's running mean, at least 0 and less than 1
+	Beta2       float64 `json:"beta2,omitempty"`       // decay factor of Adam's running mean square, at least 0 and less than 1
+	Epsilon     float64 `json:"epsilon,omitempty"`     // small number added to the denominator of Adagrad and Adam
+	Decay       float64 `json:"decay,omitempty"`       // weight decay; 0 means no decay
+	Decoupled   bool    `json:"decoupled,omitempty"`   // decay shrinks the variable directly (as in AdamW) instead of being added to the gradient
 }
 
-// Check reports a setting that makes no sense.
+// Check returns an error if a setting is invalid.
 func (s Settings) Check() error {
 	switch s.Rule {
 	case SGD, Momentum, Adagrad, Adam, Average:
@@ -59,8 +61,8 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// Slots is the number of numbers that the rule keeps per element: the length of
-// [State.Slots].
+// Slots returns how many numbers the rule keeps per element, which is the
+// length of [State.Slots].
 func (s Settings) Slots() int {
 	switch s.Rule {
 	case Momentum, Adagrad:
@@ -71,20 +73,20 @@ func (s Settings) Slots() int {
 	return 0
 }
 
-// Step is what changes from one update to the next.
+// Step contains the parameters that differ from update to update.
 type Step struct {
-	Number uint64  // number of updates of the shard before this one
+	Number uint64  // number of earlier updates of the shard
 	Rate   float64 // learning rate
-	Scale  float64 // factor of the gradient; 1 leaves the gradient as it is
+	Scale  float64 // factor by which the gradient is multiplied; 1 leaves it unchanged
 }
 
-// State is what a rule keeps for one shard of a variable.
+// State is the optimiser state of one shard of a variable.
 type State[T wire.Float] struct {
 	settings Settings
-	slots    [][]T // by slot (a number that the rule keeps per element), then by element
+	slots    [][]T // optimiser state; the first index is one of the numbers that the rule keeps per element, the second is the element
 }
 
-// New returns the state of n elements before the first step.
+// New returns the optimiser state of n elements before the first step.
 func New[T wire.Float](s Settings, n int) (*State[T], error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -96,21 +98,21 @@ func New[T wire.Float](s Settings, n int) (*State[T], error) {
 	return state, nil
 }
 
-// Slots returns the memory of the state, without a copy: for each number that
-// the rule keeps per element, a slice over the shard's elements. Whoever moves
-// or saves a shard must move these with it.
+// Slots returns the optimiser state without a copy: for each number that the
+// rule keeps per element, a slice with one entry per element of the shard.
+// Code that moves or saves a shard must move or save these slices too.
 func (s *State[T]) Slots() [][]T { return s.slots }
 
-// Apply updates x by the gradient g of the same length, in place. It does not
-// change g.
+// Apply updates x in place by the gradient g, which has the same length. It
+// does not change g.
 func (s *State[T]) Apply(step Step, x, g []T) {
 	c := newConstants[T](s.settings, step)
 	s.update(&c, 0, x, g[:len(x)])
 }
 
-// ApplyRows updates rows of the table shard x by the gradients g, which lie one
-// after the other. Row index[i] of the table is row index[i]-first of x. index
-// must be strictly ascending.
+// ApplyRows updates some rows of a table shard x. g contains their gradients
+// one after the other. Row index[i] of the table is row index[i]-first of x.
+// index must be strictly ascending.
 func (s *State[T]) ApplyRows(step Step, x []T, first int64, index []int64, g []T) {
 	if len(index) == 0 {
 		return
@@ -123,7 +125,8 @@ func (s *State[T]) ApplyRows(step Step, x []T, first int64, index []int64, g []T
 	}
 }
 
-// update changes the elements x, which begin with element at of the shard.
+// update updates the elements x by the gradient g. at is the index of the
+// first of them in the shard.
 func (s *State[T]) update(c *constants[T], at int, x, g []T) {
 	if !c.prepares {
 		s.rule(c, at, x, g)

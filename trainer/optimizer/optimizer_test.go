@@ -7,9 +7,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// closed maps a rule to its closed form under a constant gradient: the
-// variable after n steps from x.
-var closed = []struct {
+// closed lists for each rule a formula for a constant gradient: the value of
+// the variable after n steps, starting from x.
+var closedForms = []struct {
 	name     string
 	settings Settings
 	form     func(x, g, rate float64, n int) float64
@@ -32,7 +32,8 @@ var closed = []struct {
 		return x
 	}},
 	{"adam", Settings{Rule: Adam, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}, func(x, g, rate float64, n int) float64 {
-		// after bias correction both means are the constant's own
+		// with a constant gradient, both of Adam's means are exact after bias
+		// correction
 		return x - float64(n)*rate*g/(math.Abs(g)+1e-8)
 	}},
 	{"sgd, decay", Settings{Rule: SGD, Decay: 0.5}, shrinking},
@@ -45,7 +46,8 @@ var closed = []struct {
 		return x
 	}},
 	{"adamw", Settings{Rule: Adam, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, Decay: 0.5, Decoupled: true}, func(x, g, rate float64, n int) float64 {
-		// the decay of shrinking towards the sign instead of the gradient
+		// like shrinking, but with the sign of the gradient instead of the
+		// gradient
 		return shrinking(x, g/(math.Abs(g)+1e-8), rate, n)
 	}},
 	{"average", Settings{Rule: Average, Momentum: 0.9}, func(x, g, rate float64, n int) float64 {
@@ -53,14 +55,15 @@ var closed = []struct {
 	}},
 }
 
-// shrinking is gradient descent with decay 0.5: the distance from where
-// decay and gradient are equal falls by 1 - rate/2 each step.
+// shrinking returns the result of gradient descent with weight decay 0.5. In
+// each step, the distance to the point at which decay and gradient cancel out
+// is multiplied by 1 - rate/2.
 func shrinking(x, g, rate float64, n int) float64 {
 	return -g/0.5 + (x+g/0.5)*math.Pow(1-rate*0.5, float64(n))
 }
 
-func TestClosedForms(t *testing.T) {
-	for _, c := range closed {
+func TestRulesMatchClosedForms(t *testing.T) {
+	for _, c := range closedForms {
 		t.Run(c.name, func(t *testing.T) {
 			checkClosed[float32](t, c.settings, c.form, 2e-4)
 			checkClosed[float64](t, c.settings, c.form, 1e-10)
@@ -89,8 +92,8 @@ func checkClosed[T wire.Float](t *testing.T, s Settings, form func(x, g, rate fl
 	}
 }
 
-func TestZeroGradientIsHarmless(t *testing.T) {
-	for _, c := range closed {
+func TestZeroGradientKeepsValues(t *testing.T) {
+	for _, c := range closedForms {
 		if c.settings.Decay != 0 || c.settings.Rule == Average {
 			continue
 		}
@@ -103,7 +106,7 @@ func TestZeroGradientIsHarmless(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckRejectsInvalidSettings(t *testing.T) {
 	for _, s := range []Settings{
 		{}, {Rule: "newton"}, {Rule: Momentum, Momentum: 1}, {Rule: Momentum, Momentum: -0.1},
 		{Rule: Adam, Beta1: math.NaN()}, {Rule: Adam, Beta2: 1.5}, {Rule: Adagrad, Accumulator: -1},
@@ -116,7 +119,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestPower(t *testing.T) {
+func TestPowerMatchesMathPow(t *testing.T) {
 	for n := range uint64(100) {
 		if got, want := Power(0.9, n), math.Pow(0.9, float64(n)); math.Abs(got-want) > 1e-14 {
 			t.Errorf("0.9^%d = %v, want %v", n, got, want)

@@ -10,9 +10,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// A row is updated as if it were a variable of its own that sees only the
-// steps which touch it; the others keep their bits.
-func TestRowsAreVariablesOfTheirOwn(t *testing.T) {
+// ApplyRows must update a row like a separate variable that only takes part in
+// the steps that have a gradient for it. All other rows must keep their bits.
+func TestRowsUpdateLikeSingleVariables(t *testing.T) {
 	for _, s := range everySetting() {
 		for _, width := range []int{1, 3, 300} {
 			t.Run(fmt.Sprintf("%s decay %v %v width %d", s.Rule, s.Decay, s.Decoupled, width), func(t *testing.T) {
@@ -38,7 +38,7 @@ func checkRows[T wire.Float](t *testing.T, s Settings, width int) {
 		step := Step{Number: number, Rate: 0.1, Scale: scaleOf(number)}
 		var index []int64
 		var g []T
-		for row := range rows - 1 { // the last one is never touched
+		for row := range rows - 1 { // the last row never gets a gradient
 			if random.IntN(4) == 0 {
 				index = append(index, int64(first+row))
 				more := noise[T](random, width)
@@ -59,7 +59,7 @@ func checkRows[T wire.Float](t *testing.T, s Settings, width int) {
 	}
 }
 
-func TestSlots(t *testing.T) {
+func TestSlotsPerRule(t *testing.T) {
 	for rule, want := range map[Rule]int{SGD: 0, Momentum: 1, Adagrad: 1, Adam: 2, Average: 0} {
 		slots := mustNew[float32](t, Settings{Rule: rule}, 5).Slots()
 		if len(slots) != want {
@@ -73,8 +73,9 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// Moving a piece with its slots changes nothing of what follows.
-func TestSlotsAreTheWholeState(t *testing.T) {
+// A shard whose values and optimiser state are copied must continue with the
+// same results.
+func TestSlotsContainTheWholeState(t *testing.T) {
 	for _, s := range everySetting() {
 		random := rand.New(rand.NewPCG(8, 9))
 		here := mustNew[float64](t, s, 50)
@@ -91,7 +92,7 @@ func TestSlotsAreTheWholeState(t *testing.T) {
 	}
 }
 
-func TestSumOfSquares(t *testing.T) {
+func TestSumOfSquaresIsExactlyOrdered(t *testing.T) {
 	random := rand.New(rand.NewPCG(10, 11))
 	for n := range 40 {
 		checkSquares(t, noise[float32](random, n))
@@ -100,8 +101,8 @@ func TestSumOfSquares(t *testing.T) {
 	checkSquares(t, noise[float32](random, 4099))
 }
 
-// checkSquares compares with four sums written down as the doc says, to the
-// bit, and with exact arithmetic.
+// checkSquares compares SumOfSquares bit for bit with four partial sums as the
+// documentation defines them, and approximately with exact arithmetic.
 func checkSquares[T wire.Float](t *testing.T, g []T) {
 	t.Helper()
 	var parts [4]float64

@@ -6,19 +6,20 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// constants are the numbers of one step in the variable's own type.
+// constants are the settings and parameters of one step, converted to the
+// variable's element type.
 type constants[T wire.Float] struct {
-	rate, mu, rest       T // rest is 1 - mu
+	rate, mu, rest       T // rest is 1 - mu, where mu is Settings.Momentum
 	nesterov             bool
 	accumulator, epsilon T
 	beta1, beta2         T
-	rest1, rest2         T // 1 - beta1, 1 - beta2
-	corrected, spread    T // Adam's rate and root factor after bias correction
+	rest1, rest2         T // 1 - beta1 and 1 - beta2
+	corrected, spread    T // Adam's learning rate, and factor of the square root, after bias correction
 
-	prepares      bool   // the gradient must be changed before the rule uses it
+	prepares      bool   // scale or decay changes the gradient before the rule uses it
 	scale         T      // Step.Scale
-	decay, shrink T      // at most one of them is not 0: shrink with a decoupled decay, else decay
-	scratch       [256]T // memory for a prepared gradient, small enough for the first cache
+	decay, shrink T      // factors of weight decay: decay adds to the gradient, shrink (decoupled) to the variable; at least one is 0
+	scratch       [256]T // memory for the changed gradient, small enough for the first-level cache
 }
 
 func newConstants[T wire.Float](s Settings, step Step) constants[T] {
@@ -44,8 +45,9 @@ func newConstants[T wire.Float](s Settings, step Step) constants[T] {
 	return c
 }
 
-// prepare returns the gradient that the rule uses, and decays x if the decay is
-// decoupled. x and g have at most len(c.scratch) elements.
+// prepare returns the gradient after scaling and decay. If the decay is
+// decoupled, it shrinks x instead. x and g must have at most len(c.scratch)
+// elements.
 func (c *constants[T]) prepare(x, g []T) []T {
 	into := c.scratch[:len(x)]
 	x, g = x[:len(into)], g[:len(into)]
@@ -117,18 +119,19 @@ func (c *constants[T]) average(x, g []T) {
 	}
 }
 
-// root is correctly rounded in both types: the float64 root of a float32,
-// rounded to float32, is the float32 root.
+// root returns the correctly rounded square root. For float32 that holds
+// because the float64 root, rounded to float32, is the float32 root.
 func root[T wire.Float](x T) T { return T(root64(float64(x))) }
 
-// root64 has no type parameter, so that the compiler compiles it with this
-// package. It compiles a generic function with the package that uses it. If
-// that package does not import math, the compiler (1.26) calls a function
-// instead of the instruction, at a third of the speed.
+// root64 is not generic, so it is compiled with this package, where the
+// compiler uses the CPU's square root instruction. A generic function is
+// compiled with the package that calls it. If that package does not import
+// math, the compiler (Go 1.26) emits a function call instead, which is three
+// times slower.
 func root64(x float64) float64 { return math.Sqrt(x) }
 
-// Power only multiplies. So it gives the same bits on every machine, which
-// math.Pow does not promise.
+// Power returns x to the power n. It only multiplies, so the result has the
+// same bits on every machine, which math.Pow does not guarantee.
 func Power(x float64, n uint64) float64 {
 	result := 1.0
 	for ; n > 0; n >>= 1 {
@@ -140,10 +143,11 @@ func Power(x float64, n uint64) float64 {
 	return result
 }
 
-// SumOfSquares adds the squares of g in float64. Element i belongs to the
-// partial sum i mod 4, and the result is (s0 + s1) + (s2 + s3). The order is
-// part of the promise of equal bits. So a variable's norm is a sum over blocks
-// whose bounds do not depend on the shards.
+// SumOfSquares returns the sum of the squares of g in float64. Element i is
+// added to partial sum i mod 4, and the result is (s0 + s1) + (s2 + s3). This
+// order is part of the guarantee that results have the same bits. A variable's
+// norm is added by blocks whose bounds do not depend on how it is cut into
+// shards.
 func SumOfSquares[T wire.Float](g []T) float64 {
 	var s0, s1, s2, s3 float64
 	for ; len(g) >= 4; g = g[4:] {
@@ -165,5 +169,6 @@ func SumOfSquares[T wire.Float](g []T) float64 {
 	return (s0 + s1) + (s2 + s3)
 }
 
-// square rounds before the addition. The square of a float32 is exact.
+// square returns x*x, rounded to float64 before the caller adds it. The square
+// of a float32 is exact.
 func square[T wire.Float](x T) float64 { return float64(float64(x) * float64(x)) }

@@ -8,8 +8,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// twin is one element with a rule written as in its paper, product by
-// product, each rounded, for the same bits as the loops.
+// twin is a reference for one element: the formula of each rule as in its
+// paper. Each product is rounded, so that it gives the same bits as the
+// optimised loops.
 type twin[T wire.Float] struct{ x, first, second T }
 
 func (e *twin[T]) apply(s Settings, step Step, g T) {
@@ -54,7 +55,7 @@ func (e *twin[T]) apply(s Settings, step Step, g T) {
 	e.x -= by
 }
 
-// everySetting is each rule with each kind of decay.
+// everySetting returns each rule combined with each kind of weight decay.
 func everySetting() (all []Settings) {
 	for _, s := range []Settings{
 		{Rule: SGD}, {Rule: Momentum, Momentum: 0.9}, {Rule: Momentum, Momentum: 0.8, Nesterov: true},
@@ -68,7 +69,8 @@ func everySetting() (all []Settings) {
 	return append(all, Settings{Rule: Average, Momentum: 0.9})
 }
 
-// scaleOf gives steps of which some are clipped.
+// scaleOf returns the clipping factor of a step, which is less than 1 in some
+// steps.
 func scaleOf(step uint64) float64 {
 	if step%3 == 1 {
 		return 1
@@ -84,7 +86,7 @@ func noise[T wire.Float](random *rand.Rand, n int) []T {
 	return x
 }
 
-// same wants equal bits.
+// same fails the test unless got and want have the same bits.
 func same[T wire.Float](t *testing.T, what string, got, want []T) {
 	t.Helper()
 	for i := range want {
@@ -94,7 +96,7 @@ func same[T wire.Float](t *testing.T, what string, got, want []T) {
 	}
 }
 
-func TestTwins(t *testing.T) {
+func TestRulesMatchReferenceBitForBit(t *testing.T) {
 	for _, s := range everySetting() {
 		checkTwin[float32](t, s)
 		checkTwin[float64](t, s)
@@ -103,7 +105,7 @@ func TestTwins(t *testing.T) {
 
 func checkTwin[T wire.Float](t *testing.T, s Settings) {
 	t.Helper()
-	const n = 600 // more than twice what is prepared at once
+	const n = 600 // more than two of the blocks in which gradients are prepared
 	random := rand.New(rand.NewPCG(1, 2))
 	x, twins := noise[T](random, n), make([]twin[T], n)
 	for i := range twins {
@@ -128,8 +130,9 @@ func checkTwin[T wire.Float](t *testing.T, s Settings) {
 	}
 }
 
-// Cutting a variable anywhere changes no bit.
-func TestPiecesAreExact(t *testing.T) {
+// If a variable is cut into pieces at any place, the results must have the
+// same bits.
+func TestUpdateByPiecesIsExact(t *testing.T) {
 	const n = 700
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, s := range everySetting() {
@@ -155,8 +158,9 @@ func TestPiecesAreExact(t *testing.T) {
 	}
 }
 
-// A scale is the rounded product and nothing else.
-func TestScaleIsAProduct(t *testing.T) {
+// Step.Scale must have the same effect as a gradient multiplied and rounded
+// before.
+func TestScaleMultipliesTheGradient(t *testing.T) {
 	for _, s := range everySetting() {
 		random := rand.New(rand.NewPCG(5, 6))
 		one, other := mustNew[float32](t, s, 300), mustNew[float32](t, s, 300)

@@ -23,12 +23,12 @@ var (
 
 func worker(rank int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: rank} }
 
-// as is the configuration of a task in a job of 3 workers and 2 servers.
-func as(t cluster.Task) Config {
+// configOf returns the Config of task t in a job with 3 workers and 2 servers.
+func configOf(t cluster.Task) Config {
 	return Config{Self: t, Key: cluster.PeerKey(secret, 4), Generation: 4, Workers: 3, Servers: 2}
 }
 
-// journal keeps what is logged.
+// journal records log lines with their levels.
 type journal struct {
 	mu    sync.Mutex
 	lines map[slog.Level][]string
@@ -49,14 +49,15 @@ func (j *journal) at(level slog.Level) []string {
 	return append([]string(nil), j.lines[level]...)
 }
 
-// open opens the listener of ps:0 on loopback.
+// open starts the listener of ps:0 on loopback. It returns its address and its
+// log too.
 func open(t *testing.T) (*Listener, string, *journal) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, c := &journal{}, as(ps0)
+	j, c := &journal{}, configOf(ps0)
 	c.Logf = j.logf
 	l := Listen(ln, c)
 	t.Cleanup(func() { l.Close() })
@@ -69,7 +70,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// dial has a task come for a purpose.
+// dial connects to addr as the task of Config c, for a purpose.
 func dial(t *testing.T, c Config, addr, purpose string) net.Conn {
 	t.Helper()
 	conn, err := Dial(soon(t), c, ps0, addr, purpose)
@@ -81,8 +82,8 @@ func dial(t *testing.T, c Config, addr, purpose string) net.Conn {
 	return conn
 }
 
-// plain is a connection that has proved nothing.
-func plain(t *testing.T, addr string) net.Conn {
+// dialPlain opens a TCP connection without a proof.
+func dialPlain(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -93,15 +94,16 @@ func plain(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-// echo answers with the task's name and what it was sent.
+// echo is a handler that replies with the task's name and the bytes it
+// received.
 func echo(p Peer) {
 	defer p.Conn.Close()
 	fmt.Fprintf(p.Conn, "%s ", p.Task)
 	io.Copy(p.Conn, p.Conn)
 }
 
-// hears wants conn to be served by echo.
-func hears(t *testing.T, conn net.Conn, task cluster.Task) {
+// wantServed fails the test unless echo serves conn as a connection of this task.
+func wantServed(t *testing.T, conn net.Conn, task cluster.Task) {
 	t.Helper()
 	if _, err := conn.Write([]byte("hello")); err != nil {
 		t.Fatal(err)
@@ -113,8 +115,8 @@ func hears(t *testing.T, conn net.Conn, task cluster.Task) {
 	}
 }
 
-// hungUp wants the other end to close conn without a word.
-func hungUp(t *testing.T, conn net.Conn) {
+// wantClosed fails the test unless the other end closes conn without sending data.
+func wantClosed(t *testing.T, conn net.Conn) {
 	t.Helper()
 	n, err := conn.Read(make([]byte, 1))
 	var timeout net.Error
@@ -123,7 +125,8 @@ func hungUp(t *testing.T, conn net.Conn) {
 	}
 }
 
-// blames wants err to be a PeerError about task that says what.
+// blames fails the test unless err is a PeerError about this task and contains
+// the text what.
 func blames(t *testing.T, err error, task cluster.Task, what string) {
 	t.Helper()
 	var peer *PeerError
@@ -132,7 +135,8 @@ func blames(t *testing.T, err error, task cluster.Task, what string) {
 	}
 }
 
-// eventually waits for a condition.
+// eventually waits until ok returns true. It fails the test if that takes too
+// long.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience.Limit); !ok(); time.Sleep(time.Millisecond) {
@@ -142,8 +146,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// waits reports how many connections of a task nobody has taken yet.
-func (l *Listener) waits(task cluster.Task) int {
+// waitingOf returns the number of connections of a task that wait for a handler.
+func (l *Listener) waitingOf(task cluster.Task) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.waiting[task])

@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	firstPause  = 20 * time.Millisecond // after a failed attempt; then twice as long
-	longestWait = time.Second
-	attemptTime = 10 * time.Second // for one attempt to connect
+	firstPause     = 20 * time.Millisecond // pause after the first failed attempt; each later pause is twice as long
+	maxPause       = time.Second           // maximum pause between two attempts
+	attemptTimeout = 10 * time.Second      // time limit of one attempt to connect
 )
 
-// Dial reaches a task for a purpose. It tries again, with growing pauses,
-// until ctx ends: the task's process may not run yet. A proof that fails is
-// final. The error is a [*PeerError].
+// Dial connects to a task for a purpose, such as "collective". It retries with
+// growing pauses until ctx ends, because the task's process may not run yet.
+// If the task does not accept the proof of the job's secret, Dial does not
+// retry. The error is a [*PeerError].
 func Dial(ctx context.Context, c Config, to cluster.Task, addr, purpose string) (net.Conn, error) {
 	if err := checkPurpose(purpose); err != nil {
 		return nil, &PeerError{Task: to, Addr: addr, Err: err}
 	}
-	var before error // what the last whole attempt came to
-	for wait := firstPause; ; wait = min(2*wait, longestWait) {
+	var before error // error of the last attempt that ctx did not cut short; returned when Dial gives up
+	for wait := firstPause; ; wait = min(2*wait, maxPause) {
 		conn, err := attempt(ctx, c, to, addr, purpose)
 		if err == nil {
 			return conn, nil
@@ -34,7 +35,8 @@ func Dial(ctx context.Context, c Config, to cluster.Task, addr, purpose string) 
 		if errors.Is(err, cluster.ErrProof) {
 			return nil, &PeerError{Task: to, Addr: addr, Err: err}
 		}
-		if before == nil || !over(ctx) { // one that was cut short says less
+		// An attempt that the end of ctx cut short has a less precise error.
+		if before == nil || !over(ctx) {
 			before = err
 		}
 		if !pause(ctx, wait) {
@@ -43,27 +45,28 @@ func Dial(ctx context.Context, c Config, to cluster.Task, addr, purpose string) 
 	}
 }
 
-// over reports whether ctx has ended, or is about to: a dialler may notice first.
+// over reports whether ctx has ended or its deadline has passed. The net
+// package may notice the deadline before ctx does.
 func over(ctx context.Context) bool {
 	deadline, bounded := ctx.Deadline()
 	return ctx.Err() != nil || bounded && !time.Now().Before(deadline)
 }
 
 func attempt(ctx context.Context, c Config, to cluster.Task, addr, purpose string) (net.Conn, error) {
-	dialler := net.Dialer{Timeout: attemptTime}
+	dialler := net.Dialer{Timeout: attemptTimeout}
 	conn, err := dialler.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	protected, err := channel.Dial(ctx, conn, c.channel(), name(c.Self, purpose), name(to, purpose))
 	if err != nil {
-		conn.Close() // the first error says it all
+		conn.Close() // an error of Close would say less than err
 		return nil, err
 	}
 	return protected, nil
 }
 
-// pause reports false when ctx ended first.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -75,9 +78,10 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 func (c Config) channel() channel.Config { return channel.Config{Key: c.Key, TLS: c.TLS} }
 
-const maxPurpose = 32 // bytes
+const maxPurpose = 32 // maximum length of a purpose in bytes
 
-// name is what a task of the job is called in a proof.
+// name returns the name of a task in the proof of the job's secret, such as
+// worker:3/collective.
 func name(t cluster.Task, purpose string) string { return t.String() + "/" + purpose }
 
 func checkPurpose(purpose string) error {
@@ -87,7 +91,8 @@ func checkPurpose(purpose string) error {
 	return nil
 }
 
-// admit returns the task of a proved name that came for purpose.
+// admit returns the task with the name that a dialler has proved. It returns
+// an error if the job has no such task, or if the purpose is invalid.
 func (c Config) admit(proved, purpose string) (cluster.Task, error) {
 	if err := checkPurpose(purpose); err != nil {
 		return cluster.Task{}, err
@@ -100,12 +105,14 @@ func (c Config) admit(proved, purpose string) (cluster.Task, error) {
 	return task, nil
 }
 
-// gate lets diallers prove themselves to this task, for the purpose that they name.
+// gate returns a Gate for connections to this task. Its name in a proof
+// includes the purpose that the dialler asks for.
 func (c Config) gate() *channel.Gate {
 	return channel.NewGate(c.channel(), func(dialler string) string { return name(c.Self, purposeOf(dialler)) })
 }
 
-// purposeOf returns the purpose in the name that a dialler gives itself.
+// purposeOf returns the purpose of the connection, which is the part of a
+// dialler's name after the slash.
 func purposeOf(name string) string {
 	_, purpose, _ := strings.Cut(name, "/")
 	return purpose

@@ -1,5 +1,6 @@
-// Package peers joins the tasks of a job: one listener per task, on which
-// other tasks prove who they are and name the purpose of the connection.
+// Package peers connects the tasks of a job with each other. Each task has one
+// listener. A task that dials it proves its identity and names the purpose of
+// the connection.
 //
 //	listener := peers.Listen(ln, peers.Config{Self: self, Key: key, Workers: 4, Servers: 1, Logf: logf})
 //	defer listener.Close()
@@ -7,22 +8,26 @@
 //
 //	session, err := peers.Open(ctx, config, cluster.Task{Role: cluster.PS}, addr, "owner", silence)
 //
-// After the proof each end wraps the connection in a [Session]. A session sends
-// and receives frames of package wire. It tells the other end why this end stops.
+// After the proof, each end wraps the connection in a [Session]. A session
+// sends and receives frames of package wire. If one end stops, its session
+// reports the reason to the other end.
 //
 // # Names
 //
-// The purpose of a connection is part of what is proved. In the protocol of
-// package cluster, "worker:3/owner" proves itself to "ps:0/owner". So nobody
-// can turn a connection to another purpose, and one port serves all purposes.
+// A proof covers the purpose of the connection. In the protocol of package
+// cluster, "worker:3/owner" proves itself to "ps:0/owner". So an attacker
+// cannot redirect a connection to another purpose, and one port serves all
+// purposes.
 //
-// # What it refuses
+// # Refused connections
 //
 // The listener refuses connections that do not prove the secret of this job
-// and generation, and tasks that the job does not have. A connection whose
-// purpose has no handler yet waits, one per task and purpose; the listener
-// refuses a second one. Floods of unauthenticated connections cost bounded
-// memory and one log line a minute.
+// and generation (one start of all tasks), and tasks that the job does not
+// have. A connection whose purpose has no handler yet waits. Only one
+// connection per task and purpose may wait; the listener refuses a second one.
+// A flood of unauthenticated connections costs bounded memory and one log line
+// per minute.
 //
-// Package channel encrypts what follows the proof, if the job has --tls.
+// If the job was started with --tls, package channel encrypts all data after
+// the proof.
 package peers

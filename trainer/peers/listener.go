@@ -17,30 +17,30 @@ import (
 )
 
 const (
-	maxWaiting = 8                      // connections of one task that wait for a handler
-	acceptWait = 100 * time.Millisecond // after a failed accept
+	maxWaiting  = 8                      // maximum number of connections of one task that wait for a handler
+	acceptPause = 100 * time.Millisecond // pause after a failed accept
 )
 
-// Peer is a connection to a task that has proved itself.
+// Peer is a connection to another task that has proved its identity.
 type Peer struct {
 	Task cluster.Task
-	Addr string // address of the other end, for messages
+	Addr string // network address of the other end, for error messages
 	Conn net.Conn
 }
 
-// Config says who a task is and to which job it belongs. Every Listener and
-// every dialled connection of the task uses the same Config.
+// Config describes this task and its job. The Listener and all dialled
+// connections of the task use the same Config.
 type Config struct {
 	Self       cluster.Task
-	Key        cluster.Key // proves that the task belongs to this generation of the job
-	TLS        bool        // encrypt what leaves the host
-	Generation int         // number of the job's generation, which the frames of a connection carry
+	Key        cluster.Key // secret key with which tasks of this generation of the job prove that they belong to it
+	TLS        bool        // encrypt connections between different hosts
+	Generation int         // number of restarts of the job so far, which every frame carries
 	Workers    int         // number of workers in the job; a worker with a higher index is refused
 	Servers    int         // number of ps tasks in the job; a ps with a higher index is refused
-	// Logf gets lines about events that are odd but do not stop the task. At
-	// slog.LevelInfo there is at most one line a minute about unauthenticated
-	// connections, at slog.LevelDebug one line for each. Several goroutines may
-	// call Logf. nil drops the lines.
+	// Logf logs unusual events that do not stop the task. At slog.LevelInfo
+	// there is at most one line per minute about unauthenticated connections;
+	// at slog.LevelDebug there is a line for each. Several goroutines may call
+	// Logf. If Logf is nil, nothing is logged.
 	Logf func(level slog.Level, format string, args ...any)
 }
 
@@ -55,38 +55,39 @@ func (c Config) has(t cluster.Task) bool {
 	return t.Index < c.Workers && t.Role == cluster.Worker || t.Index < c.Servers && t.Role == cluster.PS
 }
 
-// Listener accepts the connections that come to a task and hands them out by
-// purpose. Any goroutine may call its methods.
+// Listener accepts a task's connections, checks who has dialled, and passes
+// each connection to the handler of its purpose. Any goroutine may call its
+// methods.
 type Listener struct {
-	config   Config
-	ln       net.Listener
-	leave    context.CancelFunc // ends accepting and proofs
-	ended    chan struct{}      // closed once every goroutine has returned
-	running  sync.WaitGroup     // goroutines that accept, prove and serve
-	gate     *channel.Gate
-	unproved notices // unauthenticated connections
-	refused  notices // proved connections that were refused
-	troubled notices // failed accepts
+	config       Config
+	ln           net.Listener
+	cancel       context.CancelFunc // cancels the context of goroutines that accept connections or check proofs
+	ended        chan struct{}      // closed once every goroutine has returned
+	running      sync.WaitGroup     // goroutines that accept connections, check proofs or run handlers
+	gate         *channel.Gate
+	unproved     notices // log lines about connections that did not prove the job's secret
+	refused      notices // log lines about tasks that proved the secret but were refused
+	acceptErrors notices // log lines about failed accepts
 
 	mu       sync.Mutex
-	closed   bool                             // Close was called
-	handlers map[string]func(Peer)            // by purpose
-	waiting  map[cluster.Task]map[string]Peer // by purpose: connections that no handler has taken yet
+	closed   bool                             // Close was called: connections are refused
+	handlers map[string]func(Peer)            // by purpose: the function that Handle has set
+	waiting  map[cluster.Task]map[string]Peer // by task and purpose: connections for which Handle was not called yet
 }
 
-// Listen begins to accept connections on ln, which the Listener owns from now
-// on.
+// Listen starts to accept connections on ln and returns their Listener, which
+// owns ln.
 func Listen(ln net.Listener, c Config) *Listener {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &Listener{
-		config: c, leave: cancel,
+		config: c, cancel: cancel,
 		ended:    make(chan struct{}),
 		handlers: map[string]func(Peer){},
 		waiting:  map[cluster.Task]map[string]Peer{},
 		unproved: notices{config: c, level: slog.LevelInfo, one: "refused a connection that did not prove the job's secret, from %s",
 			many: "refused %d connections that did not prove the job's secret, the last from %s"},
-		refused:  notices{config: c, level: slog.LevelWarn, one: "refused %s", many: "refused %d connections of tasks, the last %s"},
-		troubled: notices{config: c, level: slog.LevelWarn, one: "accept: %s", many: "accept failed %d times, the last: %s"},
+		refused:      notices{config: c, level: slog.LevelWarn, one: "refused %s", many: "refused %d connections of tasks, the last %s"},
+		acceptErrors: notices{config: c, level: slog.LevelWarn, one: "accept: %s", many: "accept failed %d times, the last: %s"},
 	}
 	l.gate = c.gate()
 	l.ln = l.gate.Listener(ln)
@@ -94,13 +95,14 @@ func Listen(ln net.Listener, c Config) *Listener {
 	return l
 }
 
-// Addr is the address at which the Listener accepts connections.
+// Addr returns the address on which the Listener accepts connections.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
-// Handle makes the Listener call serve with every connection of the purpose,
-// each time on a new goroutine. Connections that wait for the purpose are
-// served too. serve owns the connection. A later Handle of the purpose
-// replaces serve; with a nil serve, connections of the purpose wait again.
+// Handle makes the Listener call serve for every connection of the purpose,
+// each time on a new goroutine, also for connections that already wait. serve
+// must close the connection. A later Handle of the same purpose replaces
+// serve. If serve is nil, new connections of the purpose wait for a later
+// Handle.
 func (l *Listener) Handle(purpose string, serve func(Peer)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,9 +122,9 @@ func (l *Listener) Handle(purpose string, serve func(Peer)) {
 	}
 }
 
-// Close stops accepting, closes the connections that wait for a handler, and
-// waits until the serve functions have returned. The caller must make them
-// return. A serve function must not call Close.
+// Close stops accepting, closes connections that wait for a handler, and waits
+// until all serve functions have returned. The caller must make them return. A
+// serve function must not call Close.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -133,14 +135,14 @@ func (l *Listener) Close() error {
 	l.closed = true
 	for _, of := range l.waiting {
 		for _, p := range of {
-			p.Conn.Close() // nobody will ever look at it
+			p.Conn.Close() // an error does not matter: the connection was never used
 		}
 	}
 	l.waiting = nil
 	l.mu.Unlock()
-	l.leave()
+	l.cancel()
 	err := l.ln.Close()
-	for _, n := range []*notices{&l.unproved, &l.refused, &l.troubled} {
+	for _, n := range []*notices{&l.unproved, &l.refused, &l.acceptErrors} {
 		n.end()
 	}
 	l.running.Wait()
@@ -156,38 +158,39 @@ func (l *Listener) accept(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			l.troubled.note(err.Error())
-			pause(ctx, acceptWait) // the loop looks at ctx
+			l.acceptErrors.note(err.Error())
+			pause(ctx, acceptPause) // an early return of pause is noticed by the loop's condition
 			continue
 		}
-		l.running.Go(func() { l.meet(ctx, conn) })
+		l.running.Go(func() { l.authenticate(ctx, conn) })
 	}
 }
 
-// meet lets a connection prove itself and passes it on.
-func (l *Listener) meet(ctx context.Context, conn net.Conn) {
+// authenticate checks the proof of a new connection and passes the connection to its
+// handler.
+func (l *Listener) authenticate(ctx context.Context, conn net.Conn) {
 	protected, name, err := l.gate.Accept(ctx, conn)
 	purpose := purposeOf(name)
 	addr := conn.RemoteAddr().String()
 	switch {
 	case err == nil:
-		if err = l.pass(name, purpose, addr, protected); err == nil {
+		if err = l.dispatch(name, purpose, addr, protected); err == nil {
 			return
 		}
 		l.config.logf(slog.LevelDebug, "refused %s: %v", addr, err)
 		l.refused.note(fmt.Sprintf("%s: %v", addr, err))
-	case ctx.Err() == nil: // otherwise this Listener ended the proof
+	case ctx.Err() == nil: // if ctx has ended, this Listener itself has ended the proof
 		l.config.logf(slog.LevelDebug, "refused %s: %s", addr, unproved(err))
-		if !unclaimed(err) {
+		if !endedEarly(err) {
 			l.unproved.note(host(addr))
 		}
 	}
-	conn.Close() // no handler has it
+	conn.Close() // the connection was refused, so no handler will close it
 }
 
-// pass gives a proved connection to the handler of its purpose, or lets it
-// wait for one.
-func (l *Listener) pass(name, purpose, addr string, conn net.Conn) error {
+// dispatch passes an authenticated connection to the handler of its purpose. If no
+// handler is set yet, the connection waits for one.
+func (l *Listener) dispatch(name, purpose, addr string, conn net.Conn) error {
 	task, err := l.config.admit(name, purpose)
 	if err != nil {
 		return err
@@ -205,7 +208,8 @@ func (l *Listener) pass(name, purpose, addr string, conn net.Conn) error {
 	return l.wait(p, purpose)
 }
 
-// wait keeps a connection for a later Handle. The caller holds l.mu.
+// wait stores a connection until Handle is called for its purpose. The caller
+// holds l.mu.
 func (l *Listener) wait(p Peer, purpose string) error {
 	of := l.waiting[p.Task]
 	if of == nil {
@@ -222,27 +226,27 @@ func (l *Listener) wait(p Peer, purpose string) error {
 	return nil
 }
 
-// noticeEvery bounds the lines about unauthenticated connections: whoever
-// reaches the port could otherwise fill the terminal.
+// noticeEvery is the minimum time between two log lines about unauthenticated
+// connections. Otherwise anyone who reaches the port could flood the log.
 const noticeEvery = time.Minute
 
-// notices logs an event that an unauthenticated peer can repeat at will: the
-// first one at once, later ones once a minute in one line. Any goroutine may
-// call its methods.
+// notices logs an event that an unauthenticated peer can cause as often as it
+// likes. It logs the first event at once. It logs later ones together, in one
+// line per minute. Any goroutine may call its methods.
 type notices struct {
 	config Config
 	level  slog.Level
-	one    string // format of the line for one event; gets its description
-	many   string // format of the line for several events; gets their number and the last description
+	one    string // format of the line for a single event, with its description
+	many   string // format of the line for several events, with their number and the description of the last one
 
 	mu    sync.Mutex
-	count int         // number of events since the last line
+	count int         // number of events since the last log line
 	last  string      // description of the last event
-	timer *time.Timer // writes the next line; nil if none is due
+	timer *time.Timer // fires when the next line may be logged; nil if a line may be logged now
 	ended bool
 }
 
-// note counts one more event, which last describes.
+// note records an event. last is its description.
 func (n *notices) note(last string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -253,7 +257,8 @@ func (n *notices) note(last string) {
 	}
 }
 
-// print logs one line and starts the minute. The caller holds n.mu.
+// print logs one line and starts the timer for the next one. The caller holds
+// n.mu.
 func (n *notices) print() {
 	if n.count == 1 {
 		n.config.logf(n.level, n.one, n.last)
@@ -264,7 +269,7 @@ func (n *notices) print() {
 	n.timer = time.AfterFunc(noticeEvery, n.minute)
 }
 
-// minute logs the events since the last line.
+// minute logs the events of the last minute, if there were any.
 func (n *notices) minute() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -274,7 +279,7 @@ func (n *notices) minute() {
 	}
 }
 
-// end drops every later event.
+// end stops logging: later events are ignored.
 func (n *notices) end() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -284,7 +289,7 @@ func (n *notices) end() {
 	}
 }
 
-// host is addr without its port.
+// host returns addr without its port.
 func host(addr string) string {
 	if h, _, err := net.SplitHostPort(addr); err == nil {
 		return h
@@ -292,7 +297,8 @@ func host(addr string) string {
 	return addr
 }
 
-// unproved says in words how a connection failed to prove itself.
+// unproved describes how a connection failed to prove the job's secret, for a
+// log line.
 func unproved(err error) string {
 	switch {
 	case errors.Is(err, cluster.ErrProof):
@@ -305,8 +311,9 @@ func unproved(err error) string {
 	return "connection lost before it proved the job's secret"
 }
 
-// unclaimed reports whether a connection ended before the peer claimed to be
-// anyone. A task that died or gave up does that, and so does a port scan.
-func unclaimed(err error) bool {
+// endedEarly reports whether a connection ended before the peer had proved the
+// job's secret. That is no attack: a task that died or gave up does it, and so
+// does a port scan.
+func endedEarly(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// PeerError says that training ended because of another task: it died, went
-// silent or broke the protocol. The task that returns it is a victim.
+// PeerError is the error if training ends because of another task: that task
+// died, sent nothing for too long, or broke the protocol. The task that
+// returns this error is not at fault itself.
 type PeerError struct {
 	Task cluster.Task
-	Addr string // address at which the task was seen
+	Addr string // network address of the other task
 	Err  error
 }
 
@@ -25,8 +26,8 @@ func (e *PeerError) Error() string { return fmt.Sprintf("%s (%s): %v", e.Task, e
 
 func (e *PeerError) Unwrap() error { return e.Err }
 
-// Lost puts what the operating system says about a dead connection in words.
-// Other errors it returns as they are.
+// Lost returns a readable error for an operating system's error about a broken
+// connection. It returns all other errors unchanged.
 func Lost(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -38,19 +39,19 @@ func Lost(err error) error {
 	return err
 }
 
-// maxReport bounds an encoded report, in bytes.
+// maxReport is the maximum number of bytes of an encoded error report.
 const maxReport = 64 << 10
 
-// report is the payload of an error frame.
+// report is the JSON payload of an error frame.
 type report struct {
 	Cause string        `json:"cause"`
 	Peer  *cluster.Task `json:"peer,omitempty"`
 	Addr  string        `json:"addr,omitempty"`
 }
 
-// EncodeReport makes the payload of an error frame that tells another task
-// why training ended, and through whom if err is a [*PeerError]. It has at
-// most maxReport bytes.
+// EncodeReport encodes the payload of an error frame, which reports to another
+// task why training ended. If err is a [*PeerError], the report names the task
+// that caused the end. It has at most maxReport bytes.
 func EncodeReport(err error) []byte {
 	r := report{Cause: cut(err.Error())}
 	var peer *PeerError
@@ -59,16 +60,17 @@ func EncodeReport(err error) []byte {
 	}
 	body, err := json.Marshal(r)
 	if err != nil {
-		return []byte(`{"cause":"unknown"}`) // a role that cannot be written
+		return []byte(`{"cause":"unknown"}`) // happens only if the task's role is invalid
 	}
 	return body
 }
 
-// cut keeps a report below maxReport: JSON writes a byte as six at most.
+// cut shortens a text so that a report stays below maxReport, even if JSON
+// encodes each byte as six.
 func cut(text string) string { return text[:min(len(text), maxReport/16)] }
 
-// DecodeReport is what EncodeReport was given, in words: a [*PeerError] when
-// that was one. It never returns nil.
+// DecodeReport decodes what EncodeReport has written. The result is a
+// [*PeerError] if the encoded error was one, and is never nil.
 func DecodeReport(body []byte) error {
 	var r report
 	if err := json.Unmarshal(body, &r); err != nil {
@@ -80,9 +82,10 @@ func DecodeReport(body []byte) error {
 	return &PeerError{Task: *r.Peer, Addr: r.Addr, Err: errors.New(r.Cause)}
 }
 
-// ReadReport reads the payload of an error frame whose header h came from
-// conn. told is what it says.
-func ReadReport(conn *wire.Conn, h wire.Header) (told, err error) {
+// ReadReport reads and decodes the payload of an error frame with header h
+// from conn. reported is the error that the peer reports; err is an error of
+// reading.
+func ReadReport(conn *wire.Conn, h wire.Header) (reported, err error) {
 	if h.Length > maxReport {
 		return nil, fmt.Errorf("error report of %d bytes", h.Length)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-func TestReportsTravel(t *testing.T) {
+func TestReportsSurviveEncoding(t *testing.T) {
 	blamed := &PeerError{Task: worker(1), Addr: "10.0.0.1:4000", Err: errors.New("closed by the peer")}
 	for _, test := range []struct {
 		err  error
@@ -43,7 +43,7 @@ func TestReportsTravel(t *testing.T) {
 	}
 }
 
-func TestReadReportIsBounded(t *testing.T) {
+func TestReadReportRejectsLongReports(t *testing.T) {
 	near, far := net.Pipe()
 	a, b := wire.NewConn(near, 4, patience.Limit), wire.NewConn(far, 4, patience.Limit)
 	defer a.Close()
@@ -53,8 +53,8 @@ func TestReadReportIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if told, err := ReadReport(b, h); err != nil || told.Error() != "EOF" {
-		t.Errorf("%v, %v", told, err)
+	if reported, err := ReadReport(b, h); err != nil || reported.Error() != "EOF" {
+		t.Errorf("%v, %v", reported, err)
 	}
 	if _, err := ReadReport(b, wire.Header{Length: maxReport + 1}); err == nil {
 		t.Error("a report of any length")
@@ -65,7 +65,7 @@ func TestReadReportIsBounded(t *testing.T) {
 	}
 }
 
-func TestLostSpeaksPlainly(t *testing.T) {
+func TestLostReturnsReadableErrors(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		want string

@@ -13,38 +13,41 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// ownWords is how long a session whose Send failed waits for the peer's report:
-// the peer may have said why it hung up.
-const ownWords = time.Second
+// reportTimeout is the time that a session waits for the peer's error report after
+// Send failed. The report may say why the peer closed the connection.
+const reportTimeout = time.Second
 
-// ErrGoodbye is the error of Next when the peer has said goodbye.
+// ErrGoodbye is the error of Next after the peer has sent a goodbye.
 var ErrGoodbye = errors.New("said goodbye")
 
-// Session is a connection to another task on which each end tells the other
-// why it stops: by a report, when something failed, or by a goodbye.
+// Session is a connection to another task. Before one end stops, it sends the
+// other end the reason: an error report if something failed, otherwise a
+// goodbye.
 //
 // One goroutine, the reader, calls Next and Payload, and Drain at the end. Any
-// goroutine may call the other methods. Tell and Goodbye wait for the reader.
+// goroutine may call the other methods. Tell and Goodbye wait until the reader
+// has called Drain.
 type Session struct {
 	Task cluster.Task
-	Addr string // address of the other end, for messages
+	Addr string // network address of the other end, for error messages
 
-	conn   *wire.Conn
-	parted atomic.Bool   // this task has sent its goodbye
-	told   bool          // the peer has reported an error; only the reader uses it
-	unread uint64        // payload bytes of the present frame that are not read yet; only the reader uses it
-	left   chan struct{} // closed when the peer has said goodbye
-	ended  chan struct{} // closed once Next has failed
-	cause  error         // why Next has failed; valid once ended is closed
-	over   chan struct{} // closed when Drain returns, after which nothing is read
+	conn        *wire.Conn
+	saidGoodbye atomic.Bool   // this task has sent its goodbye
+	reported    bool          // the peer has sent an error report; only the reader uses this field
+	unread      uint64        // number of payload bytes of the current frame that are not read yet; only the reader uses this field
+	peerLeft    chan struct{} // closed when the peer's goodbye has arrived
+	ended       chan struct{} // closed after Next has returned an error
+	cause       error         // the error that Next has returned; may be read once ended is closed
+	over        chan struct{} // closed when Drain returns; the reader reads nothing after that
 }
 
-// NewSession makes a session of a connection, which it owns from now on. A
-// peer that sends nothing for silence, not even a heartbeat, counts as lost.
+// NewSession returns a session that uses and owns the connection of p. A peer
+// that sends nothing for the time silence, not even a heartbeat, is considered
+// lost.
 func NewSession(p Peer, generation int, silence time.Duration) *Session {
 	return &Session{
 		Task: p.Task, Addr: p.Addr, conn: wire.NewConn(p.Conn, generation, silence),
-		left: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}),
+		peerLeft: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}),
 	}
 }
 
@@ -58,22 +61,24 @@ func Open(ctx context.Context, c Config, to cluster.Task, addr, purpose string, 
 	return NewSession(Peer{Task: to, Addr: addr, Conn: conn}, c.Generation, silence), nil
 }
 
-// SetSilence changes how long the peer may send nothing, from now on.
+// SetSilence changes the time after which a peer that sends nothing is
+// considered lost.
 func (s *Session) SetSilence(d time.Duration) { s.conn.SetSilence(d) }
 
 // Send writes frames, see [wire.Conn.Send].
 func (s *Session) Send(frames ...wire.Frame) error { return s.conn.Send(frames...) }
 
-// SetEpoch sets the epoch of all frames that are sent from now on.
+// SetEpoch sets Header.Epoch of all frames sent from now on.
 func (s *Session) SetEpoch(epoch uint32) { s.conn.SetEpoch(epoch) }
 
-// Traffic returns how many bytes were sent and received, see [wire.Conn.Traffic].
+// Traffic returns the numbers of bytes sent and received so far, see
+// [wire.Conn.Traffic].
 func (s *Session) Traffic() (sent, received uint64) { return s.conn.Traffic() }
 
-// Next returns the header of the next frame. When the peer has reported why it
-// stops, the error wraps a [*PeerError] of the task to blame; when it has said
-// goodbye, the error is ErrGoodbye, once with the header of the goodbye. After
-// an error the reader calls Drain.
+// Next returns the header of the next frame. If the peer has reported why it
+// stops, the error wraps a [*PeerError] of the task at fault. If the peer has
+// sent a goodbye, the error is ErrGoodbye, the first time with the header of
+// the goodbye frame. After an error the reader must call Drain.
 func (s *Session) Next() (wire.Header, error) {
 	select {
 	case <-s.ended:
@@ -87,7 +92,7 @@ func (s *Session) Next() (wire.Header, error) {
 		err = s.report(h)
 	case h.Kind == wire.Bye && h.Length == 0:
 		err = ErrGoodbye
-		close(s.left)
+		close(s.peerLeft)
 	default:
 		s.unread = h.Length
 		return h, nil
@@ -97,24 +102,24 @@ func (s *Session) Next() (wire.Header, error) {
 	return h, err
 }
 
-// report returns the error that an error frame brings.
+// report reads an error frame and returns the error that the peer reports.
 func (s *Session) report(h wire.Header) error {
 	reason, err := ReadReport(s.conn, h)
 	if err != nil {
 		return err
 	}
-	s.told = true
+	s.reported = true
 	return fmt.Errorf("%s (%s) reports: %w", s.Task, s.Addr, s.Blame(reason))
 }
 
-// Payload reads the payload of the frame that Next announced.
+// Payload fills b with bytes of the current frame's payload.
 func (s *Session) Payload(b []byte) error {
 	s.unread -= min(s.unread, uint64(len(b)))
 	return s.conn.Payload(b)
 }
 
-// Blame makes err a [*PeerError] of this session's task, unless err blames a
-// task already.
+// Blame returns err as a [*PeerError] of this session's peer. If err already
+// is a PeerError, Blame returns it unchanged.
 func (s *Session) Blame(err error) error {
 	var known *PeerError
 	if errors.As(err, &known) {
@@ -123,27 +128,28 @@ func (s *Session) Blame(err error) error {
 	return &PeerError{Task: s.Task, Addr: s.Addr, Err: Lost(err)}
 }
 
-// SendFailed returns whom to blame for an error of Send. It gives the peer's
-// own report a moment to arrive.
+// SendFailed returns the error to report after Send failed with err. It waits
+// a moment for the peer's own error report, which says more.
 func (s *Session) SendFailed(err error) error {
 	select {
 	case <-s.ended:
 		return s.Blame(s.cause)
-	case <-time.After(ownWords):
+	case <-time.After(reportTimeout):
 		return s.Blame(err)
 	}
 }
 
-// Tell reports to the peer why this task stops, waits until the peer has hung
-// up, but not longer than most, and closes the connection.
+// Tell reports to the peer why this task stops. It waits until the peer has
+// closed the connection, for the time most at the longest, and then closes it.
 func (s *Session) Tell(why error, most time.Duration) {
 	defer s.closeAfter(most)()
-	s.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Error}, Payload: EncodeReport(why)}) // the peer may be gone
+	s.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Error}, Payload: EncodeReport(why)}) // an error does not matter: the peer may have ended already
 	<-s.over
-	s.conn.Close() // of no more use
+	s.conn.Close() // an error does not matter: the session is over
 }
 
-// Refuse is Tell for the reader, which expects nothing more: it calls Drain.
+// Refuse does what Tell does, and calls Drain. The reader calls it when it
+// expects no further frame.
 func (s *Session) Refuse(why error, most time.Duration) {
 	var telling sync.WaitGroup
 	telling.Go(func() { s.Tell(why, most) })
@@ -151,46 +157,49 @@ func (s *Session) Refuse(why error, most time.Duration) {
 	telling.Wait()
 }
 
-// Bye sends a goodbye, or answers one. It sends at most one.
+// Bye sends a goodbye, of its own accord or as a reply to the peer's. It sends
+// at most one per session.
 func (s *Session) Bye() error {
-	if s.parted.Swap(true) {
+	if s.saidGoodbye.Swap(true) {
 		return nil
 	}
 	return s.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Bye}})
 }
 
-// Goodbye says goodbye, waits for the peer's goodbye, but not longer than most,
-// and closes the connection. Whatever this task sent before has arrived when it
-// returns nil.
+// Goodbye sends a goodbye, waits for the peer's goodbye, for the time most at
+// the longest, and closes the connection. If it returns nil, all earlier
+// frames of this task have arrived.
 func (s *Session) Goodbye(most time.Duration) error {
 	defer s.closeAfter(most)()
 	err := s.Bye()
 	if err == nil {
 		select {
-		case <-s.left:
+		case <-s.peerLeft:
 		case <-s.over:
 			err = errors.New("no answer to the goodbye")
 		}
 	}
-	s.conn.Close() // of no more use
+	s.conn.Close() // an error does not matter: the session is over
 	<-s.over
 	select {
-	case <-s.left:
+	case <-s.peerLeft:
 		return nil
 	default:
 		return s.Blame(err)
 	}
 }
 
-// closeAfter closes the connection after some time: that ends Send and Next.
+// closeAfter closes the connection after the time most, which makes Send and
+// Next return. Calling stop prevents that.
 func (s *Session) closeAfter(most time.Duration) (stop func() bool) {
 	return time.AfterFunc(most, func() { s.conn.Close() }).Stop
 }
 
-// Drain is the reader's last call. It drops what the peer still sends until the
-// connection ends, so that the kernel does not reset the connection and with it
-// discard this task's report. It returns earlier if the peer has reported an
-// error: then neither end has to hear anything more. A second call does nothing.
+// Drain must be the reader's last call. It discards what the peer still sends
+// until the connection ends. Without that, the kernel could reset the
+// connection and discard this task's error report. If the peer has reported an
+// error, Drain returns at once, because neither end needs further data. A
+// second call does nothing.
 func (s *Session) Drain() {
 	select {
 	case <-s.over:
@@ -198,19 +207,19 @@ func (s *Session) Drain() {
 	default:
 	}
 	defer close(s.over)
-	for err := error(nil); err == nil && !s.told; {
+	for err := error(nil); err == nil && !s.reported; {
 		if err = s.skip(); err == nil {
 			var h wire.Header
 			h, err = s.conn.Next()
-			s.told, s.unread = h.Kind == wire.Error, h.Length
+			s.reported, s.unread = h.Kind == wire.Error, h.Length
 		}
 	}
-	if !s.told {
-		s.conn.Drain() // after a frame that makes no sense
+	if !s.reported {
+		s.conn.Drain() // after an invalid frame, discard bytes instead of frames
 	}
 }
 
-// skip drops the rest of a payload.
+// skip discards the rest of the current frame's payload.
 func (s *Session) skip() error {
 	b := make([]byte, min(s.unread, 32<<10))
 	for s.unread > 0 {
@@ -221,16 +230,17 @@ func (s *Session) skip() error {
 	return nil
 }
 
-// CloseWith closes the session when ctx ends, until stop is called.
+// CloseWith closes the session when ctx ends, unless stop is called before.
 func (s *Session) CloseWith(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { s.conn.Close() })
 }
 
-// Close ends the connection at once. What the kernel has taken may still
-// arrive at the peer.
+// Close closes the connection at once. Data that Send has passed to the kernel
+// may still arrive at the peer.
 func (s *Session) Close() error { return s.conn.Close() }
 
-// SendJSON sends v in one frame of a kind. It refuses more than most bytes.
+// SendJSON sends v as JSON in one frame of this type. It returns an error if
+// the JSON is longer than most bytes.
 func (s *Session) SendJSON(kind wire.Kind, v any, most int) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -242,8 +252,8 @@ func (s *Session) SendJSON(kind wire.Kind, v any, most int) error {
 	return s.Send(wire.Frame{Header: wire.Header{Kind: kind}, Payload: b})
 }
 
-// NextJSON reads the next frame, which must be of a kind and have at most most
-// bytes, into v.
+// NextJSON decodes the JSON in the next frame into v. It returns an error if
+// the frame has another type or is longer than most bytes.
 func (s *Session) NextJSON(kind wire.Kind, v any, most int) error {
 	h, err := s.Next()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// pair is a connection between worker:0 and worker:1, as each of them sees the
-// other.
+// pair returns both sessions of a connection between worker:0 and worker:1.
+// of0 belongs to worker:0.
 func pair(t *testing.T) (of0, of1 *Session) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +34,8 @@ func pair(t *testing.T) (of0, of1 *Session) {
 	return of0, of1
 }
 
-// read is a reader that drops every frame and returns why it ended.
+// read starts a reader that discards every frame. Its channel returns the
+// error that ended the reader.
 func read(s *Session) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -49,7 +50,7 @@ func read(s *Session) <-chan error {
 	return ended
 }
 
-func TestSessionTellsThePeerWhy(t *testing.T) {
+func TestSessionReportsWhyItEnds(t *testing.T) {
 	for _, test := range []struct {
 		why  error
 		want string
@@ -62,7 +63,7 @@ func TestSessionTellsThePeerWhy(t *testing.T) {
 		read(a)
 		heard := read(b)
 		began := time.Now()
-		go func() { // as a task does that hears of the end
+		go func() { // like a task that learns that training has ended
 			<-b.over
 			b.Close()
 		}()
@@ -81,7 +82,7 @@ func TestSessionTellsThePeerWhy(t *testing.T) {
 	}
 }
 
-func TestSessionBlamesWhoIsLost(t *testing.T) {
+func TestSessionBlamesTheLostPeer(t *testing.T) {
 	a, b := pair(t)
 	lost := read(a)
 	b.Close()
@@ -90,7 +91,8 @@ func TestSessionBlamesWhoIsLost(t *testing.T) {
 	blames(t, a.SendFailed(errors.New("any")), worker(1), "connection lost")
 }
 
-// A peer that never hangs up does not hold up a report or a goodbye.
+// Tell and Goodbye must return in time even if the peer never closes the
+// connection.
 func TestSessionEndsInBoundedTime(t *testing.T) {
 	for name, end := range map[string]func(*Session) error{
 		"report": func(s *Session) error {
@@ -99,7 +101,7 @@ func TestSessionEndsInBoundedTime(t *testing.T) {
 		},
 		"goodbye": func(s *Session) error { return s.Goodbye(50 * time.Millisecond) },
 	} {
-		a, _ := pair(t) // nobody reads at the other end
+		a, _ := pair(t) // no goroutine reads at the other end
 		read(a)
 		began := time.Now()
 		if err := end(a); err == nil {
@@ -111,8 +113,9 @@ func TestSessionEndsInBoundedTime(t *testing.T) {
 	}
 }
 
-// What was sent before a goodbye arrives before it, whoever says it first.
-func TestSessionGoodbye(t *testing.T) {
+// Frames sent before a goodbye must arrive before it, whichever end sends its
+// goodbye first.
+func TestDataBeforeAGoodbyeArrives(t *testing.T) {
 	for _, both := range []bool{false, true} {
 		a, b := pair(t)
 		ended := read(a)

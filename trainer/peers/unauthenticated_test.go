@@ -17,10 +17,10 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// proofTime is the bound of package cluster on a proof.
+// proofTime is the time limit of a proof in package cluster.
 const proofTime = 10 * time.Second
 
-func TestManyAreTellingOnceAMinute(t *testing.T) {
+func TestNoticesLogOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var j journal
 		var want []string
@@ -44,7 +44,7 @@ func TestManyAreTellingOnceAMinute(t *testing.T) {
 		check()
 		time.Sleep(time.Millisecond)
 		check("37 10.77.1.38")
-		time.Sleep(time.Hour) // all is quiet
+		time.Sleep(time.Hour) // no event happens in this hour
 		check()
 		knock(2)
 		check("1 10.77.1.1")
@@ -55,7 +55,7 @@ func TestManyAreTellingOnceAMinute(t *testing.T) {
 	})
 }
 
-func TestUnprovedSpeaksPlainly(t *testing.T) {
+func TestUnprovedReturnsReadableText(t *testing.T) {
 	for _, err := range []error{
 		cluster.ErrProof, io.EOF, io.ErrUnexpectedEOF, context.DeadlineExceeded, net.ErrClosed,
 		&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded},
@@ -68,20 +68,20 @@ func TestUnprovedSpeaksPlainly(t *testing.T) {
 	}
 }
 
-func TestUnauthenticatedConnectionsAreRefusedQuietly(t *testing.T) {
+func TestUnauthenticatedConnectionsAreLoggedOnce(t *testing.T) {
 	l, addr, journal := open(t)
 	l.Handle("owner", echo)
 	for i := range 20 {
-		conn := plain(t, addr)
+		conn := dialPlain(t, addr)
 		conn.Write([]byte([]string{
 			"GET / HTTP/1.1\r\nHost: nobody.example\r\n\r\n",
 			"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("\xff", 600),
-			"plx-peer-1\n\x00\x00" + strings.Repeat("n", 96), // no names
+			"plx-peer-1\n\x00\x00" + strings.Repeat("n", 96), // a message with two empty names
 			"plx-peer-1\n\xff" + strings.Repeat("/", 700),
-		}[i%4])) // it may hang up half way
+		}[i%4])) // an error does not matter: the listener may close the connection during the write
 		hungUpAfterAll(t, conn)
 	}
-	hears(t, dial(t, as(worker(0)), addr, "owner"), worker(0))
+	wantServed(t, dial(t, configOf(worker(0)), addr, "owner"), worker(0))
 	if got := journal.at(slog.LevelDebug); len(got) != 20 {
 		t.Errorf("%d refusals, want 20: %q", len(got), got)
 	}
@@ -91,15 +91,16 @@ func TestUnauthenticatedConnectionsAreRefusedQuietly(t *testing.T) {
 	}
 }
 
-// A task that gives up while it proves itself, as a save does that has failed
-// elsewhere, is no stranger: nobody is told.
-func TestTaskThatGivesUpItsProofIsNotReported(t *testing.T) {
+// A task may close a connection during its proof, for example when a save has
+// failed on another task. That is no attack and must not be logged at level
+// Info.
+func TestTaskThatGivesUpItsProofIsNotLogged(t *testing.T) {
 	_, addr, journal := open(t)
 	hello := "plx-peer-1\n\x0eworker:1/owner\x0aps:0/owner" + strings.Repeat("c", 32)
 	for said := range len(hello) + 1 {
-		conn := plain(t, addr)
+		conn := dialPlain(t, addr)
 		conn.Write([]byte(hello[:said]))
-		if said == len(hello) { // the acceptor's nonce: its turn is over
+		if said == len(hello) { // all is sent, so read the acceptor's nonce before closing
 			if _, err := io.ReadFull(conn, make([]byte, 32)); err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +113,8 @@ func TestTaskThatGivesUpItsProofIsNotReported(t *testing.T) {
 	}
 }
 
-// hungUpAfterAll reads what an acceptor says before it refuses.
+// hungUpAfterAll reads the acceptor's nonce, if it sends one, and fails the
+// test unless the acceptor then closes the connection.
 func hungUpAfterAll(t *testing.T, conn net.Conn) {
 	t.Helper()
 	n, err := io.Copy(io.Discard, conn)
@@ -122,27 +124,27 @@ func hungUpAfterAll(t *testing.T, conn net.Conn) {
 	conn.Close()
 }
 
-// More silent connections than there are places do not keep a task out for long, which
-// dials again when it has found no place.
-func TestSilentCrowdMakesRoom(t *testing.T) {
+// More silent connections than the limit must not keep a task out for long.
+// Its Dial retries if its connection was closed.
+func TestSilentConnectionsDoNotBlockATask(t *testing.T) {
 	l, addr, _ := open(t)
 	l.Handle("owner", echo)
 	for range 600 {
-		if conn, err := net.Dial("tcp", addr); err == nil { // else it had no place
+		if conn, err := net.Dial("tcp", addr); err == nil { // an error means that the listener has refused the connection
 			defer conn.Close()
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), proofTime/2)
 	defer cancel()
-	conn, err := Dial(ctx, as(worker(0)), ps0, addr, "owner")
+	conn, err := Dial(ctx, configOf(worker(0)), ps0, addr, "owner")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	hears(t, conn, worker(0))
+	wantServed(t, conn, worker(0))
 }
 
-func TestSlowProofIsCutOff(t *testing.T) {
+func TestSlowProofTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, said := range []string{"", "plx-peer-1\n", "plx-peer-1\n\x0eworker:1/owner\x0aps:0/owner"} {
 			here, there := net.Pipe()
@@ -156,7 +158,7 @@ func TestSlowProofIsCutOff(t *testing.T) {
 				}
 			})
 			began := time.Now()
-			_, _, err := as(ps0).gate().Accept(t.Context(), here)
+			_, _, err := configOf(ps0).gate().Accept(t.Context(), here)
 			if took := time.Since(began); err == nil || took != proofTime {
 				t.Errorf("%q: %v after %v", said, err, took)
 			}
@@ -167,7 +169,8 @@ func TestSlowProofIsCutOff(t *testing.T) {
 	})
 }
 
-// FuzzProve plays a stranger who sends anything.
+// FuzzProve sends arbitrary bytes as a dialler without the secret, which must
+// never be accepted.
 func FuzzProve(f *testing.F) {
 	f.Add([]byte("plx-peer-1\n\x0eworker:1/owner\x0aps:0/owner" + strings.Repeat("c", 64)))
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: nobody.example\r\n\r\n"))
@@ -178,7 +181,7 @@ func FuzzProve(f *testing.F) {
 		done := make(chan bool)
 		go func() { io.Copy(io.Discard, there); close(done) }()
 		go func() { there.Write(stream); there.Close() }()
-		if _, name, err := as(ps0).gate().Accept(t.Context(), here); err == nil {
+		if _, name, err := configOf(ps0).gate().Accept(t.Context(), here); err == nil {
 			t.Errorf("%q came without the secret", name)
 		}
 		here.Close()

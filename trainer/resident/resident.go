@@ -1,15 +1,17 @@
-// Package resident keeps the variables of a worker on its GPU: for good if the worker
-// trains alone, else until new values arrive.
+// Package resident keeps the variables of a worker in the memory of its GPU:
+// permanently if the worker trains alone, otherwise until new values arrive
+// from the shard holders (tasks that store variables).
 //
 //	v, where, err := resident.Keep(group, &declaration, choice) // nil if the CPU updates
 //	c, err := client.Connect(ctx, client.Config{Home: v.Home(), Arrived: resident.Renewer(group, &declaration), ...})
 //	v.Hold(c.Held())
 //	sums, err := v.Run(replica, call, rate, ready) // instead of replica.Run
-//	err = v.Fetch()                                // before anybody reads the host's memory
+//	err = v.Fetch()                                // before the host's memory is read
 //
-// While the GPU keeps variables, it is their only true place. It updates them at the
-// end of each run. The shards of package aggregate count the updates, and the host's
-// memory is brought up to date when a checkpoint, an evaluation or the digest reads it.
+// If the GPU keeps the variables, only it has their current values. It updates
+// them at the end of each run. Package aggregate only counts the updates.
+// Before a checkpoint, an evaluation or the digest reads the host's memory,
+// the values are copied there.
 package resident
 
 import (
@@ -24,29 +26,31 @@ import (
 	"github.com/plx-run/plx/trainer/replica"
 )
 
-// Variables are on the GPU of a worker that trains alone. The methods of nil are for
-// variables that the CPU updates.
+// Variables are the variables of a worker that trains alone, stored on its
+// GPU. A nil *Variables is valid and means that the CPU updates the variables.
 type Variables struct {
 	gpu       *gpu.Resident
 	held      []*aggregate.Shard
 	variables []layout.Variable
 }
 
-// Choice is what decides, besides the training, who updates the variables.
+// Choice contains the reasons outside of the model for which the CPU, not the
+// GPU, updates the variables.
 type Choice struct {
-	Everything bool // the CPU looks at every gradient
-	Hooked     bool // hooks of the program see gradients, and may change them
-	Never      bool // the CPU updates them in any case, for tests
+	Everything bool // the CPU checks every gradient (--check-numerics)
+	Hooked     bool // the user's program has hooks, which read gradients and may change them
+	Never      bool // the CPU always updates the variables; for tests
 }
 
-// Keep keeps the variables of a group on its GPU, if gradients need not leave it. It
-// returns nil if the CPU updates them. where says who does and why, for the end of a
-// line; it is empty if the group has no GPU.
+// Keep stores the variables of a group of replicas on its GPU, if gradients
+// can stay there too. v is nil if the CPU updates the variables. where says
+// which device updates them and why, as the end of a log line; it is empty if
+// the group has no GPU.
 func Keep(g *replica.Group, d *layout.Declaration, c Choice) (v *Variables, where string, err error) {
 	if c.Never || !g.OnGPU() {
 		return nil, "", nil
 	}
-	why := leaves(d)
+	why := reasonForCPU(d)
 	switch {
 	case c.Everything:
 		why = "--check-numerics looks at every gradient"
@@ -73,8 +77,9 @@ func Keep(g *replica.Group, d *layout.Declaration, c Choice) (v *Variables, wher
 	return &Variables{gpu: r, variables: d.Variables}, ", updates on the gpu", nil
 }
 
-// leaves says why gradients must leave the GPU; "": they need not.
-func leaves(d *layout.Declaration) string {
+// reasonForCPU returns the reason why gradients must be copied from the GPU to the
+// host; empty if there is none.
+func reasonForCPU(d *layout.Declaration) string {
 	switch {
 	case len(d.Workers) > 1:
 		return "gradients of several workers are added"
@@ -93,8 +98,9 @@ func leaves(d *layout.Declaration) string {
 	return ""
 }
 
-// Renewer returns what brings a new value to the GPU as soon as it has arrived in the
-// host's memory; nil if the group has none.
+// Renewer returns a function that starts to copy a piece of a variable to the
+// GPU, after its new value has arrived in the host's memory. It returns nil if
+// the group has no GPU.
 func Renewer(g *replica.Group, d *layout.Declaration) func(p layout.Piece) {
 	if !g.OnGPU() {
 		return nil
@@ -105,7 +111,8 @@ func Renewer(g *replica.Group, d *layout.Declaration) func(p layout.Piece) {
 	}
 }
 
-// Home is what the shards must know of the GPU; nil if they have the values.
+// Home returns the GPU as the storage of the shards' values. It returns nil if
+// the host's memory stores them.
 func (v *Variables) Home() aggregate.Home {
 	if v == nil {
 		return nil
@@ -113,8 +120,9 @@ func (v *Variables) Home() aggregate.Home {
 	return v.gpu
 }
 
-// Hold gives the GPU what the shards of all variables keep in the memory of the host.
-// It must be called once, before the first run.
+// Hold registers the host's memory of the optimiser state of all shards. The
+// first run copies that state to the GPU. Hold must be called once, before the
+// first run.
 func (v *Variables) Hold(held []*aggregate.Shard) {
 	if v == nil {
 		return
@@ -125,7 +133,7 @@ func (v *Variables) Hold(held []*aggregate.Shard) {
 	}
 }
 
-// Fetch brings the values in the memory of the host up to date.
+// Fetch copies the current values from the GPU to the host's memory.
 func (v *Variables) Fetch() error {
 	if v == nil {
 		return nil
@@ -133,9 +141,11 @@ func (v *Variables) Fetch() error {
 	return v.gpu.Values()
 }
 
-// Run is one.Run for a step at a rate. The GPU has updated the variables when it calls
-// ready. After a loss that is not finite nothing was updated, and ready is not called:
-// values and gradients are copied to the host, for the guard that looks for the cause.
+// Run computes and applies one step of replica one with the learning rate
+// rate. It calls ready for each gradient after the GPU has updated the
+// variables. If the loss is not finite, nothing is updated and ready is not
+// called. Values and gradients are then copied to the host, where the caller
+// looks for the cause.
 func (v *Variables) Run(one *replica.Replica, call operation.Call, rate float64, ready func(i int)) ([]float64, error) {
 	if v == nil {
 		return one.Run(call, ready)

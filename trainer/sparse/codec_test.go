@@ -30,8 +30,8 @@ func TestCodecRoundTrip(t *testing.T) {
 	}
 }
 
-// The format, byte by byte.
-func TestFormat(t *testing.T) {
+// An encoded list must have exactly these bytes.
+func TestRowsFormat(t *testing.T) {
 	r := Rows[float32]{[]int64{2, 3, 203}, []float32{1, 2, 3}, 1}
 	want := []byte{3, 2, 0, 0xc7, 1, 0, 0, 0x80, 0x3f, 0, 0, 0, 0x40, 0, 0, 0x40, 0x40}
 	if got := Append(nil, r); !bytes.Equal(got, want) {
@@ -39,7 +39,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeRejectsInvalidRows(t *testing.T) {
 	good := Append(nil, Rows[float32]{[]int64{10, 12, 19}, make([]float32, 6), 2})
 	huge := binary.AppendUvarint(nil, math.MaxUint64)
 	for _, c := range []struct {
@@ -57,8 +57,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"above", good, 10, 19, 2, "outside [10, 19)"},
 		{"first far away", slices.Concat([]byte{1}, huge, make([]byte, 8)), 10, 20, 2, "outside"},
 		{"next far away", slices.Concat([]byte{2, 10}, huge, make([]byte, 16)), 10, 20, 2, "outside"},
-		{"padded number", slices.Concat([]byte{0x81, 0, 10}, make([]byte, 8)), 10, 20, 2, "no number"},
-		{"cut off number", slices.Concat([]byte{1}, bytes.Repeat([]byte{0xff}, 9)), 10, 20, 2, "no number"},
+		{"padded number", slices.Concat([]byte{0x81, 0, 10}, make([]byte, 8)), 10, 20, 2, "invalid varint"},
+		{"cut off number", slices.Concat([]byte{1}, bytes.Repeat([]byte{0xff}, 9)), 10, 20, 2, "invalid varint"},
 		{"one byte less", good[:len(good)-1], 10, 20, 2, "3 rows from [10, 20) in 26 bytes"},
 		{"a value less", slices.Concat([]byte{1, 0x8a, 1}, make([]byte, 7)), 10, 200, 2, "7 bytes of values for 1 rows of 8"},
 		{"a byte more", append(slices.Clone(good), 0), 10, 20, 2, "25 bytes of values"},
@@ -79,8 +79,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// What is announced and not sent is not allocated.
-func TestDecodeAllocatesForWhatIsThere(t *testing.T) {
+// Decode must not allocate memory for rows that are announced but not sent.
+func TestDecodeDoesNotAllocateForMissingData(t *testing.T) {
 	b := binary.AppendUvarint(nil, 1<<40)
 	b = append(b, make([]byte, 1000)...)
 	if n := testing.AllocsPerRun(1, func() {

@@ -1,39 +1,42 @@
-// Package sparse handles the rows of a table of which a step touches few: an
-// embedding.
+// Package sparse implements embedding tables: variables of which each training
+// step reads and updates only a few rows.
 //
-// A worker finds the rows that a batch needs and adds up their gradients:
+// A worker finds the rows that a batch needs, and adds up their gradients:
 //
 //	var lookup sparse.Lookup[float32]
-//	rows := lookup.Set(tokens)                    // ascending, each once: the rows to pull
+//	rows := lookup.Set(tokens)                    // ascending, without duplicates: the rows to request
 //	lookup.Gather(pulled, width, input)           // input[i] is the row of tokens[i]
-//	gradient := lookup.Combine(backward, width)   // the rows to push
+//	gradient := lookup.Combine(backward, width)   // the rows to send
 //
-// Contributions are added along the fixed reduction tree, a below b:
+// Gradients of several workers are added along the fixed reduction tree, with
+// a from the lower subtree:
 //
 //	sum = sparse.Merge(sum, a, b)
 //
-// The holder of the rows [lo, hi) applies the sum:
+// The shard holder (the task that stores the rows [lo, hi)) applies the sum:
 //
 //	table, err := sparse.NewTable[float32]("words", initial, settings, lo, hi, width)
 //	err = table.Apply(optimizer.Step{Number: n, Rate: rate, Scale: 1}, sum)
 //	err = table.Read(index, values)
 //
-// Wishes tells a shard holder which rows it may send before a step is over:
-// those that no worker requested for the step.
+// From Wishes a shard holder learns which rows it may send before a step is
+// over: those that no worker requested for the step.
 //
-// A row that no worker touched is absent, and not zero: its value, its momentum
-// and its decay do not change.
+// A row that no worker requested has no gradient, which differs from a
+// gradient of zero: its value and momentum do not change, and weight decay
+// does not shrink it.
 //
 // # Same bits
 //
-// Duplicates within a batch are added in the order of their positions. Rows of
-// two contributions are added as lower + upper. A row of only one contribution
-// is copied. The first values of a row are those of a dense variable with the
-// same name and shape. So nothing depends on how a table is partitioned.
+// Gradients of one row in a batch are added in the order of their positions.
+// Rows of two gradient sums are added as lower + upper. A row that is only in
+// one of them is copied. The initial values of a row are those of a dense
+// variable with the same name and shape. So results do not depend on how a
+// table is cut into shards.
 //
-// # What it refuses
+// # Errors
 //
-// It refuses rows that are out of order, out of range or of another width. From
-// a caller that is an error; from the wire it is found before anything is
-// allocated. The package starts no goroutine and takes no lock.
+// Functions return an error for rows that are out of order, out of range or of
+// a wrong width. For rows from the network they do so before they allocate
+// memory. The package starts no goroutine and takes no lock.
 package sparse

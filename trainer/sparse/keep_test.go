@@ -11,8 +11,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Rows that were kept, put into other tables, go on like those that stay.
-func TestKeptRowsGoOn(t *testing.T) {
+// Rows that were saved and restored into other tables must get the same values
+// in later steps as the original rows.
+func TestRestoredRowsTrainLikeOriginals(t *testing.T) {
 	for _, s := range movers {
 		t.Run(string(s.Rule), func(t *testing.T) {
 			checkKept[float32](t, s)
@@ -38,7 +39,7 @@ func checkKept[T wire.Float](t *testing.T, s optimizer.Settings) {
 	for _, table := range tables {
 		lo, hi := table.lo, table.hi
 		cut := kept.Cut(lo, hi, size)
-		odd := append(make([]byte, 1), cut.Values...) // bytes may lie anywhere
+		odd := append(make([]byte, 1), cut.Values...) // the bytes may be unaligned
 		cut.Values = odd[1:]
 		if err := table.Put(cut); err != nil {
 			t.Fatal(err)
@@ -70,7 +71,7 @@ func checkKept[T wire.Float](t *testing.T, s optimizer.Settings) {
 	}
 }
 
-func TestBadRowsAreNotPut(t *testing.T) {
+func TestPutRejectsInvalidRows(t *testing.T) {
 	good := func() Kept {
 		return Kept{Index: []int64{3, 9}, Values: make([]byte, 24), Slots: [][]byte{make([]byte, 24)}}
 	}
@@ -96,8 +97,9 @@ func TestBadRowsAreNotPut(t *testing.T) {
 	}
 }
 
-// Runs of neighbours are copied as what they are, whatever their bounds.
-func TestKeepOfRuns(t *testing.T) {
+// Keep must copy consecutive rows correctly, wherever such a run begins and
+// ends.
+func TestKeepCopiesConsecutiveRows(t *testing.T) {
 	for seed := range int64(20) {
 		table := half[float32](t, optimizer.Settings{Rule: optimizer.SGD}, Initial{}, 0, 130)
 		var index []int64

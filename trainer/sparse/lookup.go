@@ -8,24 +8,25 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Lookup is one use of a table by a batch: the rows, and the positions that
-// want them. The zero value is ready for use. It keeps its memory from use to
-// use.
+// Lookup maps the positions of a batch to the rows of a table: each position
+// uses one row, and several may use the same. The zero value is ready for use.
+// A Lookup reuses its memory from batch to batch.
 type Lookup[T wire.Float] struct {
-	unique   []int64    // the rows, each once, ascending
-	order    []position // the positions, by row, then in the order of the batch
-	spare    []position // memory for sorting order
+	unique   []int64    // the rows that the batch uses, ascending, without duplicates
+	order    []position // the positions of the batch, sorted by row; positions with equal rows keep their order
+	spare    []position // scratch memory for sorting order
 	combined Rows[T]
 }
 
-// position is a place in a batch that wants a row.
+// position is a position in a batch and the row that it uses.
 type position struct {
 	row int64
 	at  int // index of the position in the batch
 }
 
-// Set takes the rows that a batch wants, in any order and with repetitions. It
-// returns them ascending, each once. The result is valid until the next Set.
+// Set sets the rows that the positions of a batch use, in any order and with
+// duplicates. It returns the rows ascending and without duplicates. The result
+// is valid until the next Set.
 func (l *Lookup[T]) Set(index []int64) []int64 {
 	l.order = resize(l.order, len(index))
 	for i, row := range index {
@@ -41,8 +42,9 @@ func (l *Lookup[T]) Set(index []int64) []int64 {
 	return l.unique
 }
 
-// sort orders by row and keeps the order of positions. It sorts by one byte of
-// the row after the other, the lowest first.
+// sort sorts order by row, and keeps the order of positions that use the same
+// row. It is a radix sort: it sorts by one byte of the row at a time, the
+// lowest first.
 func (l *Lookup[T]) sort() {
 	if len(l.order) == 0 {
 		return
@@ -71,8 +73,8 @@ func (l *Lookup[T]) sort() {
 	}
 }
 
-// Gather writes the wanted row to each position of into. rows are the rows that
-// Set returned, one after the other.
+// Gather copies to each position in into the row that the position uses. rows
+// contains the rows that Set returned, in that order.
 func (l *Lookup[T]) Gather(rows []T, width int, into []T) {
 	l.check(len(l.unique), rows, width)
 	l.check(len(l.order), into, width)
@@ -81,9 +83,9 @@ func (l *Lookup[T]) Gather(rows []T, width int, into []T) {
 	})
 }
 
-// Combine adds the values of positions that want the same row, in the order of
-// positions. values has a row for each position. The result is valid until the
-// next Set or Combine.
+// Combine returns for each row the sum of the gradients of all positions that
+// use it, added in the order of positions. values has one gradient row per
+// position. The result is valid until the next Set or Combine.
 func (l *Lookup[T]) Combine(values []T, width int) Rows[T] {
 	l.check(len(l.order), values, width)
 	l.combined.Index = append(l.combined.Index[:0], l.unique...)
@@ -92,7 +94,7 @@ func (l *Lookup[T]) Combine(values []T, width int) Rows[T] {
 	l.each(func(first bool, unique, at int) {
 		sum, more := l.combined.Row(unique), values[at*width:(at+1)*width]
 		if first {
-			copy(sum, more) // 0 + -0 would not be -0
+			copy(sum, more) // not added to zero: 0 + -0 would be 0, not -0
 			return
 		}
 		for i, v := range more {
@@ -102,8 +104,9 @@ func (l *Lookup[T]) Combine(values []T, width int) Rows[T] {
 	return l.combined
 }
 
-// each calls do for every position in order: whether it is the first of its
-// row, and the index of its row among the unique rows.
+// each calls do for every position, sorted by row. first is true for the first
+// position of a row; unique is the index of the row in l.unique; at is the
+// position.
 func (l *Lookup[T]) each(do func(first bool, unique, at int)) {
 	unique := -1
 	for i, p := range l.order {
@@ -121,19 +124,20 @@ func (l *Lookup[T]) check(rows int, values []T, width int) {
 	}
 }
 
-// Wishes records which rows of a shard workers request for a step, for two
-// consecutive steps. The zero value knows none. Its user guards it.
+// Wishes records which rows of a shard the workers request for a step. It
+// remembers two consecutive steps. The zero value contains no requests. The
+// caller must hold a lock.
 type Wishes struct {
-	rows [2][]uint64 // by parity of the step: one bit per row, set if a worker has requested the row
-	of   [2]uint64   // by parity: 1 + the step; 0 means none
+	rows [2][]uint64 // by step modulo 2: one bit per row, set if a worker has requested the row
+	of   [2]uint64   // by step modulo 2: 1 + the step that rows belongs to; 0 means none
 }
 
-// Add records that rows of the shard [lo, hi) are requested for a step. It
-// forgets the requests of two steps before.
+// Add records that a worker requests rows for a step, of a shard with the rows
+// [lo, hi). It deletes the requests of two steps before.
 func (w *Wishes) Add(step uint64, lo, hi int64, index []int64) {
 	at := step % 2
 	if w.of[at] > step+1 {
-		return // a request for a past step changes nothing
+		return // a request for a past step is ignored
 	}
 	if n := int(hi-lo+63) / 64; len(w.rows[at]) != n {
 		w.rows[at] = make([]uint64, n)
@@ -146,8 +150,9 @@ func (w *Wishes) Add(step uint64, lo, hi int64, index []int64) {
 	}
 }
 
-// Split returns the rows that no worker requested for a step, free, and the
-// others. If nothing is known of the step, none is free. lo is that of Add.
+// Split divides rows into those that no worker requested for a step (free) and
+// all others (taken). If nothing was recorded for the step, no row is free. lo
+// is the first row of the shard, as in Add.
 func (w *Wishes) Split(step uint64, lo int64, index []int64) (free, taken []int64) {
 	at := step % 2
 	if w.of[at] == 0 || w.of[at] != step+1 {
@@ -163,7 +168,7 @@ func (w *Wishes) Split(step uint64, lo int64, index []int64) (free, taken []int6
 	return free, taken
 }
 
-// Common returns the rows that are in both of two ascending lists.
+// Common returns the rows that are in both ascending lists.
 func Common(a, b []int64) (both []int64) {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -178,8 +183,8 @@ func Common(a, b []int64) (both []int64) {
 	return both
 }
 
-// Union returns the rows that are in any of several ascending lists, ascending
-// and each once.
+// Union returns the rows that are in at least one of the ascending lists,
+// ascending and without duplicates.
 func Union(lists ...[]int64) []int64 {
 	if len(lists) == 1 {
 		return lists[0]

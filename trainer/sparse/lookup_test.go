@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// naiveCombine adds position after position to a map.
+// naiveCombine adds the gradients of one position after the other in a map.
 func naiveCombine(index []int64, values []float32, width int) Rows[float32] {
 	m := twin[float32]{}
 	for at, row := range index {
@@ -23,7 +23,7 @@ func naiveCombine(index []int64, values []float32, width int) Rows[float32] {
 	return m.rows(width)
 }
 
-func TestLookup(t *testing.T) {
+func TestLookupMatchesNaiveSums(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 4))
 	var lookup Lookup[float32]
 	for range 500 {
@@ -65,8 +65,8 @@ func checkLookup(t *testing.T, lookup *Lookup[float32], index []int64, values []
 	same(t, lookup.Combine(values, width), naiveCombine(index, values, width))
 }
 
-// Bits tell that positions are added in their order: (1 + 2^24) + -2^24 is 0
-// in float32, 1 + (2^24 - 2^24) is 1.
+// The result shows the order of additions: in float32, (1 + 2^24) + -2^24 is
+// 0, but 1 + (2^24 - 2^24) is 1.
 func TestCombineKeepsTheOrderOfPositions(t *testing.T) {
 	var lookup Lookup[float32]
 	lookup.Set([]int64{9, 4, 9, 9, 4, 4})
@@ -82,7 +82,7 @@ func TestCombineKeepsNegativeZero(t *testing.T) {
 	same(t, got, Rows[float64]{Index: []int64{7}, Values: []float64{math.Copysign(0, -1)}, Width: 1})
 }
 
-func TestLookupPanicsOnOtherSizes(t *testing.T) {
+func TestLookupPanicsOnWrongSizes(t *testing.T) {
 	var lookup Lookup[float32]
 	lookup.Set([]int64{3, 3, 5})
 	for name, call := range map[string]func(){

@@ -10,7 +10,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// twin is rows as a map, which has no order to get wrong.
+// twin is a reference for Rows: a map from row to values, which needs no
+// order.
 type twin[T wire.Float] map[int64][]T
 
 func (m twin[T]) rows(width int) Rows[T] {
@@ -30,7 +31,7 @@ func twinOf[T wire.Float](r Rows[T]) twin[T] {
 	return m
 }
 
-// plus is the definition of Merge.
+// plus adds two maps as the documentation of Merge defines it.
 func (m twin[T]) plus(b twin[T]) twin[T] {
 	sum := maps.Clone(m)
 	for row, values := range b {
@@ -47,8 +48,8 @@ func (m twin[T]) plus(b twin[T]) twin[T] {
 	return sum
 }
 
-// noise gives values with every kind of zero and large differences of size,
-// so that another order of additions gives other bits.
+// noise returns random values of very different magnitudes, with positive and
+// negative zeros. Another order of additions gives other bits.
 func noise[T wire.Float](random *rand.Rand, n int) []T {
 	x := make([]T, n)
 	for i := range x {
@@ -63,7 +64,8 @@ func noise[T wire.Float](random *rand.Rand, n int) []T {
 	return x
 }
 
-// someRows draws rows of [lo, hi), each with the given chance.
+// someRows returns rows of [lo, hi) with random values. Each row is included
+// with probability chance.
 func someRows[T wire.Float](random *rand.Rand, lo, hi int64, width int, chance float64) Rows[T] {
 	r := Rows[T]{Width: width}
 	for row := lo; row < hi; row++ {
@@ -75,7 +77,8 @@ func someRows[T wire.Float](random *rand.Rand, lo, hi int64, width int, chance f
 	return r
 }
 
-// same wants equal rows with equal bits.
+// same fails the test unless got and want have the same rows with the same
+// bits.
 func same[T wire.Float](t *testing.T, got, want Rows[T]) {
 	t.Helper()
 	if got.Width != want.Width || !slices.Equal(got.Index, want.Index) {
@@ -96,7 +99,7 @@ func sameBits[T wire.Float](t *testing.T, got, want []T) {
 	}
 }
 
-func TestMerge(t *testing.T) {
+func TestMergeMatchesMapSums(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	var into Rows[float32]
 	for range 500 {
@@ -111,7 +114,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-func TestMergeOfOtherWidthsPanics(t *testing.T) {
+func TestMergeOfDifferentWidthsPanics(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("merged rows of width 1 and 2")
@@ -120,7 +123,7 @@ func TestMergeOfOtherWidthsPanics(t *testing.T) {
 	Merge(Rows[float32]{}, Rows[float32]{Width: 1}, Rows[float32]{Width: 2})
 }
 
-// sum adds leaves along the fixed tree.
+// sum adds the values of leaves along the fixed reduction tree.
 func sum[V any](leaves []V, add func(a, b V) V) V {
 	if len(leaves) == 1 {
 		return leaves[0]
@@ -129,9 +132,10 @@ func sum[V any](leaves []V, add func(a, b V) V) V {
 	return add(sum(leaves[:mid], add), sum(leaves[mid:], add))
 }
 
-// Six virtual workers: whoever merges which subtree where, and however the
-// table is partitioned, the sum has the bits of the twin's.
-func TestSumsAlongTheTree(t *testing.T) {
+// The gradients of six virtual workers must give the same bits as the
+// reference, whichever worker merges which subtree, and however the table is
+// cut into shards.
+func TestTreeSumsDoNotDependOnPartition(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 2))
 	for range 50 {
 		var leaves []Rows[float64]
@@ -177,8 +181,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// New memory is taken once, for as many rows as there are.
-func TestMergeTakesWhatItNeeds(t *testing.T) {
+// Merge must allocate memory at most once, for exactly the rows of the result.
+func TestMergeAllocatesOnce(t *testing.T) {
 	random := rand.New(rand.NewPCG(10, 10))
 	a, b := someRows[float32](random, 0, 500, 8, 0.5), someRows[float32](random, 0, 500, 8, 0.5)
 	memory := Rows[float32]{Width: 8}.reset(8, union(a.Index, b.Index))

@@ -8,12 +8,13 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Rows move from one shard holder to another as a list of rows, as AppendIndex
-// writes it. For each row its values and its optimiser slots follow.
+// When rows move from one shard holder to another, they are encoded as a list
+// of row numbers (AppendIndex), followed by the values and the optimiser state
+// of each row.
 
-// Updated appends to into the rows of [from, to) that were ever updated or
-// put, ascending and at most most of them. All other rows have their drawn
-// values and no optimiser state.
+// Updated appends to into those rows of [from, to) that were ever updated or
+// restored, ascending, at most most of them. All other rows still have their
+// initial values and no optimiser state.
 func (t *Table[T]) Updated(from, to int64, most int, into []int64) []int64 {
 	from, to = max(from, t.lo), min(to, t.hi)
 	for row := from; row < to && most > 0; {
@@ -32,10 +33,12 @@ func (t *Table[T]) Updated(from, to int64, most int, into []int64) []int64 {
 	return into
 }
 
-// parts returns the values and the optimiser's slots.
+// parts returns the table's values, followed by each slice of its optimiser
+// state.
 func (t *Table[T]) parts() [][]T { return append([][]T{t.values}, t.state.Slots()...) }
 
-// MoveSize is the number of bytes of one row with its slots.
+// MoveSize returns the number of bytes of one row together with its optimiser
+// state.
 func (t *Table[T]) MoveSize() int { return t.rowBytes() * len(t.parts()) }
 
 func (t *Table[T]) rowBytes() int {
@@ -43,8 +46,8 @@ func (t *Table[T]) rowBytes() int {
 	return t.width * len(wire.Bytes(one[:]))
 }
 
-// Export appends rows with their slots. Updated must have returned the rows;
-// they are strictly ascending.
+// Export appends the encoded rows and their optimiser state to b. index must
+// be strictly ascending and contain only rows that Updated has returned.
 func (t *Table[T]) Export(b []byte, index []int64) []byte {
 	b = AppendIndex(b, index)
 	parts := t.parts()
@@ -56,9 +59,10 @@ func (t *Table[T]) Export(b []byte, index []int64) []byte {
 	return b
 }
 
-// Import takes what Export wrote of another table of the variable: at least one
-// row of [lo, hi). It returns the row after the last one. If it fails it
-// changes nothing.
+// Import stores rows that Export encoded from another shard of the same
+// variable. b must contain at least one row, and all rows must be in [lo, hi).
+// Import returns the row after the last one. After an error the table is
+// unchanged.
 func (t *Table[T]) Import(b []byte, lo, hi int64) (next int64, err error) {
 	if lo < t.lo || hi > t.hi {
 		return 0, fmt.Errorf("rows [%d, %d) are not all in [%d, %d)", lo, hi, t.lo, t.hi)
@@ -81,20 +85,20 @@ func (t *Table[T]) Import(b []byte, lo, hi int64) (next int64, err error) {
 	return index[len(index)-1] + 1, nil
 }
 
-// Kept are rows of a table for a checkpoint. Index is strictly ascending.
-// Values and every slot of the optimiser hold the rows one after the other. The
+// Kept contains rows of a table for a checkpoint. Index is strictly ascending.
+// Values and each slice in Slots contain these rows one after the other. The
 // bytes need no alignment.
 type Kept struct {
 	Index  []int64
 	Values []byte
-	Slots  [][]byte // by slot of the optimiser
+	Slots  [][]byte // optimiser state: one slice for each number that the optimiser keeps per element
 }
 
-// parts returns the values and the slots.
+// parts returns Values, followed by each slice in Slots.
 func (k Kept) parts() [][]byte { return append([][]byte{k.Values}, k.Slots...) }
 
-// Check reports why k is not rows within [lo, hi) with the given bytes per row
-// and slots.
+// Check returns an error unless k has rows of [lo, hi) only, with rowBytes
+// bytes per row, and this number of slots.
 func (k Kept) Check(lo, hi int64, rowBytes, slots int) error {
 	if len(k.Slots) != slots {
 		return fmt.Errorf("%d slots of the optimiser, want %d", len(k.Slots), slots)
@@ -107,8 +111,8 @@ func (k Kept) Check(lo, hi int64, rowBytes, slots int) error {
 	return checkIndex(k.Index, lo, hi)
 }
 
-// Cut returns the rows of k within [lo, hi), without a copy. k must have passed
-// Check with the same rowBytes.
+// Cut returns the rows of k that are in [lo, hi), without a copy. Check with
+// the same rowBytes must have accepted k.
 func (k Kept) Cut(lo, hi int64, rowBytes int) Kept {
 	from, _ := slices.BinarySearch(k.Index, lo)
 	to, _ := slices.BinarySearch(k.Index, hi)
@@ -119,8 +123,8 @@ func (k Kept) Cut(lo, hi int64, rowBytes int) Kept {
 	return cut
 }
 
-// Keep copies every row that was ever updated or put, with its optimiser
-// state. The other rows follow from the seed.
+// Keep copies every row that was ever updated or restored, with its optimiser
+// state. All other rows can be drawn again from the seed.
 func (t *Table[T]) Keep() Kept {
 	n := 0
 	for _, word := range t.stored {
@@ -134,8 +138,8 @@ func (t *Table[T]) Keep() Kept {
 	return k
 }
 
-// gather copies rows of a slice over the table's elements. It copies neighbours
-// together, because most rows of a table that was trained for long have
+// gather copies rows from a slice that has all rows of the table. It copies
+// consecutive rows together, because after long training most rows have
 // neighbours.
 func (t *Table[T]) gather(index []int64, from []T) []byte {
 	all := make([]T, len(index)*t.width)
@@ -152,8 +156,8 @@ func (t *Table[T]) gather(index []int64, from []T) []byte {
 	return wire.Bytes(all)
 }
 
-// Put replaces rows by rows that Keep copied from a table of the same variable
-// and rule. If it fails it changes nothing.
+// Put replaces rows by those that Keep copied from a table with the same
+// variable and optimiser. After an error the table is unchanged.
 func (t *Table[T]) Put(k Kept) error {
 	size := t.rowBytes()
 	if err := k.Check(t.lo, t.hi, size, len(t.state.Slots())); err != nil {

@@ -18,7 +18,7 @@ var movers = []optimizer.Settings{
 	{Rule: optimizer.Adam, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8},
 }
 
-// half is rows [lo, hi) of a table whose rows were updated now and then.
+// half returns the rows [lo, hi) of a table after some updates.
 func half[T wire.Float](t testing.TB, s optimizer.Settings, first Initial, lo, hi int64) *Table[T] {
 	t.Helper()
 	table, err := NewTable[T]("x", first, s, lo, hi, 3)
@@ -28,7 +28,7 @@ func half[T wire.Float](t testing.TB, s optimizer.Settings, first Initial, lo, h
 	return table
 }
 
-// update updates those of the same rows that the table has.
+// update applies gradients to those rows of index that the table has.
 func update[T wire.Float](t testing.TB, table *Table[T], step uint64, index []int64) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(step, 1))
@@ -39,8 +39,9 @@ func update[T wire.Float](t testing.TB, table *Table[T], step uint64, index []in
 	}
 }
 
-// Rows that have moved go on like those that have not.
-func TestRowsMove(t *testing.T) {
+// Rows that moved to another table must get the same values in later steps as
+// rows that did not move.
+func TestMovedRowsTrainLikeOriginals(t *testing.T) {
 	for _, s := range movers {
 		for _, first := range []Initial{{}, {Kind: Uniform, A: -1, B: 1, Seed: 4}} {
 			stays := half[float32](t, s, first, 0, 200)
@@ -79,7 +80,7 @@ func TestRowsMove(t *testing.T) {
 	}
 }
 
-func TestUpdated(t *testing.T) {
+func TestUpdatedReturnsStoredRows(t *testing.T) {
 	table := half[float64](t, movers[0], Initial{}, 10, 300)
 	if got := table.Updated(0, 1000, 9, nil); got != nil {
 		t.Errorf("rows %v of a table that nobody updated", got)
@@ -105,7 +106,7 @@ func TestUpdated(t *testing.T) {
 	}
 }
 
-func TestImportRefuses(t *testing.T) {
+func TestImportRejectsInvalidRows(t *testing.T) {
 	from := half[float32](t, movers[1], Initial{}, 0, 50)
 	update(t, from, 0, []int64{3, 4, 40})
 	good := from.Export(nil, []int64{3, 4})
@@ -133,7 +134,7 @@ func TestImportRefuses(t *testing.T) {
 	}
 }
 
-// FuzzImport takes any bytes for rows that move.
+// FuzzImport passes arbitrary bytes to Import as moved rows.
 func FuzzImport(f *testing.F) {
 	table := half[float32](f, movers[3], Initial{}, 0, 50)
 	update(f, table, 0, []int64{0, 7, 49})

@@ -11,21 +11,23 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Rows are some rows of a table: Values[i*Width:(i+1)*Width] is row Index[i].
-// Index is strictly ascending and len(Values) is len(Index)*Width.
+// Rows contains some rows of a table: Values[i*Width:(i+1)*Width] are the
+// values of row Index[i]. Index is strictly ascending, and len(Values) is
+// len(Index)*Width.
 type Rows[T wire.Float] struct {
 	Index  []int64
 	Values []T
 	Width  int
 }
 
-// Row returns the memory of the i-th row.
+// Row returns the values of row Index[i], without a copy.
 func (r Rows[T]) Row(i int) []T { return r.Values[i*r.Width : (i+1)*r.Width] }
 
-// Check reports why r is not rows of width elements within [lo, hi).
+// Check returns an error unless all rows of r are in [lo, hi) and have width
+// elements.
 func (r Rows[T]) Check(lo, hi int64, width int) error {
 	if r.Width != width || len(r.Values) != len(r.Index)*width {
-		return fmt.Errorf("%d rows of width %d with %d values: want width %d and as many values as that makes",
+		return fmt.Errorf("%d rows of width %d with %d values: want width %d, and rows times width values",
 			len(r.Index), r.Width, len(r.Values), width)
 	}
 	return checkIndex(r.Index, lo, hi)
@@ -47,22 +49,23 @@ func outside(row, lo, hi int64) error {
 	return fmt.Errorf("row %d is outside [%d, %d)", row, lo, hi)
 }
 
-// Cut returns the rows of r within [lo, hi), without a copy.
+// Cut returns the rows of r that are in [lo, hi), without a copy.
 func (r Rows[T]) Cut(lo, hi int64) Rows[T] {
 	from, _ := slices.BinarySearch(r.Index, lo)
 	to, _ := slices.BinarySearch(r.Index[from:], hi)
 	return r.slice(from, from+to)
 }
 
-// slice returns rows from to to. The result has no spare capacity, so appending
-// to it cannot write into the next piece.
+// slice returns the rows with positions [from, to) in r, without a copy. The
+// result has no spare capacity, so appending to it cannot overwrite the rows
+// that follow.
 func (r Rows[T]) slice(from, to int) Rows[T] {
 	r.Index = r.Index[from:to:to]
 	r.Values = r.Values[from*r.Width : to*r.Width : to*r.Width]
 	return r
 }
 
-// SumOfSquares appends the sum of squares of every row, added like
+// SumOfSquares appends the sum of squares of each row, added in the order of
 // optimizer.SumOfSquares.
 func (r Rows[T]) SumOfSquares(into []float64) []float64 {
 	for i := range r.Index {
@@ -71,9 +74,10 @@ func (r Rows[T]) SumOfSquares(into []float64) []float64 {
 	return into
 }
 
-// Merge adds two contributions of the same width. It returns the rows of both;
-// rows in both are a + b. a is the lower subtree. The result uses into's memory
-// if it is large enough; into must not share memory with a or b.
+// Merge adds two gradient sums of the same width. The result has the rows of
+// both. A row that is in both is a + b, where a is the sum of the lower
+// subtree. Merge stores the result in the memory of into if that is large
+// enough; into must not share memory with a or b.
 func Merge[T wire.Float](into, a, b Rows[T]) Rows[T] {
 	if a.Width != b.Width {
 		panic(fmt.Sprintf("sparse: merge rows of width %d and %d", a.Width, b.Width))
@@ -82,11 +86,11 @@ func Merge[T wire.Float](into, a, b Rows[T]) Rows[T] {
 	for i, j := 0, 0; i < len(a.Index) || j < len(b.Index); {
 		switch n := 0; {
 		case j == len(b.Index) || i < len(a.Index) && a.Index[i] < b.Index[j]:
-			n = alone(a.Index[i:], b.Index[j:])
+			n = countBefore(a.Index[i:], b.Index[j:])
 			into = into.add(a.slice(i, i+n))
 			i += n
 		case i == len(a.Index) || b.Index[j] < a.Index[i]:
-			n = alone(b.Index[j:], a.Index[i:])
+			n = countBefore(b.Index[j:], a.Index[i:])
 			into = into.add(b.slice(j, j+n))
 			j += n
 		default:
@@ -97,7 +101,7 @@ func Merge[T wire.Float](into, a, b Rows[T]) Rows[T] {
 	return into
 }
 
-// reset empties r, with room for n rows.
+// reset returns r without rows, with capacity for n rows.
 func (r Rows[T]) reset(width, n int) Rows[T] {
 	return Rows[T]{
 		Index:  slices.Grow(r.Index[:0], n),
@@ -106,7 +110,7 @@ func (r Rows[T]) reset(width, n int) Rows[T] {
 	}
 }
 
-// union counts the rows that a or b has.
+// union returns the number of rows that are in a or b.
 func union(a, b []int64) int {
 	n := len(a) + len(b)
 	for i, j := 0, 0; i < len(a) && j < len(b); {
@@ -122,8 +126,9 @@ func union(a, b []int64) int {
 	return n
 }
 
-// alone counts the first rows of index that come before all of other.
-func alone(index, other []int64) int {
+// countBefore returns the number of rows at the start of index that are less than
+// the first row of other.
+func countBefore(index, other []int64) int {
 	if len(other) == 0 {
 		return len(index)
 	}
@@ -151,20 +156,20 @@ func (r Rows[T]) addBoth(row int64, a, b []T) Rows[T] {
 	return r
 }
 
-// On the wire a list of rows is
+// In frames, a list of rows is encoded as
 //
 //	uvarint count
 //	uvarint first row, then for each further row the number of rows skipped
 //
-// Rows with values add
+// The values of the rows may follow:
 //
 //	count*width numbers, little-endian, in the order of memory
 //
-// Every list has exactly one encoding: Decode refuses numbers that are longer
-// than necessary.
+// Every list has exactly one encoding, because Decode rejects numbers that are
+// encoded longer than necessary.
 
-// AppendIndex appends a list of rows. They must be strictly ascending and not
-// negative.
+// AppendIndex appends an encoded list of row numbers. index must be strictly
+// ascending and not negative.
 func AppendIndex(b []byte, index []int64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(index)))
 	next := int64(0)
@@ -175,20 +180,21 @@ func AppendIndex(b []byte, index []int64) []byte {
 	return b
 }
 
-// Append appends rows. It writes the same as AppendIndex followed by
-// wire.Bytes(r.Values), which a sender can use to send from two places.
+// Append appends the encoded rows of r. It writes the same bytes as
+// AppendIndex followed by wire.Bytes(r.Values). A sender may send these two
+// separately to avoid the copy.
 func Append[T wire.Float](b []byte, r Rows[T]) []byte {
 	return append(AppendIndex(b, r.Index), wire.Bytes(r.Values)...)
 }
 
-// DecodeIndex reads a list of rows within [lo, hi) into the memory of into. It
-// returns the bytes after the list.
+// DecodeIndex decodes a list of rows, which must all be in [lo, hi), into the
+// memory of into. rest is the remaining part of b.
 func DecodeIndex(b []byte, lo, hi int64, into []int64) (index []int64, rest []byte, err error) {
 	return decodeIndex(b, lo, hi, 1, into)
 }
 
-// Decode reads what Append wrote, rows of width elements within [lo, hi), into
-// the memory of into. b must hold nothing else.
+// Decode decodes rows that Append has encoded, into the memory of into. All
+// must be in [lo, hi) and have width elements. b must contain nothing else.
 func Decode[T wire.Float](b []byte, lo, hi int64, width int, into Rows[T]) (Rows[T], error) {
 	var one T
 	if width < 1 || int64(width) > maxBytes/int64(unsafe.Sizeof(one)) {
@@ -204,12 +210,12 @@ func Decode[T wire.Float](b []byte, lo, hi int64, width int, into Rows[T]) (Rows
 	}
 	into.Index, into.Width = index, width
 	into.Values = resize(into.Values, len(index)*width)
-	copy(wire.Bytes(into.Values), rest) // rest may be unaligned, numbers must not
+	copy(wire.Bytes(into.Values), rest) // rest may be unaligned, so it is copied
 	return into, nil
 }
 
-// decodeIndex allocates memory only for as many rows as b can hold, if each
-// takes at least least bytes.
+// decodeIndex decodes a list of rows. It allocates memory only if b can really
+// contain that many rows with at least least bytes each.
 func decodeIndex(b []byte, lo, hi int64, least int, into []int64) (index []int64, rest []byte, err error) {
 	count, b, err := uvarint(b)
 	if err != nil {
@@ -234,7 +240,7 @@ func decodeIndex(b []byte, lo, hi int64, least int, into []int64) (index []int64
 	return index, b, nil
 }
 
-var errNumber = errors.New("no number, or one longer than need be")
+var errNumber = errors.New("invalid varint, or one longer than necessary")
 
 func uvarint(b []byte) (x uint64, rest []byte, err error) {
 	x, n := binary.Uvarint(b)

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-func TestCheck(t *testing.T) {
+func TestCheckRejectsInvalidRows(t *testing.T) {
 	for _, c := range []struct {
 		rows Rows[float32]
-		want string // in the error; none: accepted
+		want string // text in the expected error; empty means that Check accepts the rows
 	}{
 		{Rows[float32]{Width: 2}, ""},
 		{Rows[float32]{[]int64{5, 6, 9}, make([]float32, 6), 2}, ""},
@@ -27,8 +27,9 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Pieces hold the rows within their bounds, each row once.
-func TestCut(t *testing.T) {
+// Cut must return exactly the rows within the bounds. Together the pieces must
+// contain each row once.
+func TestCutReturnsRowsInRange(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	for range 300 {
 		r := someRows[float32](random, 10, 60, 3, random.Float64())
@@ -45,7 +46,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// Pieces are the rows themselves, and growing one leaves the next alone.
+// Cut must share the memory of the rows, but appending to one piece must not
+// overwrite the next piece.
 func TestCutDoesNotCopy(t *testing.T) {
 	r := Rows[float32]{[]int64{1, 2, 3}, []float32{1, 2, 3}, 1}
 	first, second := r.Cut(0, 2), r.Cut(2, 4)

@@ -10,30 +10,31 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Table is a shard of a sparse variable: its rows [lo, hi) and their optimiser
+// Table is a shard of a sparse variable: the rows [lo, hi) and their optimiser
 // state.
 //
-// First values are drawn when they are read, and stored when a row is updated.
-// Memory is reserved for all rows; the system provides it as rows are updated.
+// A row's initial values are drawn from the seed whenever the row is read, and
+// are stored only when it is updated. Address space is reserved for all rows,
+// but the operating system provides memory only for updated ones.
 //
-// Read and Copy change nothing and may run side by side. Apply, Fill, Import and Put
-// must run alone.
+// Read and Copy change nothing and may run at the same time. Apply, Fill,
+// Import and Put must not run at the same time as any other method.
 type Table[T wire.Float] struct {
 	lo, hi  int64
 	width   int
 	initial Initial
 	stream  random.Stream
 	values  []T
-	stored  []uint64 // one bit per row: the row was updated or put, so values hold it
+	stored  []uint64 // one bit per row: the row was updated or restored, so field values contains its values
 	state   *optimizer.State[T]
 }
 
-// maxBytes bounds a table's values, so that sizes do not overflow. The caller
-// knows how much a host can hold.
+// maxBytes is the maximum number of bytes of a table's values, which prevents
+// integer overflows. The caller must check that the host has the memory.
 const maxBytes = 1 << 40
 
-// NewTable returns rows [lo, hi), of width elements, of a variable before the
-// first step.
+// NewTable returns the rows [lo, hi) of a variable in their state before the
+// first step. width is the number of elements per row.
 func NewTable[T wire.Float](name string, initial Initial, settings optimizer.Settings, lo, hi int64, width int) (*Table[T], error) {
 	t := &Table[T]{lo: lo, hi: hi, width: width, initial: initial, stream: random.New(initial.Seed, name)}
 	var one T
@@ -53,7 +54,8 @@ func NewTable[T wire.Float](name string, initial Initial, settings optimizer.Set
 	return t, nil
 }
 
-// Read copies rows, in any order, to into, which has len(index)*width elements.
+// Read copies rows, in the order of index, to into, which must have
+// len(index)*width elements.
 func (t *Table[T]) Read(index []int64, into []T) error {
 	if len(into) != len(index)*t.width {
 		return fmt.Errorf("read %d rows of width %d into %d elements", len(index), t.width, len(into))
@@ -77,8 +79,8 @@ func (t *Table[T]) read(row int64, into []T) {
 	t.draw(row, into)
 }
 
-// Apply updates rows by their gradients, and no others. If it fails it changes
-// nothing.
+// Apply updates the rows that have a gradient, and no others. After an error
+// the table is unchanged.
 func (t *Table[T]) Apply(step optimizer.Step, gradients Rows[T]) error {
 	if err := gradients.Check(t.lo, t.hi, t.width); err != nil {
 		return err
@@ -93,8 +95,9 @@ func (t *Table[T]) Apply(step optimizer.Step, gradients Rows[T]) error {
 	return nil
 }
 
-// Fill gives all rows their first values, one after the other. From then on they
-// count as updated: they move and are kept.
+// Fill sets the initial values of all rows, from the first to the last. These
+// rows then count as updated: they are part of checkpoints and of moves to
+// another shard holder.
 func (t *Table[T]) Fill(values []T) error {
 	if len(values) != len(t.values) {
 		return fmt.Errorf("%d first values for %d elements", len(values), len(t.values))
@@ -106,7 +109,7 @@ func (t *Table[T]) Fill(values []T) error {
 	return nil
 }
 
-// Copy copies as many rows as into holds, beginning with first.
+// Copy fills into with consecutive rows, beginning with row first.
 func (t *Table[T]) Copy(first int64, into []T) error {
 	n := int64(len(into) / t.width)
 	switch {
@@ -122,14 +125,15 @@ func (t *Table[T]) Copy(first int64, into []T) error {
 	return nil
 }
 
-// row returns a row of the values or of a slot.
+// row returns the part of slice of that belongs to a row. of is the values or
+// a slice of the optimiser state.
 func (t *Table[T]) row(of []T, row int64) []T {
 	at := int(row-t.lo) * t.width
 	return of[at : at+t.width]
 }
 
 func (t *Table[T]) draw(row int64, into []T) {
-	drawn(&t.initial, &t.stream, uint64(row)*uint64(t.width), into)
+	drawValues(&t.initial, &t.stream, uint64(row)*uint64(t.width), into)
 }
 
 func (t *Table[T]) has(row int64) bool {
@@ -142,27 +146,27 @@ func (t *Table[T]) store(row int64) {
 	t.stored[i/64] |= 1 << (i % 64)
 }
 
-// Kind names a way to draw first values.
+// Kind is a way to set the initial values of a table.
 type Kind string
 
-// The kinds. An empty name means zeros.
+// The ways to set initial values. An empty Kind means Zeros.
 const (
 	Zeros   Kind = "zeros"
-	Uniform Kind = "uniform" // from [A, B)
-	Normal  Kind = "normal"  // mean A, standard deviation B (Box and Muller 1958)
-	Given   Kind = "given"   // what Fill is given
+	Uniform Kind = "uniform" // uniformly distributed in [A, B)
+	Normal  Kind = "normal"  // normally distributed with mean A and standard deviation B (Box and Muller 1958)
+	Given   Kind = "given"   // set by Table.Fill
 )
 
-// Initial says what a table holds before the first step. Workers send it to the
+// Initial describes the initial values of a table. Workers send it to the
 // shard holders.
 type Initial struct {
 	Kind Kind    `json:"kind"`
-	A    float64 `json:"a,omitempty"` // least value, or mean; see Kind
-	B    float64 `json:"b,omitempty"` // upper bound, or standard deviation; see Kind
+	A    float64 `json:"a,omitempty"` // minimum of Uniform, or mean of Normal
+	B    float64 `json:"b,omitempty"` // upper bound of Uniform, or standard deviation of Normal
 	Seed uint64  `json:"seed,omitempty"`
 }
 
-// Check reports a number that makes no sense.
+// Check returns an error if a number is invalid for the Kind.
 func (s Initial) Check() error {
 	switch {
 	case s.zero(), s.Kind == Given:
@@ -172,7 +176,7 @@ func (s Initial) Check() error {
 	case math.IsNaN(s.A-s.B) || math.IsInf(s.A-s.B, 0):
 		return fmt.Errorf("first values %s: %v and %v, want numbers", s.Kind, s.A, s.B)
 	case s.Kind == Uniform && s.A > s.B:
-		return fmt.Errorf("first values uniform: from %v to %v, want them the other way round", s.A, s.B)
+		return fmt.Errorf("first values uniform: from %v to %v, want the lower bound first", s.A, s.B)
 	case s.Kind == Normal && s.B < 0:
 		return fmt.Errorf("first values normal: standard deviation %v, want at least 0", s.B)
 	}
@@ -181,15 +185,16 @@ func (s Initial) Check() error {
 
 func (s Initial) zero() bool { return s.Kind == "" || s.Kind == Zeros }
 
-// Given reports whether the values come from the chief, by Table.Fill.
+// Given reports whether the chief sends the initial values, which are set by
+// Table.Fill.
 func (s Initial) Given() bool { return s.Kind == Given }
 
-// drawn fills x with elements of the variable that the stream belongs to,
-// beginning with element at. Elements 2i and 2i+1 come from the i-th pair, as
-// for dense variables.
-func drawn[T wire.Float](s *Initial, stream *random.Stream, at uint64, x []T) {
+// drawValues fills x with the initial values of consecutive elements of a variable,
+// beginning with element at. Elements 2i and 2i+1 come from the i-th pair of
+// random numbers, as in dense variables.
+func drawValues[T wire.Float](s *Initial, stream *random.Stream, at uint64, x []T) {
 	if s.zero() || s.Given() {
-		clear(x) // rows that are given are stored before anyone reads them
+		clear(x) // rows with given values are never drawn: Fill stores them before any read
 		return
 	}
 	var pair [2]float64
@@ -202,7 +207,8 @@ func drawn[T wire.Float](s *Initial, stream *random.Stream, at uint64, x []T) {
 	}
 }
 
-// pair returns the stream's i-th pair in the distribution of s.
+// pair returns the stream's i-th pair of random numbers, transformed to the
+// distribution of s.
 func (s *Initial) pair(stream *random.Stream, i uint64) (a, b float64) {
 	u, v := stream.Pair(i)
 	if s.Kind == Uniform {

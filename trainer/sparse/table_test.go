@@ -28,7 +28,8 @@ func newTable[T wire.Float](t testing.TB, first Initial, s optimizer.Settings, l
 	return table
 }
 
-// dense is how package trainer fills a dense variable: two elements a pair.
+// dense returns the initial values of a dense variable as package trainer
+// computes them: two elements for each pair of random numbers.
 func dense(first Initial, name string, n int) []float64 {
 	x := make([]float64, n)
 	for i := range x {
@@ -48,9 +49,9 @@ func dense(first Initial, name string, n int) []float64 {
 	return x
 }
 
-// A row begins with the same values whatever the partition, and with those of
-// a dense variable.
-func TestFirstValues(t *testing.T) {
+// The initial values of a row must not depend on the shards, and must be those
+// of a dense variable of the same name.
+func TestInitialValuesMatchDenseVariables(t *testing.T) {
 	const rows = 23
 	for _, first := range []Initial{uniform, normal, {}, {Kind: Zeros, A: 3}} {
 		for _, width := range []int{1, 2, 5} {
@@ -78,7 +79,7 @@ func TestFirstValues(t *testing.T) {
 	}
 }
 
-func TestFirstValuesDependOnSeedAndName(t *testing.T) {
+func TestInitialValuesDependOnSeedAndName(t *testing.T) {
 	read := func(name string, seed uint64) (x [4]float32) {
 		table, err := NewTable[float32](name, Initial{Kind: Uniform, B: 1, Seed: seed}, plain, 0, 1, 4)
 		if err != nil {
@@ -92,9 +93,10 @@ func TestFirstValuesDependOnSeedAndName(t *testing.T) {
 	}
 }
 
-// A table against a dense variable of which rows are updated one by one, over
-// steps of reading, applying, filling and copying, whole and in two parts.
-func TestTableTwin(t *testing.T) {
+// A table, whole and in two shards, must always have the same values as a
+// dense variable whose rows are updated one by one. The steps read, update,
+// fill and copy rows.
+func TestTableMatchesDenseUpdates(t *testing.T) {
 	for _, s := range []optimizer.Settings{
 		plain, {Rule: optimizer.SGD, Decay: 0.1}, {Rule: optimizer.Momentum, Momentum: 0.9},
 		{Rule: optimizer.Adagrad, Accumulator: 0.1},
@@ -128,7 +130,7 @@ func checkTable(t *testing.T, first Initial, s optimizer.Settings) {
 				t.Fatal(err)
 			}
 		}
-		if number == 20 { // two rows come from elsewhere
+		if number == 20 { // at this step two rows are replaced
 			moved := noise[float64](source, 2*width)
 			copy(want[(hi-2-lo)*width:], moved)
 			fill(tables[1], hi-2, moved)
@@ -137,7 +139,8 @@ func checkTable(t *testing.T, first Initial, s optimizer.Settings) {
 	}
 }
 
-// fill replaces rows, beginning with first, and leaves their slots alone.
+// fill replaces the values of rows, beginning with first, but not their
+// optimiser state.
 func fill[T wire.Float](table *Table[T], first int64, values []T) {
 	copy(table.values[int(first-table.lo)*table.width:], values)
 	for i := range len(values) / table.width {
@@ -145,7 +148,8 @@ func fill[T wire.Float](table *Table[T], first int64, values []T) {
 	}
 }
 
-// compare looks at all rows, and at some in any order.
+// compare compares all rows of the tables with want, read in order, and some
+// rows read in arbitrary order.
 func compare(t *testing.T, tables []*Table[float64], want []float64, source *rand.Rand) {
 	t.Helper()
 	base, width := tables[0].lo, tables[0].width
@@ -168,8 +172,9 @@ func compare(t *testing.T, tables []*Table[float64], want []float64, source *ran
 	}
 }
 
-// A partition moved to another shard holder goes on with the same bits.
-func TestMove(t *testing.T) {
+// A shard whose values and optimiser state were copied to another table must
+// get the same bits in the next step.
+func TestCopiedShardTrainsLikeTheOriginal(t *testing.T) {
 	source := rand.New(rand.NewPCG(9, 9))
 	s := optimizer.Settings{Rule: optimizer.Adam, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-8}
 	here := newTable[float32](t, normal, s, 0, 40, 5)
@@ -195,9 +200,9 @@ func TestMove(t *testing.T) {
 	sameBits(t, moved, values)
 }
 
-// A refused call says why and changes nothing.
-// Given values are those of the rows; they move and are kept as if they were updated.
-func TestGivenValues(t *testing.T) {
+// A rejected Fill changes nothing. After a successful one, all rows have the
+// given values, and are saved and moved as if they had been updated.
+func TestFillSetsAllRows(t *testing.T) {
 	table := newTable[float64](t, Initial{Kind: Given}, plain, 3, 6, 2)
 	if err := table.Fill([]float64{1, 2, 3}); err == nil || !strings.Contains(err.Error(), "3 first values for 6 elements") {
 		t.Errorf("too few values: %v", err)
@@ -217,7 +222,7 @@ func TestGivenValues(t *testing.T) {
 	}
 }
 
-func TestTableRefuses(t *testing.T) {
+func TestTableRejectsInvalidCalls(t *testing.T) {
 	table := newTable[float32](t, uniform, plain, 10, 20, 2)
 	before, after := make([]float32, 20), make([]float32, 20)
 	table.Copy(10, before)
@@ -243,7 +248,7 @@ func TestTableRefuses(t *testing.T) {
 	sameBits(t, after, before)
 }
 
-func TestNewTableRefuses(t *testing.T) {
+func TestNewTableRejectsInvalidSettings(t *testing.T) {
 	for _, c := range []struct {
 		first  Initial
 		rule   optimizer.Rule
@@ -258,7 +263,7 @@ func TestNewTableRefuses(t *testing.T) {
 		{uniform, "sgd", 0, math.MaxInt64, math.MaxInt, "at most"},
 		{uniform, "newton", 0, 5, 1, `optimiser "newton"`},
 		{Initial{Kind: "ones"}, "sgd", 0, 5, 1, `"ones"`},
-		{Initial{Kind: Uniform, A: 2, B: 1}, "sgd", 0, 5, 1, "other way round"},
+		{Initial{Kind: Uniform, A: 2, B: 1}, "sgd", 0, 5, 1, "lower bound first"},
 		{Initial{Kind: Uniform, A: -math.MaxFloat64, B: math.MaxFloat64}, "sgd", 0, 5, 1, "want numbers"},
 		{Initial{Kind: Normal, B: -1}, "sgd", 0, 5, 1, "standard deviation -1"},
 		{Initial{Kind: Normal, A: math.NaN()}, "sgd", 0, 5, 1, "want numbers"},
@@ -273,8 +278,9 @@ func TestNewTableRefuses(t *testing.T) {
 	}
 }
 
-// Many may read rows that nobody updated yet; the race detector watches.
-func TestReadsSideBySide(t *testing.T) {
+// Several goroutines may read rows that were never updated. The race detector
+// checks that reads change nothing.
+func TestConcurrentReads(t *testing.T) {
 	table := newTable[float32](t, normal, plain, 0, 64, 3)
 	want := make([]float32, 64*3)
 	table.Copy(0, want)

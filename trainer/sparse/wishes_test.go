@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Against a map of sets: what is free is what nobody wanted for the step.
-func TestWishesAreTheirTwin(t *testing.T) {
+// The reference is a map of sets. A row is free if no worker has requested it
+// for the step.
+func TestWishesMatchMapOfSets(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		lo := random.Int64N(100)
@@ -41,7 +42,7 @@ func TestWishesAreTheirTwin(t *testing.T) {
 				}
 			}
 			if delete(twin, step-2); twin[step] != nil && step > 1 {
-				w.Add(step-2, lo, hi, some(random, lo, hi)) // too late
+				w.Add(step-2, lo, hi, some(random, lo, hi)) // a request for a past step, which is ignored
 			}
 		}
 	}
@@ -56,7 +57,7 @@ func some(random *rand.Rand, lo, hi int64) (index []int64) {
 	return index
 }
 
-func TestCommonAndUnionAreTheirTwins(t *testing.T) {
+func TestCommonAndUnionMatchNaiveSearch(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
 		a, b, c := some(random, 0, 30), some(random, 10, 50), some(random, 0, 9)

@@ -13,46 +13,47 @@ import (
 	"time"
 )
 
-// ErrSilent is the error after a peer has sent nothing, not even a heartbeat,
-// for as long as the connection tolerates: its process is frozen, or the network
-// is cut.
+// ErrSilent is the error if the peer has sent nothing, not even a heartbeat,
+// for the time that the connection allows. The peer's process is frozen, or
+// the network between them is interrupted.
 var ErrSilent = errors.New("silent")
 
-// beats is how many heartbeats fit in the silence that a connection
-// tolerates.
-const beats = 6
+// beatsPerSilence is the number of heartbeats that are sent in the time after which a
+// silent connection fails.
+const beatsPerSilence = 6
 
-// Conn sends and receives frames. Any goroutine may call Send and Close. One
-// goroutine at a time calls Next and Payload. It must keep calling them: they
-// also read the peer's heartbeats.
+// Conn sends and receives frames on a connection. Any goroutine may call Send
+// and Close. Only one goroutine at a time may call Next and Payload. That
+// goroutine must call them all the time, because they also read the peer's
+// heartbeats.
 type Conn struct {
 	conn       net.Conn
 	generation uint32
 	reader     *bufio.Reader
 	head       [HeaderSize]byte
 
-	write   sync.Mutex // held while frames are written; guards headers and iovec
+	write   sync.Mutex // held while frames are written; guards fields headers and iovec
 	headers []byte
 	iovec   net.Buffers
 
-	taken   atomic.Uint64    // number of bytes read
-	given   atomic.Uint64    // number of bytes written
-	silence atomic.Int64     // nanoseconds that the peer may send nothing
-	epoch   atomic.Uint32    // epoch of all frames that are sent; zero leaves the epoch in their headers
-	changed [2]chan struct{} // hold a token for beat and for watch after silence has changed
-	closing sync.Once
-	closed  chan struct{}
-	silent  atomic.Bool // watch has closed the connection because the peer sent nothing
-	running sync.WaitGroup
+	received atomic.Uint64    // number of bytes received, from which watch sees that the peer is alive
+	sent     atomic.Uint64    // number of bytes sent, for Traffic
+	silence  atomic.Int64     // nanoseconds after which a peer that sends nothing is considered dead
+	epoch    atomic.Uint32    // written as Header.Epoch of every sent frame; 0 means that frames keep their own value
+	changed  [2]chan struct{} // hold a token for beat and for watch after SetSilence, so that both use the new time
+	closing  sync.Once
+	closed   chan struct{}
+	silent   atomic.Bool // method watch has closed the connection because the peer sent nothing
+	running  sync.WaitGroup
 }
 
-// NewConn begins to exchange heartbeats over conn, which it owns from now on.
-// After a peer has sent nothing for silence, every call fails with ErrSilent.
-// NewConn does not set the kernel's buffer sizes: the kernel grows them itself,
-// past what a program may ask for.
+// NewConn returns a Conn that owns conn and starts to send heartbeats. If the
+// peer sends nothing for the time silence, every later call fails with
+// ErrSilent. NewConn does not set the kernel's socket buffer sizes: the kernel
+// adapts them, and goes beyond what a program may request.
 func NewConn(conn net.Conn, generation int, silence time.Duration) *Conn {
 	c := &Conn{conn: conn, generation: uint32(generation), closed: make(chan struct{})}
-	c.reader = bufio.NewReaderSize(counted{c}, 64<<10)
+	c.reader = bufio.NewReaderSize(countingReader{c}, 64<<10)
 	c.silence.Store(int64(silence))
 	for i := range c.changed {
 		c.changed[i] = make(chan struct{}, 1)
@@ -62,35 +63,37 @@ func NewConn(conn net.Conn, generation int, silence time.Duration) *Conn {
 	return c
 }
 
-// SetSilence changes how long the peer may send nothing, from now on.
+// SetSilence changes the time after which a peer that sends nothing is
+// considered dead.
 func (c *Conn) SetSilence(d time.Duration) {
 	c.silence.Store(int64(d))
 	for _, changed := range c.changed {
 		select {
 		case changed <- struct{}{}:
-		default: // a token is there already
+		default: // changed already holds a token
 		}
 	}
 }
 
-// SetEpoch sets the epoch of all frames that are sent from now on.
+// SetEpoch sets Header.Epoch of all frames sent from now on.
 func (c *Conn) SetEpoch(epoch uint32) { c.epoch.Store(epoch) }
 
-// fault is called at named places. A build with the tag failpoint, and tests, set it.
+// fault injects faults in tests: an error makes the code at that place
+// simulate a failure. Builds with the tag failpoint set it, and so do tests.
 var fault = func(place string) error { return nil }
 
-// Send writes frames one after the other and does not copy their payloads. The
-// payloads must not change until it returns.
+// Send writes frames in their order. It does not copy payloads, so they must
+// not change until it returns.
 func (c *Conn) Send(frames ...Frame) error {
 	c.write.Lock()
 	defer c.write.Unlock()
 	if err := fault("wire.send"); err != nil {
-		return c.tear(frames, err)
+		return c.breakConn(frames, err)
 	}
 	return c.send(frames)
 }
 
-// send is Send for callers that hold c.write.
+// send does the work of Send. The caller holds c.write.
 func (c *Conn) send(frames []Frame) error {
 	if need := len(frames) * HeaderSize; cap(c.headers) < need {
 		c.headers = make([]byte, need)
@@ -104,7 +107,7 @@ func (c *Conn) send(frames []Frame) error {
 		at := c.headers[i*HeaderSize : (i+1)*HeaderSize : (i+1)*HeaderSize]
 		h.put(at)
 		if h.Length > 0 && fault("wire.corrupt") != nil {
-			flip(at)
+			flipBit(at)
 		}
 		c.iovec = append(c.iovec, at)
 		if len(frames[i].Payload) > 0 {
@@ -112,11 +115,12 @@ func (c *Conn) send(frames []Frame) error {
 		}
 	}
 	n, err := c.writeBuffers()
-	c.given.Add(uint64(n))
+	c.sent.Add(uint64(n))
 	return c.explain(err)
 }
 
-// writeBuffers writes c.iovec and empties it. The caller holds c.write.
+// writeBuffers writes all buffers in c.iovec and empties it. The caller holds
+// c.write.
 func (c *Conn) writeBuffers() (n int64, err error) {
 	whole := c.iovec
 	if channel, ok := c.conn.(interface {
@@ -124,15 +128,16 @@ func (c *Conn) writeBuffers() (n int64, err error) {
 	}); ok {
 		n, err = channel.WriteBuffers(whole...)
 	} else {
-		n, err = c.iovec.WriteTo(c.conn) // eats c.iovec from the front
+		n, err = c.iovec.WriteTo(c.conn) // WriteTo removes what it has sent from c.iovec
 	}
 	clear(whole)
 	c.iovec = whole[:0]
 	return n, err
 }
 
-// Next returns the header of the next frame that is not a heartbeat. The caller
-// reads its payload, Length bytes, with Payload before it calls Next again.
+// Next returns the header of the next frame that is not a heartbeat. The
+// caller must read the payload, Length bytes, by Payload before it calls Next
+// again.
 func (c *Conn) Next() (Header, error) {
 	for {
 		if _, err := io.ReadFull(c.reader, c.head[:]); err != nil {
@@ -154,32 +159,33 @@ func (c *Conn) Next() (Header, error) {
 	}
 }
 
-// Payload reads len(b) bytes of the payload that Next announced.
+// Payload fills b with bytes of the current frame's payload.
 func (c *Conn) Payload(b []byte) error {
 	_, err := io.ReadFull(c.reader, b)
 	return c.explain(err)
 }
 
-// Traffic returns how many bytes were sent and received so far, headers and
-// heartbeats included.
-func (c *Conn) Traffic() (sent, received uint64) { return c.given.Load(), c.taken.Load() }
+// Traffic returns the numbers of bytes sent and received so far, including
+// headers and heartbeats.
+func (c *Conn) Traffic() (sent, received uint64) { return c.sent.Load(), c.received.Load() }
 
-// Drain reads and drops all bytes, frames or not, until the peer hangs up or
-// Close is called.
+// Drain reads and discards all data, even if it is not in valid frames, until
+// the peer closes the connection or Close is called.
 func (c *Conn) Drain() {
-	io.Copy(io.Discard, c.reader) // its error is the end of the connection
+	io.Copy(io.Discard, c.reader) // Copy returns when the connection has ended, so its error says nothing
 }
 
-// Close ends the connection and waits for its goroutines. Data that the kernel
-// has taken may still arrive at the peer.
+// Close closes the connection and waits for its goroutines. Data that Send has
+// passed to the kernel may still arrive at the peer.
 func (c *Conn) Close() error {
-	err := c.cut()
+	err := c.closeConn()
 	c.running.Wait()
 	return err
 }
 
-// cut is Close for the connection's own goroutines: it does not wait for them.
-func (c *Conn) cut() (err error) {
+// closeConn closes the connection without waiting for its goroutines, because
+// they call closeConn themselves.
+func (c *Conn) closeConn() (err error) {
 	c.closing.Do(func() {
 		close(c.closed)
 		err = c.conn.Close()
@@ -187,7 +193,8 @@ func (c *Conn) cut() (err error) {
 	return err
 }
 
-// explain replaces err by the reason why watch has closed the connection.
+// explain returns ErrSilent instead of err if method watch has closed the
+// connection because the peer sent nothing.
 func (c *Conn) explain(err error) error {
 	if err != nil && c.silent.Load() {
 		return fmt.Errorf("%w for %v", ErrSilent, time.Duration(c.silence.Load()))
@@ -195,43 +202,45 @@ func (c *Conn) explain(err error) error {
 	return err
 }
 
-// beat sends heartbeats, except while Send writes.
+// beat sends heartbeats until the connection is closed. It skips one while
+// Send writes.
 func (c *Conn) beat() {
 	for c.pause(c.changed[0]) {
 		if !c.write.TryLock() {
-			continue // the peer sees the data
+			continue // the data that Send writes shows the peer that this side is alive
 		}
 		err := c.send([]Frame{{Header: Header{Kind: Heartbeat}}})
 		c.write.Unlock()
 		if err != nil {
-			return // Next and Send fail too
+			return // Next and Send will return an error too
 		}
 	}
 }
 
-// watch closes the connection when nothing was read during several pauses. It
-// counts pauses and not time, so that a process that was itself frozen first
-// reads what has come.
+// watch closes the connection after several pauses in which no byte arrived.
+// It counts pauses instead of measuring time: if this process itself was
+// frozen, it first gets a chance to read what has arrived meanwhile.
 func (c *Conn) watch() {
-	last, idle := c.taken.Load(), 0
+	last, idle := c.received.Load(), 0
 	for c.pause(c.changed[1]) {
-		if now := c.taken.Load(); now != last {
+		if now := c.received.Load(); now != last {
 			last, idle = now, 0
 			continue
 		}
-		if idle++; idle >= beats {
+		if idle++; idle >= beatsPerSilence {
 			c.silent.Store(true)
-			c.cut() // its error says nothing more
+			c.closeConn() // the error does not matter: the connection is dead
 			return
 		}
 	}
 }
 
-// pause waits for the time between two heartbeats; false means closed.
+// pause waits for the time between two heartbeats. It returns false if the
+// connection was closed.
 func (c *Conn) pause(changed <-chan struct{}) bool {
 	for {
 		select {
-		case <-time.After(max(time.Duration(c.silence.Load())/beats, time.Millisecond)):
+		case <-time.After(max(time.Duration(c.silence.Load())/beatsPerSilence, time.Millisecond)):
 			return true
 		case <-changed:
 		case <-c.closed:
@@ -240,42 +249,42 @@ func (c *Conn) pause(changed <-chan struct{}) bool {
 	}
 }
 
-// counted is the raw connection; it counts what is read.
-type counted struct{ c *Conn }
+// countingReader reads from the raw connection and counts the bytes.
+type countingReader struct{ c *Conn }
 
-func (r counted) Read(b []byte) (int, error) {
+func (r countingReader) Read(b []byte) (int, error) {
 	n, err := r.c.conn.Read(b)
-	r.c.taken.Add(uint64(n))
+	r.c.received.Add(uint64(n))
 	return n, err
 }
 
-// tear is what a fault makes of Send: half of the first frame goes out, then
-// the connection is reset. The caller holds c.write.
-func (c *Conn) tear(frames []Frame, cause error) error {
+// breakConn simulates a broken connection in tests: it sends half of the first
+// frame and then resets the connection. The caller holds c.write.
+func (c *Conn) breakConn(frames []Frame, cause error) error {
 	if len(frames) > 0 {
 		var head [HeaderSize]byte
 		h := frames[0].Header
 		h.Generation, h.Length = c.generation, uint64(len(frames[0].Payload))
 		h.put(head[:])
 		whole := append(head[:], frames[0].Payload...)
-		n, _ := c.conn.Write(whole[:len(whole)/2]) // the connection ends badly in any case
-		c.given.Add(uint64(n))
+		n, _ := c.conn.Write(whole[:len(whole)/2]) // the error does not matter: the connection is reset anyway
+		c.sent.Add(uint64(n))
 	}
 	under := c.conn
 	if channel, ok := under.(interface{ NetConn() net.Conn }); ok {
 		under = channel.NetConn()
 	}
 	if tcp, ok := under.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // the connection ends badly in any case
+		_ = tcp.SetLinger(0) // the error does not matter: the connection is reset anyway
 	}
-	_ = c.cut() // the connection ends badly in any case
+	_ = c.closeConn() // the error does not matter: the connection is reset anyway
 	return cause
 }
 
-// flip is what a fault makes of a header: it flips one bit, which depends on the
-// step.
-func flip(header []byte) {
-	const stride = 89 // has no factor in common with the number of bits, so that in time it flips each of them
+// flipBit simulates damaged data in tests: it inverts one bit of a header. Which
+// bit depends on the header's step.
+func flipBit(header []byte) {
+	const stride = 89 // coprime to the number of bits in a header, so that successive steps reach every bit
 	bit := binary.LittleEndian.Uint64(header[16:]) * stride % (8 * HeaderSize)
 	header[bit/8] ^= 1 << (bit % 8)
 }

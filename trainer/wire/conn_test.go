@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Next refuses frames that no sender of this version makes.
-func TestOddFramesAreRefused(t *testing.T) {
+// Next must return an error for frames that no sender of this version sends.
+func TestInvalidFramesAreRefused(t *testing.T) {
 	for want, h := range map[string]Header{
 		"heartbeat with 5 bytes": {Kind: Heartbeat, Length: 5},
 		"frame of unknown kind":  {Kind: kinds},
@@ -25,7 +25,7 @@ func TestOddFramesAreRefused(t *testing.T) {
 		var head [HeaderSize]byte
 		h.put(head[:])
 		go func() {
-			there.Write(head[:]) // Next fails otherwise
+			there.Write(head[:]) // an error shows as a failure of Next
 			there.Close()
 		}()
 		if _, err := c.Next(); err == nil || !strings.Contains(err.Error(), want) {
@@ -35,9 +35,9 @@ func TestOddFramesAreRefused(t *testing.T) {
 	}
 }
 
-// A silent peer is given up after the silence that the connection tolerates,
-// neither earlier nor later.
-func TestSilenceIsNoticedInTime(t *testing.T) {
+// A connection with a silent peer must fail after the time that it allows, not
+// earlier and not later.
+func TestSilentPeerFailsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		defer there.Close()
@@ -53,10 +53,10 @@ func TestSilenceIsNoticedInTime(t *testing.T) {
 	})
 }
 
-// A heartbeat never comes between the frames of a Send.
-func TestHeartbeatsWaitForASend(t *testing.T) {
+// No heartbeat may be sent between the frames of one Send.
+func TestHeartbeatsDoNotSplitASend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const silence = beats * time.Second
+		const silence = beatsPerSilence * time.Second
 		here, there := net.Pipe()
 		c := NewConn(here, 0, silence)
 		var got atomic.Int64
@@ -70,7 +70,7 @@ func TestHeartbeatsWaitForASend(t *testing.T) {
 				got.Add(int64(n))
 			}
 		}()
-		c.write.Lock() // as Send does
+		c.write.Lock() // hold the lock as a running Send does
 		time.Sleep(3*time.Second + time.Millisecond)
 		if n := got.Load(); n != 0 {
 			t.Errorf("%d bytes came during a Send", n)
@@ -85,8 +85,9 @@ func TestHeartbeatsWaitForASend(t *testing.T) {
 	})
 }
 
-// A peer that was heard is given up as well, once it falls silent.
-func TestSilenceAfterAHeartbeat(t *testing.T) {
+// A connection must also fail if the peer sends something first and nothing
+// after that.
+func TestPeerThatFallsSilentFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
 		defer there.Close()
@@ -103,14 +104,15 @@ func TestSilenceAfterAHeartbeat(t *testing.T) {
 		if _, err := c.Next(); !errors.Is(err, ErrSilent) {
 			t.Errorf("got %v", err)
 		}
-		if took := time.Since(began); took < heard+time.Minute-time.Minute/beats || took > heard+time.Minute+time.Minute/beats {
+		if took := time.Since(began); took < heard+time.Minute-time.Minute/beatsPerSilence || took > heard+time.Minute+time.Minute/beatsPerSilence {
 			t.Errorf("took %v", took)
 		}
 	})
 }
 
-// A header's bytes are those of version 3: another version must have another number.
-func TestHeaderBytes(t *testing.T) {
+// The header must have exactly the bytes of version 3. A change of the format
+// needs another version number.
+func TestHeaderFormat(t *testing.T) {
 	h := Header{Kind: Push, Generation: 0x01020304, Epoch: 0x05060708, Variable: 0x090a0b0c, Step: 0x0d0e0f1011121314,
 		Offset: 0x15161718191a1b1c, Length: 0x1d1e1f2021222324, Part: 0x25262728}
 	var b [HeaderSize]byte
@@ -135,8 +137,9 @@ func TestHeaderBytes(t *testing.T) {
 	}
 }
 
-// An epoch that was set is that of all frames from then on, and of those only.
-func TestEpochOfFrames(t *testing.T) {
+// SetEpoch must set the epoch of all frames sent afterwards, and of no earlier
+// ones.
+func TestSetEpochAppliesToLaterFrames(t *testing.T) {
 	a, b := pair(t, time.Minute)
 	for _, c := range []struct{ set, own, want uint32 }{{0, 0, 0}, {0, 5, 5}, {7, 0, 7}, {7, 5, 7}, {8, 0, 8}} {
 		a.SetEpoch(c.set)

@@ -16,8 +16,9 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// senderVariable makes the test binary a program that sends frames to an
-// address: faults are wanted by the environment of a process.
+// senderVariable is an environment variable with an address. If it is set, the
+// test binary sends frames to that address. The faults need a process of their
+// own, because its environment selects them.
 const senderVariable = "WIRE_TEST_SEND_TO"
 
 func TestMain(m *testing.M) {
@@ -38,8 +39,9 @@ func TestMain(m *testing.M) {
 	c.Close()
 }
 
-// faulty starts the sender and returns the connection to it, and what to call
-// for all that it has printed.
+// faulty starts a sender process with the given faults. It returns the
+// connection to the sender, and a function that waits for the sender and
+// returns its output.
 func faulty(t *testing.T, failpoints string) (net.Conn, func() string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -69,13 +71,13 @@ func faulty(t *testing.T, failpoints string) (net.Conn, func() string) {
 	}
 }
 
-func TestConnectionIsTorn(t *testing.T) {
+func TestSendFaultBreaksTheConnection(t *testing.T) {
 	conn, said := faulty(t, "wire.send=error@2")
 	got, err := io.ReadAll(conn)
 	if !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the connection ended with %v", err)
 	}
-	// What the kernel had not handed over when the reset came is lost.
+	// Data that the kernel had not delivered before the reset is lost.
 	if most := 3 * (HeaderSize + 100) / 2; len(got) > most {
 		t.Errorf("%d bytes came, half of the second frame makes %d", len(got), most)
 	}
@@ -84,7 +86,7 @@ func TestConnectionIsTorn(t *testing.T) {
 	}
 }
 
-func TestHeaderIsCorrupt(t *testing.T) {
+func TestCorruptFaultFlipsHeaderBits(t *testing.T) {
 	conn, said := faulty(t, "wire.corrupt=error@3")
 	got, err := io.ReadAll(conn)
 	if err != nil || len(got) != 3*(HeaderSize+100) {
@@ -108,14 +110,15 @@ func TestHeaderIsCorrupt(t *testing.T) {
 	}
 }
 
-// Each bit of a header has its turn.
+// The flipped bit depends on the step. Over enough steps, every bit of a
+// header must be flipped once.
 func TestFlipsReachEveryBit(t *testing.T) {
 	seen := map[[HeaderSize]byte]bool{}
 	for step := range uint64(8 * HeaderSize) {
 		var zero, flipped [HeaderSize]byte
 		Header{Step: step}.put(zero[:])
 		flipped = zero
-		flip(flipped[:])
+		flipBit(flipped[:])
 		var d [HeaderSize]byte
 		for i := range d {
 			d[i] = zero[i] ^ flipped[i]

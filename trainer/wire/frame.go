@@ -1,33 +1,33 @@
-// Package wire carries frames between two tasks over one TCP connection: a
-// fixed header and a raw payload.
+// Package wire sends frames between two tasks over one TCP connection. A frame
+// is a fixed header and a payload of raw bytes.
 //
-// The sender keeps the payload; Send does not copy it. The receiver looks at the
-// header and decides where the payload goes:
+// Send does not copy the payload. The receiver reads the header first and then
+// decides into which memory it reads the payload:
 //
 //	err := conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Push, Step: 7}, Payload: gradient})
 //
 //	h, err := peer.Next()
-//	// ... is this variable, offset and length what was declared?
+//	// ... check variable, offset and length against the declaration
 //	err = peer.Payload(buffer)
 //
 // # Format
 //
-// A header is 44 bytes, all numbers little-endian:
+// A header has 44 bytes. All numbers are little-endian:
 //
 //	 0 magic "PX"   2 version   3 kind   4 generation u32
 //	 8 epoch u32   12 variable u32      16 step u64
 //	24 offset u64, in elements          32 length u64, in bytes
 //	40 part u32
 //
-// The payload follows: numbers as they lie in memory on a little-endian
-// machine, or JSON for declarations, messages and errors.
+// The payload follows. It is either numbers as a little-endian machine stores
+// them in memory, or JSON for declarations, messages and errors.
 //
-// # What it refuses
+// # Limits
 //
-// A frame of another version or generation ends the connection. The package
-// never allocates memory for a payload: the reader bounds the length by what was
-// declared. The package proves nobody's identity; package cluster does that
-// before.
+// A frame of another version or generation is an error that ends the
+// connection. The package never allocates memory for a payload: the receiver
+// must check the length against the declaration. The package does not
+// authenticate the peer; package cluster does that before.
 package wire
 
 import (
@@ -45,44 +45,45 @@ const (
 	version = 3
 )
 
-// Kind says what a frame is for.
+// Kind is the type of a frame.
 type Kind uint8
 
-// The kinds, roughly in the order in which a connection sees them. The comment
-// names who sends the frame: a worker, the chief, which is the first worker, or
-// a shard holder, which is a server or a worker that holds shards.
+// The types of frames, roughly in the order in which a connection carries
+// them. Each comment begins with the sender: a worker, the chief (worker 0),
+// or a holder. A holder is a task that stores shards of variables: a parameter
+// server or a worker.
 const (
-	Heartbeat  Kind = iota + 1 // both: nothing; Next skips it
-	Declare                    // worker: JSON, what it is about to train
-	Initial                    // chief: a variable before the first step
-	Value                      // holder: a variable after a step
-	Ready                      // holder: every worker has declared the same; the values were sent
-	Step                       // worker: it begins a step
-	Push                       // worker: a gradient, or rows of one
-	Done                       // holder: the step is complete
-	Norm                       // holder: sums of squares of its gradients
-	Scale                      // worker that leads a group: the global norm and the factor to scale by
-	Pull                       // worker: indices of rows that it needs
-	Rows                       // holder: those rows
-	Prefetch                   // worker: prefetch request, indices of all rows that it needs for step Step
-	EarlyReply                 // holder: early reply, those rows that the step before does not change
-	FinalReply                 // holder: final reply, the other rows
-	Commit                     // worker: it has its gradients and asks whether they count
-	Verdict                    // holder: whether they count
-	Fetch                      // worker: it is late or ahead and asks for the values after Step steps
-	Bye                        // both: it will send no more
-	Error                      // both: JSON, why the sender stops
-	Collective                 // worker: part of a collective, see package collective
-	Remap                      // worker: JSON, who holds what from a step on
-	Move                       // holder, to another: rows that it held
-	Moved                      // holder, to a worker: all rows are where they belong; to a holder: all rows of a range were sent
-	Room                       // worker: JSON, pieces; holder: whether it has memory for its share
-	Cut                        // chief: it asks for a cut; holder: u64 by group of workers, how many steps it has, if it has some in part
-	Alone                      // chief: it takes no further step; holder: all other workers have left
-	Save                       // chief: save what there is after Step steps or, u64 by group, after as many of each; Offset: number of saves before
-	Without                    // first holder: worker Part is lost and counts only in steps before Step; workers pass it on
-	Message                    // task: JSON about checkpoints, see checkpoint/store and checkpoint/transfer
-	Chunk                      // task: part of a file
+	Heartbeat  Kind = iota + 1 // any task: a sign of life without content, which Next skips
+	Declare                    // worker: JSON description of the model and training that it is about to begin
+	Initial                    // chief: initial values of a variable
+	Value                      // holder: values of a variable after a step
+	Ready                      // holder: all workers have sent equal declarations, and the initial values were sent
+	Step                       // worker: it begins training step Step
+	Push                       // worker: the gradient of a variable, or of some rows of it
+	Done                       // holder: the training step is complete
+	Norm                       // holder: sums of squares of its gradients, for the global gradient norm
+	Scale                      // first worker of a group: the global gradient norm, and the factor for gradient clipping
+	Pull                       // worker: indices of embedding rows whose values it needs
+	Rows                       // holder: the rows that a Pull requested
+	Prefetch                   // worker: indices of all embedding rows that it will need in step Step, requested in advance
+	EarlyReply                 // holder: of the rows in a Prefetch, the ones that the step before does not change
+	FinalReply                 // holder: the remaining rows of a Prefetch, after the step before
+	Commit                     // worker: it has computed its gradients and asks whether they are used (backup workers)
+	Verdict                    // holder: reply to Commit, whether the gradients are used
+	Fetch                      // worker: request for the values after Step steps, if it lags behind or is ahead of others
+	Bye                        // any task: goodbye, it will send nothing more
+	Error                      // any task: JSON with the reason why it stops
+	Collective                 // worker: an announcement or data of package collective
+	Remap                      // worker: JSON with the new assignment of pieces to holders, from a step on
+	Move                       // holder to another holder: rows that move to the receiver
+	Moved                      // holder to a worker: all its rows have arrived; holder to a holder: it has sent all rows of a range
+	Room                       // worker: JSON list of pieces; holder: reply, whether it has memory for the pieces assigned to it
+	Cut                        // chief: request to begin a consistent cut; holder: reply, u64 by group of workers with its number of steps, partly applied ones included
+	Alone                      // chief: it takes no further step; holder: reply, all other workers have left
+	Save                       // chief: save a checkpoint after Step steps, or after the numbers of steps (u64 by group) in the payload; Offset is the number of earlier saves
+	Without                    // first holder: worker Part is lost and takes part only in steps before Step; workers forward the frame
+	Message                    // any task: JSON about checkpoints, see checkpoint/store and checkpoint/transfer
+	Chunk                      // any task: part of a file
 	kinds
 )
 
@@ -102,16 +103,17 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// Header says what a payload is, and its length.
+// Header describes a frame: its type, what its payload belongs to, and the
+// payload's length.
 type Header struct {
 	Kind       Kind
-	Generation uint32 // generation of the job, which every restart raises; Conn sets it
-	Epoch      uint32 // version of the map from variables to shard holders; Conn sets it after SetEpoch
-	Variable   uint32 // index of the variable in the declaration
-	Step       uint64 // number of steps before the step that the frame belongs to
-	Offset     uint64 // first element within the variable, unless the kind says otherwise
-	Length     uint64 // bytes of payload; Conn sets it
-	Part       uint32 // vertex of the tree whose sum this is, or number of a request
+	Generation uint32 // number of restarts of the job so far; Conn sets it
+	Epoch      uint32 // version of the assignment of variables to shard holders; Conn sets it after SetEpoch
+	Variable   uint32 // index of the variable that the payload belongs to, in the list of the Declare frame
+	Step       uint64 // training step that the frame belongs to, counted from 0
+	Offset     uint64 // index of the payload's first element in the variable; a few frame types use it otherwise
+	Length     uint64 // payload size in bytes; Conn sets it
+	Part       uint32 // vertex of the reduction tree whose gradient sum this is, or number of a request
 }
 
 // Frame is a header and its payload.
@@ -120,7 +122,7 @@ type Frame struct {
 	Payload []byte
 }
 
-// put encodes h into b, which holds HeaderSize bytes.
+// put encodes h into b, which must have HeaderSize bytes.
 func (h Header) put(b []byte) {
 	binary.LittleEndian.PutUint16(b, magic)
 	b[2], b[3] = version, byte(h.Kind)
@@ -133,7 +135,7 @@ func (h Header) put(b []byte) {
 	binary.LittleEndian.PutUint32(b[40:], h.Part)
 }
 
-// parse decodes HeaderSize bytes.
+// parse decodes and checks a header. b must have HeaderSize bytes.
 func parse(b []byte) (Header, error) {
 	if got := binary.LittleEndian.Uint16(b); got != magic {
 		return Header{}, fmt.Errorf("not a frame: begins with %#04x", got)
@@ -157,13 +159,13 @@ func parse(b []byte) (Header, error) {
 	return h, nil
 }
 
-// Float is a type of numbers that a model is made of.
+// Float is the element types of model variables.
 type Float interface{ float32 | float64 }
 
-// Number is a type of numbers that travels raw.
+// Number is the element types that frames carry without conversion.
 type Number interface{ Float | int64 }
 
-// Bytes returns the memory of s, not a copy.
+// Bytes returns the memory of s as bytes, without a copy.
 func Bytes[T Number](s []T) []byte {
 	if len(s) == 0 {
 		return nil
@@ -171,7 +173,8 @@ func Bytes[T Number](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), len(s)*int(unsafe.Sizeof(s[0])))
 }
 
-// CheckHost refuses a machine whose numbers in memory are not what travels.
+// CheckHost returns an error on a big-endian machine, because frames carry
+// numbers as they are in memory, in little-endian order.
 func CheckHost() error {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
 		return errors.New("this machine is big-endian, training data travels little-endian: use another host")
@@ -179,8 +182,8 @@ func CheckHost() error {
 	return nil
 }
 
-// Floats returns the memory of b as numbers, not a copy. b must come from
-// Bytes or hold whole, aligned numbers.
+// Floats returns the memory of b as numbers, without a copy. b must come from
+// Bytes, or be aligned for T with whole numbers.
 func Floats[T Number](b []byte) []T {
 	if len(b) == 0 {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// pair returns two connections that talk to each other over loopback TCP.
+// pair returns both ends of a connection over loopback TCP.
 func pair(t testing.TB, silence time.Duration) (a, b *Conn) {
 	left, right := tcp(t)
 	a, b = NewConn(left, 3, silence), NewConn(right, 3, silence)
@@ -40,7 +40,7 @@ func tcp(t testing.TB) (left, right net.Conn) {
 	return left, right
 }
 
-func TestFramesArriveWhole(t *testing.T) {
+func TestFramesArriveUnchanged(t *testing.T) {
 	a, b := pair(t, patience.Limit)
 	random := rand.New(rand.NewPCG(1, 2))
 	var sent []Frame
@@ -79,7 +79,7 @@ func TestFramesArriveWhole(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsKeepAnIdleConnection(t *testing.T) {
+func TestHeartbeatsKeepIdleConnectionOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const silence = 600 * time.Millisecond
 		left, right := net.Pipe()
@@ -98,8 +98,9 @@ func TestHeartbeatsKeepAnIdleConnection(t *testing.T) {
 	})
 }
 
-// A sender blocked by a peer that takes nothing is freed as well.
-func TestBlockedSenderIsFreed(t *testing.T) {
+// A Send that is blocked because the peer reads nothing must fail too, once
+// the peer is silent for too long.
+func TestSilentPeerUnblocksSend(t *testing.T) {
 	left, _ := tcp(t)
 	c := NewConn(left, 0, 200*time.Millisecond)
 	defer c.Close()
@@ -132,7 +133,7 @@ func TestCloseIsIdempotentAndUnblocks(t *testing.T) {
 	}
 }
 
-func TestFloatsAreBytes(t *testing.T) {
+func TestFloatsShareMemoryWithBytes(t *testing.T) {
 	x := []float32{1, -2.5, 3e38}
 	b := Bytes(x)
 	if len(b) != 12 || b[3] != 0x3f || b[2] != 0x80 {
@@ -196,7 +197,8 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// FuzzNext feeds a stream to a reader that bounds lengths as its callers do.
+// FuzzNext lets Next read an arbitrary stream of bytes. The test limits
+// payload lengths, as all callers do.
 func FuzzNext(f *testing.F) {
 	var h [HeaderSize]byte
 	Header{Kind: Push, Length: 3}.put(h[:])
@@ -206,7 +208,7 @@ func FuzzNext(f *testing.F) {
 		left, right := net.Pipe()
 		c := NewConn(right, 0, patience.Limit)
 		defer c.Close()
-		go io.Copy(io.Discard, left) // heartbeats
+		go io.Copy(io.Discard, left) // discard the heartbeats of the other end
 		go func() { left.Write(stream); left.Close() }()
 		read := 0
 		for {

@@ -1,20 +1,19 @@
-// Package channel makes connections between tasks, and between agents, of one job.
+// Package channel secures the connections between the tasks, and between the
+// agents, of one job.
 //
 //	conn, err := channel.Dial(ctx, raw, channel.Config{Key: key}, "worker:1/holder", "ps:0/holder")
 //	conn, peer, err := channel.Accept(ctx, raw, channel.Config{Key: key}, self)
 //
-// Both ends first prove the job's secret (package cluster). Then the connection is
-// protected by one of these:
+// Both ends first prove to each other that they know the job's secret (package
+// cluster). After that, one of these protects the connection:
 //
-//   - nothing, if both ends are on one host: no network lies between them;
-//   - a checksum of everything, by default: a byte that changed on its way fails
-//     the connection with [ErrChanged]. It protects from faulty hardware, not from an
-//     attacker;
-//   - TLS 1.3, if Config.TLS is set: nobody on the way can read or change anything.
+//   - nothing, if both ends are on one host, so that no network is between them;
+//   - a checksum of all data, by default. If a byte changes on the way, the connection fails with [ErrChanged]. The checksum detects faulty hardware, not an attacker;
+//   - TLS 1.3, if Config.TLS is set, so that no third party can read or change data.
 //
-// The dialler sends its choice in one byte after the proof. An acceptor whose Config
-// demands TLS refuses another choice, unless it sees by itself that both ends are on
-// one host.
+// The dialler sends its choice as one byte after the proof. An acceptor whose
+// Config demands TLS refuses any other choice, unless the addresses show that
+// both ends are on one host.
 package channel
 
 import (
@@ -29,29 +28,32 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// ErrChanged says that data is not what the other end has sent.
+// ErrChanged is the error of Read if a checksum shows that the received data
+// differs from the data that was sent.
 var ErrChanged = errors.New("changed on its way: a checksum does not match")
 
-// Config is what both ends of a job's connections agree on.
+// Config must be the same at both ends of a connection.
 type Config struct {
-	Key cluster.Key // proves that the task or agent belongs to the job
-	TLS bool        // encrypt what leaves the host
+	Key cluster.Key // secret key with which a task or agent proves that it belongs to the job
+	TLS bool        // encrypt connections between different hosts
 }
 
 // protection is how a connection is protected.
 type protection byte
 
 const (
-	bare      protection = 'b'
-	checksum  protection = 'c'
-	encrypted protection = 't'
+	unprotected protection = 'b'
+	checksum    protection = 'c'
+	encrypted   protection = 't'
 )
 
-// setupTime bounds what follows the proof.
+// setupTime is the maximum time for choosing the protection and for the TLS
+// handshake, after the proof of the secret.
 const setupTime = 10 * time.Second
 
-// Dial makes a channel of a new connection, see [cluster.Dial]. On an error the
-// caller closes conn.
+// Dial secures a new connection to a peer: it proves the job's secret, see
+// [cluster.Dial], and chooses the protection. On an error the caller closes
+// conn.
 func Dial(ctx context.Context, conn net.Conn, c Config, self, peer string) (net.Conn, error) {
 	if err := cluster.Dial(ctx, conn, c.Key, self, peer); err != nil {
 		return nil, err
@@ -68,8 +70,8 @@ func Dial(ctx context.Context, conn net.Conn, c Config, self, peer string) (net.
 	return protected, nil
 }
 
-// Accept is the other side of [Dial], see [cluster.Accept]. It returns the name of the
-// dialler.
+// Accept secures a connection that another task or agent has dialled with
+// [Dial], see [cluster.Accept]. It returns the dialler's name.
 func Accept(ctx context.Context, conn net.Conn, c Config, self func(dialler string) string) (protected net.Conn, peer string, err error) {
 	peer, err = cluster.Accept(ctx, conn, c.Key, self)
 	if err != nil {
@@ -91,11 +93,12 @@ func Accept(ctx context.Context, conn net.Conn, c Config, self func(dialler stri
 	return protected, peer, nil
 }
 
-// choose returns the protection that a connection needs.
+// choose returns the protection for a connection: none on one host, else TLS
+// or a checksum.
 func (c Config) choose(conn net.Conn) protection {
 	switch {
 	case sameHost(conn):
-		return bare
+		return unprotected
 	case c.TLS:
 		return encrypted
 	}
@@ -105,40 +108,41 @@ func (c Config) choose(conn net.Conn) protection {
 // ends are the names of both ends of a connection.
 type ends struct {
 	near, far string
-	dialled   bool // by the near one
+	dialled   bool // true if this end (near) has dialled, false if the other end has
 }
 
-// changed is the error of data that is not what the far end has sent.
+// changed returns the error for received data that differs from what the far
+// end has sent.
 func (e ends) changed() error {
-	far, _, _ := strings.Cut(e.far, "/") // without the purpose
+	far, _, _ := strings.Cut(e.far, "/") // the name without the connection's purpose
 	near, _, _ := strings.Cut(e.near, "/")
 	return fmt.Errorf("what %s sent to %s was %w", far, near, ErrChanged)
 }
 
 func (c Config) protect(ctx context.Context, conn net.Conn, p protection, between ends) (net.Conn, error) {
 	switch p {
-	case bare:
+	case unprotected:
 		return conn, nil
 	case checksum:
-		return newSummed(conn, between), nil
+		return newChecksummed(conn, between), nil
 	case encrypted:
 		return encrypt(ctx, conn, c.Key, between.dialled)
 	}
 	return nil, fmt.Errorf("unknown protection %#02x", byte(p))
 }
 
-// sameHost reports whether both ends of a connection have one address, or are on the
-// loopback interface.
+// sameHost reports whether both ends of a connection are on one host: they
+// have the same IP address, or both have loopback addresses.
 func sameHost(conn net.Conn) bool {
 	near, ok := conn.LocalAddr().(*net.TCPAddr)
 	far, too := conn.RemoteAddr().(*net.TCPAddr)
 	return ok && too && (near.IP.Equal(far.IP) || near.IP.IsLoopback() && far.IP.IsLoopback())
 }
 
-// bound makes conn fail after ctx has ended, or after setupTime. release removes the
-// deadline.
+// bound sets a deadline: reads and writes of conn fail after ctx has ended, or
+// after setupTime. The function it returns removes the deadline.
 func bound(ctx context.Context, conn net.Conn) (release func()) {
-	conn.SetDeadline(time.Now().Add(setupTime)) // a closed conn fails at its first use
+	conn.SetDeadline(time.Now().Add(setupTime)) // the error is ignored: a closed conn also fails at its first read or write
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	return func() {
 		if stop() {

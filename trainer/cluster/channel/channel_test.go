@@ -17,7 +17,8 @@ import (
 
 var key = cluster.PeerKey(bytes.Repeat([]byte{7}, cluster.SecretSize), 1)
 
-// at is one end of a pipe that says it has TCP addresses.
+// at is one end of a pipe with TCP addresses, so that the code takes it for a
+// network connection.
 type at struct {
 	net.Conn
 	near, far string
@@ -28,14 +29,15 @@ func address(text string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(text), 
 func (a at) LocalAddr() net.Addr  { return address(a.near) }
 func (a at) RemoteAddr() net.Addr { return address(a.far) }
 
-// end is how one side came out.
+// end is the result of Dial or Accept on one side.
 type end struct {
 	conn net.Conn
 	peer string
 	err  error
 }
 
-// join makes a channel over a pipe between two addresses.
+// join calls Dial and Accept at the ends of a pipe between two IP addresses,
+// and returns both results.
 func join(t *testing.T, dialler, acceptor Config, from, to string) (dialled, accepted end) {
 	t.Helper()
 	a, b := net.Pipe()
@@ -57,9 +59,9 @@ func join(t *testing.T, dialler, acceptor Config, from, to string) (dialled, acc
 
 func kind(c net.Conn) string {
 	switch c.(type) {
-	case *summed:
+	case *checksummed:
 		return "checksum"
-	case *sealed:
+	case *tlsConn:
 		return "tls"
 	case at:
 		return "bare"
@@ -67,13 +69,13 @@ func kind(c net.Conn) string {
 	return "none"
 }
 
-func TestProtection(t *testing.T) {
+func TestProtectionOfConnections(t *testing.T) {
 	plain, secret := Config{Key: key}, Config{Key: key, TLS: true}
 	for _, c := range []struct {
 		name              string
 		dialler, acceptor Config
 		from, to          string
-		want              string // protection, or what the acceptor's error says
+		want              string // the expected protection, or a text in the acceptor's error
 	}{
 		{"two hosts", plain, plain, "10.0.0.1", "10.0.0.2", "checksum"},
 		{"one host", plain, plain, "10.0.0.1", "10.0.0.1", "bare"},
@@ -100,7 +102,7 @@ func TestProtection(t *testing.T) {
 	}
 }
 
-// exchange sends buffers of many lengths and compares what arrives.
+// exchange sends buffers of many lengths and compares the received bytes.
 func exchange(t *testing.T, name string, from, to net.Conn) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -129,7 +131,7 @@ func exchange(t *testing.T, name string, from, to net.Conn) {
 		sent <- err
 	}()
 	got := make([]byte, len(want))
-	for at := 0; at < len(got); { // reads of odd lengths, as a frame's reader makes them
+	for at := 0; at < len(got); { // read in pieces of irregular lengths, as wire.Conn does
 		n, err := to.Read(got[at:min(len(got), at+1+random.IntN(100_000))])
 		if err != nil {
 			t.Fatalf("%s: after %d of %d bytes: %v", name, at, len(got), err)
@@ -141,8 +143,8 @@ func exchange(t *testing.T, name string, from, to net.Conn) {
 	}
 }
 
-// A peer with another job's key proves nothing.
-func TestAnotherKey(t *testing.T) {
+// A dialler with the key of another job must fail the proof.
+func TestOtherKeyIsRefused(t *testing.T) {
 	other := Config{Key: cluster.PeerKey([]byte("guess"), 1), TLS: true}
 	dialled, accepted := join(t, other, Config{Key: key, TLS: true}, "10.0.0.1", "10.0.0.2")
 	if !errors.Is(dialled.err, cluster.ErrProof) || !errors.Is(accepted.err, cluster.ErrProof) {
@@ -150,9 +152,9 @@ func TestAnotherKey(t *testing.T) {
 	}
 }
 
-// Somebody who relays the proof of two honest ends and then speaks TLS with a key of
-// their own is refused by both.
-func TestRelayedProof(t *testing.T) {
+// An attacker relays the proof between two honest ends and then uses TLS with
+// its own key. Both honest ends must refuse the connection.
+func TestRelayedProofIsRefused(t *testing.T) {
 	for _, dialled := range []bool{true, false} {
 		a, b := net.Pipe()
 		failed := make(chan error, 1)
@@ -163,7 +165,7 @@ func TestRelayedProof(t *testing.T) {
 		}()
 		c, err := encrypt(t.Context(), b, cluster.PeerKey([]byte("another"), 0), !dialled)
 		if err == nil {
-			_, err = c.Read(make([]byte, 1)) // in TLS 1.3 a client may learn it here
+			_, err = c.Read(make([]byte, 1)) // in TLS 1.3 a client may get the error only at its first read
 		}
 		b.Close()
 		if honest := <-failed; honest == nil || err == nil {
@@ -172,12 +174,12 @@ func TestRelayedProof(t *testing.T) {
 	}
 }
 
-func TestUnknownProtection(t *testing.T) {
+func TestUnknownProtectionIsRefused(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	go func() {
 		if cluster.Dial(t.Context(), a, key, "worker:1", "ps:0") == nil {
-			a.Write([]byte{'x'}) // Accept fails otherwise
+			a.Write([]byte{'x'}) // an error shows as a failure of Accept
 		}
 	}()
 	_, _, err := Accept(t.Context(), b, Config{Key: key}, func(string) string { return "ps:0" })
@@ -186,9 +188,9 @@ func TestUnknownProtection(t *testing.T) {
 	}
 }
 
-// A peer that proves the secret and then says nothing does not hold Accept, nor does one
-// that never begins its handshake hold Dial.
-func TestSilentPeers(t *testing.T) {
+// Accept must time out if a peer sends nothing after its proof, and Dial if
+// the acceptor never begins the TLS handshake.
+func TestSilentPeersTimeOut(t *testing.T) {
 	for _, tls := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := net.Pipe()
@@ -208,7 +210,7 @@ func TestSilentPeers(t *testing.T) {
 		defer b.Close()
 		go func() {
 			cluster.Accept(context.Background(), b, key, func(string) string { return "ps:0" })
-			io.Copy(io.Discard, b) // and answers nothing
+			io.Copy(io.Discard, b) // read the handshake, but never reply
 		}()
 		began := time.Now()
 		_, err := Dial(context.Background(), a, Config{Key: key, TLS: true}, "worker:1", "ps:0")

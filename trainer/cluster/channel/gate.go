@@ -8,27 +8,31 @@ import (
 	"time"
 )
 
-// Gate accepts connections of which at most 512 are unproved at a time:
+// Gate accepts connections and limits those that have not proved the job's
+// secret yet to 512 at a time:
 //
 //	gate := channel.NewGate(config, self)
 //	ln = gate.Listener(ln)
 //	conn, err := ln.Accept()
 //	protected, peer, err := gate.Accept(ctx, conn) // on a goroutine of its own
 //
-// If one more connection comes, the address that has most of them loses one. So a crowd
-// from one address takes no place of another address. Whoever has come in from the
-// crowd's own address keeps the place for a moment, which is enough to prove the secret;
-// whoever has not may dial again. Any goroutine may use a Gate.
+// When the limit is exceeded, the Gate closes one connection of the IP address
+// that has most unproved connections. So many connections from one address
+// cannot displace those of another address. Of that address, a connection that
+// is younger than one second is closed only if all its older ones are too; one
+// second is enough to prove the secret. A closed dialler may dial again. Any
+// goroutine may use a Gate.
 type Gate struct {
 	config Config
 	self   func(dialler string) string
-	limit  int // most unproved connections
+	limit  int // maximum number of unproved connections
 
 	mu       sync.Mutex
-	unproved []unproved // the oldest first
+	unproved []unproved // connections that have not proved the secret yet, oldest first
 }
 
-// unproved is a connection that has not proved the secret.
+// unproved is a connection whose other end has not proved the job's secret
+// yet.
 type unproved struct {
 	conn  net.Conn
 	from  string // address of the other end, without a port
@@ -36,18 +40,20 @@ type unproved struct {
 }
 
 const (
-	places = 512         // above the number of agents that check one another at a time
-	moment = time.Second // for which a connection has its place in any crowd
+	maxUnproved = 512         // limit of unproved connections; more than the number of agents that dial this one at a time for checks
+	gracePeriod = time.Second // a connection younger than this is not closed for newer ones of its address
 )
 
-// NewGate returns a Gate. self is as for Accept.
+// NewGate returns a Gate. The function self is the same as the parameter of
+// Accept: it returns the name under which a dialler must know this task.
 func NewGate(c Config, self func(dialler string) string) *Gate {
-	return &Gate{config: c, self: self, limit: places}
+	return &Gate{config: c, self: self, limit: maxUnproved}
 }
 
-// Listener returns ln with places for its connections, each of which must go to Accept. A
-// connection has its place before the next one is accepted: there are never more of them
-// than places, however late the goroutines run that let them prove themselves.
+// Listener returns a listener that counts each connection of ln as unproved
+// before it accepts the next one. So the number of unproved connections never
+// exceeds the limit, even if the goroutines that check them are slow. The
+// caller must pass each connection to Gate.Accept.
 func (g *Gate) Listener(ln net.Listener) net.Listener { return gated{ln, g} }
 
 type gated struct {
@@ -63,8 +69,9 @@ func (l gated) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// Accept is the function Accept. It fails if the Gate has closed conn in favour of
-// another one.
+// Accept calls the function Accept for a connection of the Gate's listener. It
+// fails if the Gate has closed conn because too many connections were
+// unproved.
 func (g *Gate) Accept(ctx context.Context, conn net.Conn) (protected net.Conn, peer string, err error) {
 	defer g.leave(conn)
 	return Accept(ctx, conn, g.config, g.self)
@@ -79,18 +86,19 @@ func (g *Gate) enter(conn net.Conn) {
 	defer g.mu.Unlock()
 	g.unproved = append(g.unproved, unproved{conn, from, time.Now()})
 	if len(g.unproved) > g.limit {
-		i := g.surplus()
+		i := g.connToClose()
 		if tcp, ok := g.unproved[i].conn.(*net.TCPConn); ok {
-			tcp.SetLinger(0) // the other end sees a lost connection, not a proof that failed
+			tcp.SetLinger(0) // the other end gets a connection reset, which it does not mistake for a refused proof
 		}
-		g.unproved[i].conn.Close() // its own goroutine reports it
+		g.unproved[i].conn.Close() // the goroutine that checks this connection gets and reports the error
 		g.unproved = slices.Delete(g.unproved, i, i+1)
 	}
 }
 
-// surplus returns the index of the connection that must go. Of the address that has
-// most, it is the oldest one if that has had its moment, and otherwise the newest one.
-func (g *Gate) surplus() int {
+// connToClose returns the index of the connection to close. It belongs to the
+// address that has most unproved connections. It is the oldest one of that
+// address if that is at least one second old, else the newest one.
+func (g *Gate) connToClose() int {
 	of, most := map[string]int{}, 0
 	for _, u := range g.unproved {
 		of[u.from]++
@@ -98,7 +106,7 @@ func (g *Gate) surplus() int {
 	}
 	crowd := func(u unproved) bool { return of[u.from] == most }
 	oldest := slices.IndexFunc(g.unproved, crowd)
-	if time.Since(g.unproved[oldest].since) >= moment {
+	if time.Since(g.unproved[oldest].since) >= gracePeriod {
 		return oldest
 	}
 	newest := len(g.unproved) - 1

@@ -12,9 +12,10 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// A crowd that says nothing has all places. A peer comes in
-// from another address at once, and from the crowd's own address after a moment.
-func TestASilentCrowdLocksNobodyOut(t *testing.T) {
+// Connections that send nothing reach the limit of unproved ones. A peer from
+// another address must get in at once, a peer from the same address after a
+// moment.
+func TestSilentConnectionsDoNotBlockPeers(t *testing.T) {
 	const limit = 3
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,7 +44,7 @@ func TestASilentCrowdLocksNobodyOut(t *testing.T) {
 		}
 	})
 	for range 2 * limit {
-		if conn, err := net.Dial("tcp", ln.Addr().String()); err == nil { // else it had no place
+		if conn, err := net.Dial("tcp", ln.Addr().String()); err == nil { // an error means that the gate has refused the connection
 			defer conn.Close()
 		}
 	}
@@ -65,7 +66,7 @@ func TestASilentCrowdLocksNobodyOut(t *testing.T) {
 	}
 	err = prove("127.0.0.1")
 	for end := time.Now().Add(8 * time.Second); err != nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		err = prove("127.0.0.1") // the silent ones have 10 s for their proofs
+		err = prove("127.0.0.1") // retry for less than the 10 s after which silent connections time out
 	}
 	if err != nil {
 		t.Errorf("from the crowd's address: %v", err)
@@ -77,46 +78,46 @@ func TestASilentCrowdLocksNobodyOut(t *testing.T) {
 	}
 }
 
-// placed is a connection that a Gate lets in or closes.
-type placed struct {
+// fakeConn is a fake connection that records whether the Gate has closed it.
+type fakeConn struct {
 	net.Conn
 	from   string
 	closed bool
 }
 
-func (p *placed) RemoteAddr() net.Addr { return addr(p.from) }
-func (p *placed) Close() error         { p.closed = true; return nil }
+func (p *fakeConn) RemoteAddr() net.Addr { return addr(p.from) }
+func (p *fakeConn) Close() error         { p.closed = true; return nil }
 
 type addr string
 
 func (a addr) Network() string { return "tcp" }
 func (a addr) String() string  { return string(a) }
 
-func TestACrowdPushesNobodyOut(t *testing.T) {
+func TestGateClosesConnectionsOfTheBusiestAddress(t *testing.T) {
 	const limit = 10
 	for name, c := range map[string]struct {
-		crowd func(i int) string // address of each of the crowd
-		later time.Duration      // after which more of the crowd come
+		crowd func(i int) string // returns the address of the i-th connection of the attacker
+		later time.Duration      // pause after which the attacker opens more connections
 		stays bool
 	}{
 		"from another address":               {func(i int) string { return fmt.Sprintf("10.0.0.2:%d", i) }, time.Hour, true},
-		"from the same address":              {func(i int) string { return fmt.Sprintf("10.0.0.1:%d", i) }, moment - 1, true},
-		"from the same address, much later":  {func(i int) string { return fmt.Sprintf("10.0.0.1:%d", i) }, moment, false},
-		"from many addresses":                {func(i int) string { return fmt.Sprintf("[fd00::%x]:9", i) }, moment - 1, true},
-		"from many addresses, much later":    {func(i int) string { return fmt.Sprintf("[fd00::%x]:9", i) }, moment, false},
+		"from the same address":              {func(i int) string { return fmt.Sprintf("10.0.0.1:%d", i) }, gracePeriod - 1, true},
+		"from the same address, much later":  {func(i int) string { return fmt.Sprintf("10.0.0.1:%d", i) }, gracePeriod, false},
+		"from many addresses":                {func(i int) string { return fmt.Sprintf("[fd00::%x]:9", i) }, gracePeriod - 1, true},
+		"from many addresses, much later":    {func(i int) string { return fmt.Sprintf("[fd00::%x]:9", i) }, gracePeriod, false},
 		"from two addresses, and much later": {func(i int) string { return fmt.Sprintf("10.0.0.%d:%d", 2+i%2, i) }, time.Hour, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := &Gate{limit: limit}
-				honest := &placed{from: "10.0.0.1:5"}
-				all := []*placed{honest}
+				honest := &fakeConn{from: "10.0.0.1:5"}
+				all := []*fakeConn{honest}
 				g.enter(honest)
 				for i := range 100 {
 					if i == 50 {
 						time.Sleep(c.later)
 					}
-					one := &placed{from: c.crowd(i)}
+					one := &fakeConn{from: c.crowd(i)}
 					all = append(all, one)
 					g.enter(one)
 				}

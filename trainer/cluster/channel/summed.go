@@ -11,12 +11,12 @@ import (
 	"sync"
 )
 
-// A record is
+// Format of a record, with little-endian numbers:
 //
 //	0 length u32, 1..maxRecord   4 CRC-32C of the length   8 data   CRC-32C of the data
 //
-// in little-endian numbers. The length has a sum of its own, so that a changed one is
-// noticed before the reader waits for data that nobody sends.
+// The length has a checksum of its own. So the reader detects a changed length
+// at once, and does not wait for data that was never sent.
 const (
 	maxRecord = 256 << 10
 	headSize  = 8
@@ -25,40 +25,41 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// summed is a connection of records. Each buffer that is written is a record, or several
-// if it is long. Read returns the last byte of a record only if the whole record is as it
-// was sent.
-type summed struct {
+// checksummed is a connection that carries records with checksums. Each written
+// buffer becomes one record, or several if it is long. Read returns a record's
+// last byte only if the checksum of the whole record is right.
+type checksummed struct {
 	net.Conn
 	ends ends
 	in   *bufio.Reader
-	left int    // bytes of the present record that are not read
-	sum  uint32 // sum of the bytes that are read
-	err  error  // why nothing more can be read
+	left int    // bytes of the current record that are not read yet
+	sum  uint32 // checksum of the current record's bytes that were read
+	err  error  // first error of Read, which every later Read returns
 
-	write sync.Mutex  // guards the rest
-	marks []byte      // heads and tails of the records of one write
-	iovec net.Buffers // what one write sends
+	write         sync.Mutex  // held during a write; guards headsAndTails and iovec
+	headsAndTails []byte      // heads and tails (length and checksums) of the records of one write
+	iovec         net.Buffers // buffers that one write sends: heads, data and tails
 }
 
-func newSummed(conn net.Conn, between ends) *summed {
-	return &summed{Conn: conn, ends: between, in: bufio.NewReaderSize(conn, 16<<10)}
+func newChecksummed(conn net.Conn, between ends) *checksummed {
+	return &checksummed{Conn: conn, ends: between, in: bufio.NewReaderSize(conn, 16<<10)}
 }
 
 // NetConn returns the connection that carries the records.
-func (c *summed) NetConn() net.Conn { return c.Conn }
+func (c *checksummed) NetConn() net.Conn { return c.Conn }
 
-// CloseWrite tells the other end that no more data comes.
-func (c *summed) CloseWrite() error {
+// CloseWrite closes the connection for writing: the peer then reads io.EOF
+// after the last record.
+func (c *checksummed) CloseWrite() error {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {
-		return fmt.Errorf("%T cannot be closed in one direction", c.Conn)
+		return fmt.Errorf("%T cannot be closed for writing only", c.Conn)
 	}
 	return half.CloseWrite()
 }
 
-// Read returns data of one record.
-func (c *summed) Read(b []byte) (int, error) {
+// Read reads at most up to the end of the current record.
+func (c *checksummed) Read(b []byte) (int, error) {
 	if c.err != nil || len(b) == 0 {
 		return 0, c.err
 	}
@@ -83,8 +84,9 @@ func (c *summed) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// begin reads the head of a record.
-func (c *summed) begin() error {
+// begin reads the head of the next record: its length and the length's
+// checksum.
+func (c *checksummed) begin() error {
 	var head [headSize]byte
 	if _, err := io.ReadFull(c.in, head[:]); err != nil {
 		return err
@@ -100,8 +102,9 @@ func (c *summed) begin() error {
 	return nil
 }
 
-// end reads the tail of a record.
-func (c *summed) end() error {
+// end reads the tail of the current record, the checksum of its data, and
+// compares it.
+func (c *checksummed) end() error {
 	var tail [tailSize]byte
 	_, err := io.ReadFull(c.in, tail[:])
 	switch {
@@ -113,25 +116,25 @@ func (c *summed) end() error {
 	return err
 }
 
-// Write sends b.
-func (c *summed) Write(b []byte) (int, error) {
+// Write sends b in one record, or in several if b is long.
+func (c *checksummed) Write(b []byte) (int, error) {
 	n, err := c.WriteBuffers(b)
 	return int(n), err
 }
 
-// WriteBuffers sends buffers in one system call. After an error it returns 0, although
-// some may have been sent.
-func (c *summed) WriteBuffers(buffers ...[]byte) (int64, error) {
+// WriteBuffers sends all buffers in one system call. After an error it returns
+// 0, although part of the data may have been sent.
+func (c *checksummed) WriteBuffers(buffers ...[]byte) (int64, error) {
 	c.write.Lock()
 	defer c.write.Unlock()
-	c.marks, c.iovec = c.marks[:0], c.iovec[:0]
+	c.headsAndTails, c.iovec = c.headsAndTails[:0], c.iovec[:0]
 	records, total := 0, int64(0)
 	for _, b := range buffers {
 		records += (len(b) + maxRecord - 1) / maxRecord
 		total += int64(len(b))
 	}
-	if need := records * (headSize + tailSize); cap(c.marks) < need {
-		c.marks = make([]byte, 0, need) // must not move while iovec points into it
+	if need := records * (headSize + tailSize); cap(c.headsAndTails) < need {
+		c.headsAndTails = make([]byte, 0, need) // allocate now: headsAndTails must not move while iovec points into it
 	}
 	for _, b := range buffers {
 		for len(b) > maxRecord {
@@ -143,7 +146,7 @@ func (c *summed) WriteBuffers(buffers ...[]byte) (int64, error) {
 		}
 	}
 	whole := c.iovec
-	_, err := c.iovec.WriteTo(c.Conn) // eats c.iovec from the front
+	_, err := c.iovec.WriteTo(c.Conn) // WriteTo removes what it has sent from c.iovec
 	clear(whole)
 	c.iovec = whole[:0]
 	if err != nil {
@@ -152,18 +155,20 @@ func (c *summed) WriteBuffers(buffers ...[]byte) (int64, error) {
 	return total, nil
 }
 
-// fault is called at named places. A build with the tag failpoint sets it.
+// fault injects faults in tests: an error makes the code at that place
+// simulate a failure. Only builds with the tag failpoint set it.
 var fault = func(place string) error { return nil }
 
-// record adds a record to what is sent. The caller holds c.write.
-func (c *summed) record(b []byte) {
-	from := len(c.marks)
-	c.marks = binary.LittleEndian.AppendUint32(c.marks, uint32(len(b)))
-	c.marks = binary.LittleEndian.AppendUint32(c.marks, crc32.Checksum(c.marks[from:], castagnoli))
-	c.marks = binary.LittleEndian.AppendUint32(c.marks, crc32.Checksum(b, castagnoli))
+// record adds a record with data b to the buffers to send. The caller holds
+// c.write.
+func (c *checksummed) record(b []byte) {
+	from := len(c.headsAndTails)
+	c.headsAndTails = binary.LittleEndian.AppendUint32(c.headsAndTails, uint32(len(b)))
+	c.headsAndTails = binary.LittleEndian.AppendUint32(c.headsAndTails, crc32.Checksum(c.headsAndTails[from:], castagnoli))
+	c.headsAndTails = binary.LittleEndian.AppendUint32(c.headsAndTails, crc32.Checksum(b, castagnoli))
 	if len(b) > 1<<10 && fault("channel.change") != nil {
 		b = bytes.Clone(b)
 		b[len(b)/2] ^= 1
 	}
-	c.iovec = append(c.iovec, c.marks[from:from+headSize], b, c.marks[from+headSize:])
+	c.iovec = append(c.iovec, c.headsAndTails[from:from+headSize], b, c.headsAndTails[from+headSize:])
 }

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// wired returns what a summed connection sends for buffers.
-func wired(t *testing.T, buffers ...[]byte) []byte {
+// encode returns the bytes that a connection with checksums sends for buffers.
+func encode(t *testing.T, buffers ...[]byte) []byte {
 	t.Helper()
 	a, b := net.Pipe()
 	go func() {
-		newSummed(a, ends{}).WriteBuffers(buffers...) // the comparison shows a failure
+		newChecksummed(a, ends{}).WriteBuffers(buffers...) // an error shows in the comparison of the bytes
 		a.Close()
 	}()
 	all, err := io.ReadAll(b)
@@ -25,37 +25,38 @@ func wired(t *testing.T, buffers ...[]byte) []byte {
 	return all
 }
 
-// reading returns all that a summed connection reads from bytes.
-func reading(b []byte) ([]byte, error) {
+// decode returns all data that a connection with checksums reads from the
+// bytes b.
+func decode(b []byte) ([]byte, error) {
 	near, far := net.Pipe()
 	go func() {
-		far.Write(b) // the reader may stop early
+		far.Write(b) // an error does not matter: the reader may stop early
 		far.Close()
 	}()
 	defer near.Close()
-	return io.ReadAll(newSummed(near, ends{}))
+	return io.ReadAll(newChecksummed(near, ends{}))
 }
 
-// The format, byte by byte.
-func TestRecord(t *testing.T) {
+// A record must have exactly these bytes.
+func TestRecordFormat(t *testing.T) {
 	want := []byte{3, 0, 0, 0}
 	table := crc32.MakeTable(crc32.Castagnoli)
 	want = binary.LittleEndian.AppendUint32(want, crc32.Checksum([]byte{3, 0, 0, 0}, table))
 	want = append(want, "abc"...)
 	want = binary.LittleEndian.AppendUint32(want, crc32.Checksum([]byte("abc"), table))
-	if got := wired(t, nil, []byte("abc")); !bytes.Equal(got, want) {
+	if got := encode(t, nil, []byte("abc")); !bytes.Equal(got, want) {
 		t.Errorf("got %x\nwant %x", got, want)
 	}
 }
 
-// Any bit that changes on the way fails the connection before the reader has the last
+// If any bit changes on the way, Read must fail before it returns the last
 // byte of the record.
-func TestEveryBit(t *testing.T) {
-	sent := wired(t, []byte("header"), []byte("some payload"))
+func TestChangedBitFailsTheConnection(t *testing.T) {
+	sent := encode(t, []byte("header"), []byte("some payload"))
 	for i := range 8 * len(sent) {
 		b := bytes.Clone(sent)
 		b[i/8] ^= 1 << (i % 8)
-		got, err := reading(b)
+		got, err := decode(b)
 		if !errors.Is(err, ErrChanged) {
 			t.Errorf("bit %d of byte %d: %v", i%8, i/8, err)
 		}
@@ -65,12 +66,13 @@ func TestEveryBit(t *testing.T) {
 	}
 }
 
-// A connection that ends within a record is not taken for one that ended well.
-func TestCutShort(t *testing.T) {
-	sent := wired(t, []byte("header"), []byte("some payload"))
+// If a connection ends within a record, Read must return another error than
+// io.EOF.
+func TestPartialRecordIsAnError(t *testing.T) {
+	sent := encode(t, []byte("header"), []byte("some payload"))
 	first := headSize + len("header") + tailSize
 	for n := range sent {
-		got, err := reading(sent[:n])
+		got, err := decode(sent[:n])
 		if whole := n == 0 || n == first; whole != (err == nil) || err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("after %d bytes: %q, %v", n, got, err)
 		}
@@ -83,11 +85,11 @@ func FuzzSummed(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		near, far := net.Pipe()
 		go func() {
-			far.Write(b) // the reader may stop early
+			far.Write(b) // an error does not matter: the reader may stop early
 			far.Close()
 		}()
 		defer near.Close()
-		c := newSummed(near, ends{})
+		c := newChecksummed(near, ends{})
 		got, err := io.ReadAll(c)
 		if err != nil && len(got) > len(b) {
 			t.Errorf("%d bytes came of %d", len(got), len(b))
@@ -98,19 +100,20 @@ func FuzzSummed(f *testing.F) {
 	})
 }
 
-// A length that no sender makes is refused, with a right sum too.
-func TestOddLengths(t *testing.T) {
+// Read must refuse a record length that no sender uses, even if its checksum
+// is right.
+func TestInvalidRecordLengthsAreRefused(t *testing.T) {
 	for _, n := range []uint32{0, maxRecord + 1, 1 << 31, 1<<32 - 1} {
 		head := binary.LittleEndian.AppendUint32(nil, n)
 		head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(head, castagnoli))
-		if _, err := reading(append(head, make([]byte, 100)...)); err == nil || errors.Is(err, ErrChanged) {
+		if _, err := decode(append(head, make([]byte, 100)...)); err == nil || errors.Is(err, ErrChanged) {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
 }
 
 func BenchmarkSummed(b *testing.B) {
-	benchmark(b, func(c net.Conn) net.Conn { return newSummed(c, ends{}) })
+	benchmark(b, func(c net.Conn) net.Conn { return newChecksummed(c, ends{}) })
 }
 func BenchmarkBare(b *testing.B) { benchmark(b, func(c net.Conn) net.Conn { return c }) }
 func BenchmarkSealed(b *testing.B) {
@@ -126,7 +129,7 @@ func BenchmarkSealed(b *testing.B) {
 	})
 }
 
-// benchmark sends megabytes over TCP.
+// benchmark measures the data rate of protected connections over TCP.
 func benchmark(b *testing.B, protect func(net.Conn) net.Conn) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -156,11 +159,11 @@ func benchmark(b *testing.B, protect func(net.Conn) net.Conn) {
 			if v, ok := from.(interface {
 				WriteBuffers(...[]byte) (int64, error)
 			}); ok {
-				v.WriteBuffers(header, payload) // the reader notices
+				v.WriteBuffers(header, payload) // an error shows as a failure of the reader
 				continue
 			}
 			buffers := net.Buffers{header, payload}
-			buffers.WriteTo(from) // the reader notices
+			buffers.WriteTo(from) // an error shows as a failure of the reader
 		}
 	}()
 	b.ResetTimer()
@@ -171,7 +174,8 @@ func benchmark(b *testing.B, protect func(net.Conn) net.Conn) {
 	}
 }
 
-// after runs f beside a goroutine whose result it returns.
+// after runs f and returns result, the channel of a goroutine that runs at the
+// same time.
 func after(result <-chan net.Conn, f func()) <-chan net.Conn {
 	go f()
 	return result

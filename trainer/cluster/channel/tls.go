@@ -18,19 +18,19 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// sealed is an encrypted connection.
-type sealed struct {
+// tlsConn is a connection that is encrypted with TLS.
+type tlsConn struct {
 	*tls.Conn
-	write sync.Mutex // guards small
-	small []byte     // short buffers that are sent together
+	write sync.Mutex // held during a write; guards field small
+	small []byte     // short buffers, copied together so that they share a TLS record
 }
 
-// record is the most that TLS sends in one record.
+// record is the maximum number of bytes of data that TLS sends in one record.
 const record = 16 << 10
 
-// WriteBuffers sends buffers, short ones together. After an error it returns 0,
-// although some may have been sent.
-func (c *sealed) WriteBuffers(buffers ...[]byte) (total int64, err error) {
+// WriteBuffers sends buffers and combines short ones in one TLS record. After
+// an error it returns 0, although part of the data may have been sent.
+func (c *tlsConn) WriteBuffers(buffers ...[]byte) (total int64, err error) {
 	c.write.Lock()
 	defer c.write.Unlock()
 	c.small = c.small[:0]
@@ -54,8 +54,9 @@ func (c *sealed) WriteBuffers(buffers ...[]byte) (total int64, err error) {
 	return total, nil
 }
 
-// flush sends the short buffers. The caller holds c.write.
-func (c *sealed) flush() error {
+// flush sends the short buffers that WriteBuffers has copied together. The
+// caller holds c.write.
+func (c *tlsConn) flush() error {
 	if len(c.small) == 0 {
 		return nil
 	}
@@ -64,8 +65,9 @@ func (c *sealed) flush() error {
 	return err
 }
 
-// encrypt makes an encrypted connection of conn. Both ends have the same certificate,
-// which only those can make that know the job's secret.
+// encrypt runs the TLS handshake on conn. Both ends use the same certificate,
+// whose key is derived from the job's secret, so only tasks of the job can
+// have it.
 func encrypt(ctx context.Context, conn net.Conn, key cluster.Key, dialled bool) (net.Conn, error) {
 	config, err := configuration(key)
 	if err != nil {
@@ -78,15 +80,17 @@ func encrypt(ctx context.Context, conn net.Conn, key cluster.Key, dialled bool) 
 	if err := c.HandshakeContext(ctx); err != nil {
 		return nil, err
 	}
-	return &sealed{Conn: c}, nil
+	return &tlsConn{Conn: c}, nil
 }
 
 func configuration(key cluster.Key) (*tls.Config, error) {
 	mac := hmac.New(sha256.New, key[:])
-	mac.Write([]byte("plx tls certificate")) // a hash never fails to write
+	mac.Write([]byte("plx tls certificate")) // a hash returns no write error
 	private := ed25519.NewKeyFromSeed(mac.Sum(nil))
 	public := private.Public().(ed25519.PublicKey)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1<<33, 0)} // nobody looks at the dates: hosts' clocks differ
+	// Neither end checks the dates of the certificate, because the clocks of
+	// hosts differ.
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Unix(1<<33, 0)}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
 	if err != nil {
 		return nil, fmt.Errorf("make a certificate: %w", err)
@@ -95,15 +99,17 @@ func configuration(key cluster.Key) (*tls.Config, error) {
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: private}},
 		ClientAuth:   tls.RequireAnyClientCert,
-		// There is no authority and no name to verify: VerifyConnection demands the job's own key.
+		// The certificate has no authority and no host name that could be
+		// verified. VerifyConnection instead demands that it has the job's own
+		// key.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) != 1 || !public.Equal(s.PeerCertificates[0].PublicKey) {
-				return errors.New("the other end has not the job's certificate")
+				return errors.New("the peer does not have the job's certificate")
 			}
 			return nil
 		},
 		SessionTicketsDisabled:      true,
-		DynamicRecordSizingDisabled: true, // the first megabyte would travel in small records
+		DynamicRecordSizingDisabled: true, // otherwise TLS would send the first megabyte in small records
 	}, nil
 }

@@ -336,13 +336,13 @@ func TestInvalidCutFramesEndTraining(t *testing.T) {
 		"with a payload":        {0, []wire.Frame{frame(wire.Cut, 0, 0, 0, 8)}, "unexpected cut frame"},
 		"concluded by it":       {1, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}}, "unexpected alone frame"},
 		"step after concluding": {0, []wire.Frame{{Header: wire.Header{Kind: wire.Alone}}, stepFrame(0, 1)}, "stopped after 0 steps"},
-		"twice":                 {0, []wire.Frame{ask, ask}, "before that of the last one is saved"},
-		"saved unasked":         {0, []wire.Frame{save(0, 0)}, "were asked for"},
-		"asked in between":      {0, []wire.Frame{ask, ask, save(0, 0)}, "before that of the last one is saved"},
-		"saved twice":           {0, []wire.Frame{ask, save(0, 0), save(0, 0)}, "were asked for"},
+		"twice":                 {0, []wire.Frame{ask, ask}, "before the previous one is saved"},
+		"saved unasked":         {0, []wire.Frame{save(0, 0)}, "that was not requested"},
+		"asked in between":      {0, []wire.Frame{ask, ask, save(0, 0)}, "before the previous one is saved"},
+		"saved twice":           {0, []wire.Frame{ask, save(0, 0), save(0, 0)}, "that was not requested"},
 		"too few groups":        {0, []wire.Frame{ask, save(0)}, "save frame of 8 bytes, want 16"},
 		"too many groups":       {0, []wire.Frame{ask, save(0, 0, 0)}, "save frame of 24 bytes, want 16"},
-		"too far":               {0, []wire.Frame{ask, save(0, 2)}, "saves group 1 after 2 steps"},
+		"too far":               {0, []wire.Frame{ask, save(0, 2)}, "of group 1 after 2 steps"},
 		"beyond all steps":      {0, []wire.Frame{ask, save(0, layout.MaxFirst+1)}, "steps of a group"},
 	} {
 		t.Run(name, func(t *testing.T) {
