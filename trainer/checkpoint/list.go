@@ -11,18 +11,20 @@ import (
 	"time"
 )
 
-// Holding is what one folder holds, the newest checkpoint first.
+// Holding lists the checkpoints in one folder, the newest first.
 type Holding []Held
 
-// Held is what one folder holds of a checkpoint.
+// Held is a checkpoint as one host's folder holds it: usually only some of the
+// files.
 type Held struct {
 	ID       string           `json:"id"`
-	Manifest *Manifest        `json:"manifest,omitempty"` // nil if the folder has no good manifest
+	Manifest *Manifest        `json:"manifest,omitempty"` // nil if this folder has no manifest of the checkpoint, or a damaged one
 	Damage   string           `json:"damage,omitempty"`   // why Manifest is nil; empty if it is set
-	Files    map[string]int64 `json:"files,omitempty"`    // by name: size in bytes; the manifest is left out
+	Files    map[string]int64 `json:"files,omitempty"`    // size of each data file in bytes, by file name; without the manifest
 }
 
-// time is when the checkpoint was made; zero without a manifest.
+// time returns when the checkpoint was made, or the zero time if the manifest
+// is missing.
 func (h Held) time() time.Time {
 	if h.Manifest == nil {
 		return time.Time{}
@@ -32,9 +34,10 @@ func (h Held) time() time.Time {
 
 const unfinished = "no manifest: it was not finished"
 
-// List returns what the folder holds. A damaged checkpoint is no error: see
-// [Held.Damage]. List does not compare sizes with the manifest's, and sums
-// neither: see [Candidates] and [Folder.Verify].
+// List returns the checkpoints in the folder. A damaged checkpoint is no
+// error: its [Held.Damage] is set. List does not compare the files with the
+// manifest. [Candidates] compares their sizes, [Folder.Verify] their
+// checksums.
 func (f *Folder) List() (Holding, error) {
 	all, err := f.look()
 	if err != nil {
@@ -47,10 +50,10 @@ func (f *Folder) List() (Holding, error) {
 	return holding, nil
 }
 
-// sight is a checkpoint as look finds it.
+// sight is a checkpoint found in the folder, with the time of its last change.
 type sight struct {
 	Held
-	changed time.Time // last change of a file in the folder, or of the folder if it is empty
+	changed time.Time // newest modification time of the files in the checkpoint's folder, or of the folder if it is empty
 }
 
 func (f *Folder) look() ([]sight, error) {
@@ -64,7 +67,7 @@ func (f *Folder) look() ([]sight, error) {
 			continue
 		}
 		s, err := f.sight(e.Name())
-		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile by another task
+		if errors.Is(err, fs.ErrNotExist) { // another task has just removed this checkpoint
 			continue
 		}
 		if err != nil {
@@ -83,7 +86,8 @@ func (f *Folder) sight(id string) (sight, error) {
 	if err != nil {
 		return s, err
 	}
-	// The manifest comes first: if it is there, all files are.
+	// Read the manifest before the list of files. A manifest is written last,
+	// so if it exists, all files of this host exist too.
 	s.Manifest, err = readManifest(folder)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -118,7 +122,7 @@ func readManifest(folder string) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", cause(err))
 	}
-	defer file.Close() // opened for reading: nothing to lose
+	defer file.Close() // error ignored: the file was only read
 	b, err := io.ReadAll(io.LimitReader(file, maxManifest+1))
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", cause(err))
@@ -130,14 +134,15 @@ func readManifest(folder string) (*Manifest, error) {
 	return m, err
 }
 
-// Retain removes all but the newest keep finished checkpoints and the best one, and unfinished
-// and damaged ones older than the newest finished one. It returns the names of
-// those that it has removed. It does not touch checkpoints newer than the newest
-// finished one, nor the checkpoint busy; empty: none. Several tasks that share
-// the folder may call it at the same time.
+// Retain removes old checkpoints from the folder and returns their IDs. It
+// keeps the newest keep finished checkpoints, the one with the best score, the
+// one with the ID busy (being written now; "" means none), and every
+// checkpoint newer than the newest finished one. Of the older ones it removes
+// unfinished and damaged ones too. Tasks that share the folder may call it at
+// the same time.
 //
-// After a restart from an older checkpoint, steps and times may disagree on
-// which is the newest. Then the newest keep by either order stay.
+// After a restart from an older checkpoint, the order by step and the order by
+// time may differ. Retain then keeps the newest keep of each order.
 func (f *Folder) Retain(keep int, busy string) (removed []string, err error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("checkpoint folder %s: keep %d checkpoints: want at least 1", f.dir, keep)
@@ -163,8 +168,8 @@ func (f *Folder) Retain(keep int, busy string) (removed []string, err error) {
 	return removed, errors.Join(failures...)
 }
 
-// Discard removes the files of a checkpoint that will not be finished, for
-// example because the disk is full. It refuses a checkpoint with a manifest.
+// Discard removes the files of a checkpoint whose save has failed, for example
+// because the disk is full. It refuses a checkpoint that has a manifest.
 func (f *Folder) Discard(id string) error {
 	if _, err := parseID(id); err != nil {
 		return err
@@ -182,8 +187,8 @@ func (f *Folder) Discard(id string) error {
 	return nil
 }
 
-// expired returns the names of the checkpoints that Retain removes, the newest
-// first, as in all.
+// expired returns the IDs of the checkpoints that Retain removes, in the order
+// of all.
 func expired(all []sight, keep int, busy string) []string {
 	finished := slices.DeleteFunc(slices.Clone(all), func(s sight) bool { return !s.finished() })
 	if len(finished) == 0 {
@@ -219,8 +224,8 @@ func (f *Folder) Best() (id string, err error) {
 	return best[0].ID, nil
 }
 
-// highest is the checkpoint with the highest score, of several the newest; none if the program
-// gives no scores.
+// highest returns the checkpoint with the highest score, and the newest of
+// several with that score. It returns nil if no checkpoint has a score.
 func highest(finished []sight) (one []sight) {
 	for _, s := range finished {
 		if s.Manifest.IsBest && (one == nil || *s.Manifest.Best > *one[0].Manifest.Best) {
@@ -230,8 +235,9 @@ func highest(finished []sight) (one []sight) {
 	return one
 }
 
-// finished reports whether this folder shows nothing wrong with the checkpoint.
-// Most of its files may be on other hosts.
+// finished reports whether the checkpoint has a manifest and no file of a
+// wrong size in this folder. Missing files do not matter: they may be on other
+// hosts.
 func (s sight) finished() bool {
 	if s.Manifest == nil {
 		return false
@@ -244,17 +250,19 @@ func (s sight) finished() bool {
 	return true
 }
 
-// abandoned reports whether nobody will finish the checkpoint: it is older than
-// the newest finished one by name, and nothing in it has changed since the last
-// one was finished. The second condition matters after a restart from an older
-// checkpoint, because steps are then counted from there again.
+// abandoned reports whether no task will finish the checkpoint. This is so if
+// the checkpoint is older than newest, and no file in its folder has changed
+// after last, the last change of any finished checkpoint. The time matters
+// after a restart from an older checkpoint, when new checkpoints have lower
+// steps.
 func (s sight) abandoned(newest sight, last time.Time) bool {
 	return newestFirst(s.Held, newest.Held) > 0 && !s.changed.After(last)
 }
 
-// remove removes the manifest first, and flushes that, so that a half removed
-// checkpoint never looks finished. It reports false if the folder stays, for
-// example because another host has a file open.
+// remove deletes a checkpoint, the manifest first. It flushes that deletion to
+// disk before it deletes the files, so that a half deleted checkpoint never
+// looks finished. remove returns false if the folder remains, for example
+// because another host has a file open.
 func (f *Folder) remove(id string) (gone bool, err error) {
 	folder := filepath.Join(f.dir, id)
 	if err := f.removeName(filepath.Join(folder, manifestName)); err != nil {
@@ -281,7 +289,8 @@ func (f *Folder) remove(id string) (gone bool, err error) {
 	return true, nil
 }
 
-// removeName returns nil if another task has removed the name.
+// removeName deletes a file or an empty folder. It returns nil if another task
+// has deleted it already.
 func (f *Folder) removeName(path string) error {
 	if err := f.hook("checkpoint.remove"); err != nil {
 		return err
