@@ -38,7 +38,7 @@ func (j *job) loads(steps int, pull func(step int) []int64) []float64 {
 
 // Rows move once, so that every holder has about as many to carry. Rows that seldom travel
 // do not all stay with one holder.
-func TestHoldersCarryTheSame(t *testing.T) {
+func TestTuningBalancesHolders(t *testing.T) {
 	const rows, parts = 4000, 32
 	c := Config{Declaration: declare(t, 4, table("words", rows, 8)), Least: []int{1}, Meet: 20, Partitions: parts}
 	j := start(t, c)
@@ -70,7 +70,7 @@ func TestHoldersCarryTheSame(t *testing.T) {
 }
 
 // Servers that carry the same keep their rows, whichever of them has which.
-func TestRowsStayIfTheyCan(t *testing.T) {
+func TestBalancedHoldersKeepTheirRows(t *testing.T) {
 	d := declare(t, 4, table("words", 1000, 8))
 	pieces, err := Place(&d, []int{1}, 0, 4)
 	if err != nil {
@@ -92,7 +92,7 @@ func TestRowsStayIfTheyCan(t *testing.T) {
 }
 
 // What a server carries besides counts: one with a dense variable gets fewer rows.
-func TestDenseVariablesCount(t *testing.T) {
+func TestDenseVariablesCountAsLoad(t *testing.T) {
 	const rows = 1000
 	all := func(int) (rows []int64) {
 		for row := range int64(1000) {

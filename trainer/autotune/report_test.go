@@ -59,7 +59,7 @@ func TestReport(t *testing.T) {
 }
 
 // A dense variable is looked at in one early step: how many rows of its gradient are not zero.
-func TestGradientsOfZeros(t *testing.T) {
+func TestZeroRowsOfGradientsAreCounted(t *testing.T) {
 	d := declare(t, 1, dense("large", 1000, 2), dense("small", manyRows-1, 2))
 	d.Movable = false
 	j := start(t, Config{Declaration: d, Report: 5, Steps: 100})

@@ -17,7 +17,7 @@ import (
 
 // The number of partitions that makes steps fastest is found in few steps, with as few
 // moves, and the same one again in another run. Steps just after rows moved do not count.
-func TestSearchFindsTheFastest(t *testing.T) {
+func TestSearchFindsFastestPartitions(t *testing.T) {
 	ms := func(x float64) time.Duration { return time.Duration(x * float64(time.Millisecond)) }
 	for name, c := range map[string]struct {
 		cost        func(parts float64) time.Duration
@@ -69,7 +69,7 @@ func TestSearchFindsTheFastest(t *testing.T) {
 
 // The search begins when the user says, counted from this run's first step. It looks at as
 // many steps as take half a second, from 10 to 40, after two that do not count.
-func TestMeetings(t *testing.T) {
+func TestStepsOfMeetings(t *testing.T) {
 	const before = 1000
 	for took, want := range map[time.Duration]int{time.Second: 10, 50 * time.Millisecond: 10, 25 * time.Millisecond: 20, time.Millisecond: 40, 0: 40} {
 		c := Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, Meet: 3, Search: true, Steps: before}
@@ -91,7 +91,7 @@ func TestMeetings(t *testing.T) {
 
 // A number of partitions for which a holder lacks the memory is left out. If none fits, rows
 // stay where they are, and training goes on. Any other error ends it.
-func TestRoom(t *testing.T) {
+func TestPartitionsWithoutMemoryAreSkipped(t *testing.T) {
 	none := &transition.RoomError{Holder: cluster.Task{Role: cluster.PS, Index: 2}, Need: 3 << 20, Free: 1 << 20}
 	begin := func(room func(parts int) error) *job {
 		j := start(t, Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, Meet: 3, Search: true})
@@ -133,7 +133,7 @@ func TestRoom(t *testing.T) {
 }
 
 // If training ends before the search does, the log says what was measured.
-func TestSearchThatDoesNotEnd(t *testing.T) {
+func TestUnfinishedSearchIsLogged(t *testing.T) {
 	j := start(t, Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, Meet: 3, Search: true})
 	if err := j.train(0, 60, steady, nil); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestSearchThatDoesNotEnd(t *testing.T) {
 
 // There is nothing to tune if workers are not in step, or if one task is alone. The tuner is
 // nil then, and does nothing.
-func TestNothingToTune(t *testing.T) {
+func TestNewReturnsNilIfNothingCanBeTuned(t *testing.T) {
 	c := Config{Declaration: declare(t, 2, table("words", 10, 2)), Least: []int{1}, Meet: 1, Cluster: cost.Cluster{Workers: []string{"a"}, Servers: []string{"b", "c"}}}
 	if New(c) == nil {
 		t.Error("no tuner for a job with servers")

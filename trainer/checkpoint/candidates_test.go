@@ -103,7 +103,7 @@ func TestCandidatesAreNewestFirst(t *testing.T) {
 	}
 }
 
-func TestLongReasonsAreShortened(t *testing.T) {
+func TestCandidateListsAtMostThreeReasons(t *testing.T) {
 	m := twoFiles(id(40))
 	for _, name := range []string{"c", "d", "e"} {
 		m.Files = append(m.Files, File{Name: name, Task: "ps:1", Size: 1, Sum: m.Files[0].Sum})

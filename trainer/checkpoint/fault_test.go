@@ -49,9 +49,9 @@ func (x *fault) hook(name string) error {
 var hookNames = []string{"checkpoint.create", "checkpoint.manifest", "checkpoint.remove", "checkpoint.rename",
 	"checkpoint.sync", "checkpoint.syncdir", "checkpoint.write"}
 
-// TestFaultsEverywhere lets each hit of each hook fail, in a save and a Retain
+// TestFaultAtEachDiskOperation lets each hit of each hook fail, in a save and a Retain
 // that follow two checkpoints.
-func TestFaultsEverywhere(t *testing.T) {
+func TestFaultAtEachDiskOperation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -122,10 +122,10 @@ func temporaries(t *testing.T, f *Folder) []string {
 	return all
 }
 
-// TestOrderOnDisk has what must be on the disk before what. TestPowerIsLostEverywhere has a
+// TestFilesAreFlushedBeforeManifest has what must be on the disk before what. TestPowerLossAtEachDiskOperation has a
 // disk that keeps nothing but what was flushed; a real one may keep a removal and lose an
 // earlier one.
-func TestOrderOnDisk(t *testing.T) {
+func TestFilesAreFlushedBeforeManifest(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(10))
 	var trace []string
@@ -145,9 +145,9 @@ func TestOrderOnDisk(t *testing.T) {
 	}
 }
 
-// TestManifestGoesFirst stops Retain after each of its steps: as soon as
+// TestRetainRemovesManifestFirst stops Retain after each of its steps: as soon as
 // anything of a checkpoint is missing it has no manifest.
-func TestManifestGoesFirst(t *testing.T) {
+func TestRetainRemovesManifestFirst(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(10), id(20))
 	steps := 0
@@ -165,9 +165,9 @@ func TestManifestGoesFirst(t *testing.T) {
 	}
 }
 
-// TestTemporaryNames: two tasks that write one file at the same time have two
+// TestConcurrentWritersUseDifferentTemporaryFiles: two tasks that write one file at the same time have two
 // temporary files.
-func TestTemporaryNames(t *testing.T) {
+func TestConcurrentWritersUseDifferentTemporaryFiles(t *testing.T) {
 	f := open(t, t.TempDir())
 	f.hook = func(name string) error {
 		if name != "checkpoint.rename" {

@@ -123,7 +123,7 @@ func ids(holding Holding) []string {
 
 func id(step uint64) string { return formatID(step, 0, "5f3a9c1e") }
 
-func TestFolderIsPrivate(t *testing.T) {
+func TestFolderModeIs0700(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	f := open(t, dir)
 	saved(t, f, id(1))
@@ -139,7 +139,7 @@ func TestFolderIsPrivate(t *testing.T) {
 
 // A folder that is removed while a job runs costs what was in it, and not what is
 // saved from then on.
-func TestAFolderThatWasRemovedIsMadeAnew(t *testing.T) {
+func TestWriteRecreatesRemovedFolder(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "a", "b")
 	f := open(t, dir)
@@ -155,7 +155,7 @@ func TestAFolderThatWasRemovedIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestOpenFolderNamesWhatIsInTheWay(t *testing.T) {
+func TestOpenFolderReportsFileInPath(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestOpenFolderNamesWhatIsInTheWay(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrittenIsThere(t *testing.T) {
+func TestWrittenFilesCanBeRead(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(10), id(20))
 	if _, _, err := f.Write(id(30), names[0], filling([]byte("x"))); err != nil {
@@ -201,7 +201,7 @@ func TestWhatIsWrittenIsThere(t *testing.T) {
 	}
 }
 
-func TestOtherNamesAreRefused(t *testing.T) {
+func TestInvalidFileNamesAreRefused(t *testing.T) {
 	f := open(t, t.TempDir())
 	for _, place := range [][2]string{
 		{"..", "a"}, {"", "a"}, {"x", "a"}, {id(1) + "/..", "a"},
@@ -225,7 +225,7 @@ func TestOtherNamesAreRefused(t *testing.T) {
 	}
 }
 
-func TestVerifySaysWhatIsWrong(t *testing.T) {
+func TestVerifyReportsDifference(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(1))
 	good := listed(t, f)[0].Manifest.Files[0]
@@ -263,7 +263,7 @@ func TestVerifySaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestDamagedManifestsAreListedWithTheCause(t *testing.T) {
+func TestListReportsDamagedManifests(t *testing.T) {
 	for want, damage := range map[string]func(path string) error{
 		"no manifest: it was not finished":   os.Remove,
 		"manifest: it was cut short":         func(path string) error { return os.Truncate(path, 100) },
@@ -299,7 +299,7 @@ func TestDamagedManifestsAreListedWithTheCause(t *testing.T) {
 	}
 }
 
-func TestListLooksAtNothingElse(t *testing.T) {
+func TestListIgnoresForeignEntries(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(1))
 	for _, name := range []string{"notes", ".probe-x", "40"} {

@@ -57,7 +57,7 @@ func encoded(t testing.TB, m *Manifest) []byte {
 	return b
 }
 
-func TestManifestComesBack(t *testing.T) {
+func TestManifestRoundTrip(t *testing.T) {
 	m, err := DecodeManifest(encoded(t, example()))
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestManifestComesBack(t *testing.T) {
 	}
 }
 
-func TestManifestsThatContradictThemselves(t *testing.T) {
+func TestContradictoryManifestsAreRefused(t *testing.T) {
 	for want, change := range map[string]func(m *Manifest){
 		`checkpoint "40": a checkpoint's name is like`:        func(m *Manifest) { m.ID = "40" },
 		"step 41 and generation 1 are not its name's":         func(m *Manifest) { m.Step = 41 },
@@ -164,7 +164,7 @@ func sealed(t testing.TB, m any) []byte {
 	return fmt.Appendf(nil, "{\"sum\":\"%x\",\"checkpoint\":%s}\n", sha256.Sum256(body), body)
 }
 
-func TestDecodeIsStrict(t *testing.T) {
+func TestDecodeRefusesUnknownFieldsAndFormats(t *testing.T) {
 	body := encoded(t, example())
 	body = body[bodyAt : len(body)-len(afterBody)]
 	for want, change := range map[string]string{
@@ -186,7 +186,7 @@ func TestDecodeIsStrict(t *testing.T) {
 	}
 }
 
-func TestManifestIsBounded(t *testing.T) {
+func TestOversizedManifestIsRefused(t *testing.T) {
 	m := example()
 	m.Job = strings.Repeat("x", maxManifest)
 	if _, err := m.Encode(); err == nil || !strings.Contains(err.Error(), "want at most 67108864") {
@@ -194,7 +194,7 @@ func TestManifestIsBounded(t *testing.T) {
 	}
 }
 
-func TestEveryTruncationIsNoticed(t *testing.T) {
+func TestTruncatedManifestIsRefused(t *testing.T) {
 	whole := encoded(t, example())
 	for n := range whole {
 		if _, err := DecodeManifest(whole[:n]); err == nil {
@@ -203,7 +203,7 @@ func TestEveryTruncationIsNoticed(t *testing.T) {
 	}
 }
 
-func TestEveryFlippedBitIsNoticed(t *testing.T) {
+func TestFlippedBitInManifestIsRefused(t *testing.T) {
 	whole := encoded(t, example())
 	for i := range whole {
 		for bit := range 8 {

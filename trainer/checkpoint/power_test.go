@@ -70,8 +70,8 @@ func (d *disk) after(t *testing.T) string {
 	return left
 }
 
-// TestPowerIsLostEverywhere cuts the power at each hit of each hook.
-func TestPowerIsLostEverywhere(t *testing.T) {
+// TestPowerLossAtEachDiskOperation cuts the power at each hit of each hook.
+func TestPowerLossAtEachDiskOperation(t *testing.T) {
 	for n := 1; ; n++ {
 		f := open(t, t.TempDir())
 		d := &disk{dir: f.dir, side: t.TempDir(), names: map[string]map[string]uint64{}}

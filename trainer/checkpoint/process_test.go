@@ -36,9 +36,9 @@ func child(dir string) error {
 	return save(f, id(30))
 }
 
-// TestFullDisk has a limit instead of a small disk, which takes root: the
+// TestFullDiskKeepsEarlierCheckpoint has a limit instead of a small disk, which takes root: the
 // system writes as much as it can and then says why no more.
-func TestFullDisk(t *testing.T) {
+func TestFullDiskKeepsEarlierCheckpoint(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(10), id(20))
 	cmd := exec.CommandContext(t.Context(), os.Args[0])

@@ -96,10 +96,10 @@ func later(t testing.TB, f *Folder, id string) {
 	}
 }
 
-// TestRetainAfterGoingBack has three newer checkpoints that nobody could
+// TestRetainAfterRestartFromOlderStep has three newer checkpoints that nobody could
 // restore, since bits in them are flipped, as sizes do not show. What is made
 // from the older one on is not to be removed in their favour.
-func TestRetainAfterGoingBack(t *testing.T) {
+func TestRetainAfterRestartFromOlderStep(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(10), id(30), id(40), id(50))
 	for step := uint64(11); step <= 15; step++ {
@@ -150,9 +150,9 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-// TestRetainLeavesWhatIsHeld has a folder that does not go away, as on NFS when
+// TestRetainReportsOnlyRemovedFolders has a folder that does not go away, as on NFS when
 // another host has a file of it open.
-func TestRetainLeavesWhatIsHeld(t *testing.T) {
+func TestRetainReportsOnlyRemovedFolders(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(10), id(20))
 	f.hook = func(name string) error {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// TestSharedFolder has tasks of several hosts in one folder: each writes its
+// TestTasksSaveToOneFolderAtOnce has tasks of several hosts in one folder: each writes its
 // file and the manifest, and removes what is old, at the same time as others
 // do and as the next save begins. Another reads all the while.
-func TestSharedFolder(t *testing.T) {
+func TestTasksSaveToOneFolderAtOnce(t *testing.T) {
 	const tasks, saves, keep = 4, 25, 2
 	dir := t.TempDir()
 	begin, done := make(chan struct{}), make(chan struct{})
@@ -120,8 +120,8 @@ func watchShared(t *testing.T, dir string, begin chan<- struct{}, done <-chan st
 	}
 }
 
-// TestRetainByManyAtOnce has every step of one Retain meet those of others.
-func TestRetainByManyAtOnce(t *testing.T) {
+// TestConcurrentRetain has every step of one Retain meet those of others.
+func TestConcurrentRetain(t *testing.T) {
 	for range 5 {
 		dir := t.TempDir()
 		f := open(t, dir)

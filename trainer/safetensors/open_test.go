@@ -112,7 +112,7 @@ var wrongFiles = map[string]struct {
 	"only data":     {file(`{}`, 3), "3 bytes after the last tensor"},
 }
 
-func TestWrongFiles(t *testing.T) {
+func TestOpenRefusesInvalidFiles(t *testing.T) {
 	for name, c := range wrongFiles {
 		t.Run(name, func(t *testing.T) {
 			f, err := open(c.file)
@@ -124,7 +124,7 @@ func TestWrongFiles(t *testing.T) {
 }
 
 // A name or a number of a megabyte does not become an error of a megabyte.
-func TestErrorsAreShort(t *testing.T) {
+func TestErrorsQuoteOnlyShortTexts(t *testing.T) {
 	long := strings.Repeat("1", 1<<20)
 	for _, header := range []string{
 		`{"` + long + `":7}`,
@@ -153,7 +153,7 @@ func (f failing) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func TestReaderFails(t *testing.T) {
+func TestReadErrorsAreReturned(t *testing.T) {
 	whole := file(one(`{"dtype":"U8","shape":[4],"data_offsets":[0,4]}`), 4)
 	broken := errors.New("input/output error")
 	for _, c := range []struct {
@@ -188,7 +188,7 @@ func (e eager) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func TestEndOfFileIsNoError(t *testing.T) {
+func TestEOFWithLastBytesIsNoError(t *testing.T) {
 	whole := file(one(`{"dtype":"U8","shape":[4],"data_offsets":[0,4]}`), 4)
 	f, err := Open(eager{whole}, int64(len(whole)))
 	if err != nil {

@@ -91,7 +91,7 @@ func appendNumber(b []byte, dtype Dtype, v float64) []byte {
 	return b
 }
 
-func TestPythonReadsOurs(t *testing.T) {
+func TestPythonReadsFilesOfWrite(t *testing.T) {
 	want, tensors := known()
 	path := filepath.Join(t.TempDir(), "ours.safetensors")
 	if err := os.WriteFile(path, encode(t, want.Metadata, tensors), 0o600); err != nil {
@@ -106,7 +106,7 @@ func TestPythonReadsOurs(t *testing.T) {
 	}
 }
 
-func TestPythonWritesForUs(t *testing.T) {
+func TestOpenReadsFilesOfPython(t *testing.T) {
 	said, tensors := known()
 	stdin, err := json.Marshal(said)
 	if err != nil {

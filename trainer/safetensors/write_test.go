@@ -94,7 +94,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // What is written, byte for byte, so that a checkpoint's checksum stays.
-func TestBytes(t *testing.T) {
+func TestWriteIsByteExact(t *testing.T) {
 	got := encode(t, map[string]string{"b": "2", "a": "<1>"}, []Tensor{
 		{"z", F32, []int{1, 2}, []byte("12345678")},
 		{"a", U8, nil, []byte("x")},
@@ -113,7 +113,7 @@ func TestBytes(t *testing.T) {
 }
 
 // Files of other programs: members in any order, other spaces, escapes.
-func TestForeignFile(t *testing.T) {
+func TestOpenReadsFilesOfOtherPrograms(t *testing.T) {
 	f, err := open(file("{\"b\" : {\"data_offsets\": [2, 6], \"shape\":\n[2], \"dtype\": \"BF16\"},\t"+
 		`"\ud83d\ude00\ufffd\\ud83d": {"dtype": "BOOL", "shape": [1, 2], "data_offsets": [0, 2]}, `+
 		`"none": {"dtype": "F32", "shape": [0], "data_offsets": [2, 2]}, "__metadata__": {}}`+" \n  ", 6))
@@ -132,7 +132,7 @@ func TestForeignFile(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
+func TestSizesOfAllDtypes(t *testing.T) {
 	for dtype, want := range map[Dtype]int64{
 		"BOOL": 24, "U8": 24, "I8": 24, "F8_E4M3": 24, "F8_E5M2": 24, "F8_E8M0": 24, "F8_E4M3FNUZ": 24, "F8_E5M2FNUZ": 24,
 		"U16": 48, "I16": 48, "F16": 48, "BF16": 48, "U32": 96, "I32": 96, "F32": 96,
@@ -151,7 +151,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func TestWrongTensors(t *testing.T) {
+func TestWriteRefusesInvalidTensors(t *testing.T) {
 	good := Tensor{"a", U8, []int{2}, []byte("ab")}
 	for want, c := range map[string]struct {
 		metadata map[string]string
@@ -194,7 +194,7 @@ func (f *full) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestWriterFails(t *testing.T) {
+func TestWriteErrorsAreReturned(t *testing.T) {
 	tensors := []Tensor{{"a", U8, []int{2}, []byte("ab")}, {"b", U8, []int{2}, []byte("cd")}}
 	whole := len(encode(t, nil, tensors))
 	noSpace := errors.New("no space left on device")

@@ -19,7 +19,7 @@ func TestIndexBytes(t *testing.T) {
 
 // Rows go to servers just where the messages of a step, added up host by host,
 // are fewer bytes than those of a dense all-reduce.
-func TestChooseFollowsTheBytes(t *testing.T) {
+func TestChooseTakesRouteWithFewerBytes(t *testing.T) {
 	const hosts, rows = 4, 1000
 	routes := map[Route]int{}
 	for _, r := range []int{1, 4, 8, 64, 512} {
@@ -47,7 +47,7 @@ func TestChooseFollowsTheBytes(t *testing.T) {
 	}
 }
 
-func TestChooseSaysWhy(t *testing.T) {
+func TestChooseReturnsReason(t *testing.T) {
 	sparse := Variable{Bytes: 51200, Rows: 100, RowBytes: 512, Touched: 3}
 	full, unknown, nan := sparse, sparse, sparse
 	full.Touched, unknown.Touched, nan.Touched = 100, 0, math.NaN()

@@ -64,7 +64,7 @@ mean over hosts: 90.7 MB
 }
 
 // The busier of a link's two directions counts, and nothing inside a host.
-func TestBusiestLink(t *testing.T) {
+func TestBusiestLinkCountsLargerDirection(t *testing.T) {
 	r := Report{Cluster: Cluster{Workers: []string{"a", "b", "c"}, Servers: []string{"c"}}, Steps: 2,
 		Variables: []Variable{{Name: "w", Bytes: 8, Route: PS}}}
 	for worker, bytes := range []float64{100, 300, 5000} {
@@ -85,7 +85,7 @@ types is sparse, yet a worker touches 100 % of its rows; a dense variable would 
 
 // A server that does much more than the others is named, with the variable
 // that makes it so; what a host keeps to itself counts as well.
-func TestHotServer(t *testing.T) {
+func TestNotesNameHotServer(t *testing.T) {
 	r := model(10)
 	r.Variables[2].Touched, r.Variables[3].Touched = 0, 0
 	if notes := r.Notes(); len(notes) > 0 {

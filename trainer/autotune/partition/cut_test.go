@@ -31,7 +31,7 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-func TestHistogramRefuses(t *testing.T) {
+func TestHistogramPanicsOnForeignRows(t *testing.T) {
 	for name, f := range map[string]func(){
 		"another row": func() { NewHistogram(5).Add([]int64{5}) },
 	} {

@@ -15,7 +15,7 @@ func samplesOf(t func(p float64) float64, ps ...int) (samples []Sample) {
 	return samples
 }
 
-func TestFitFindsWhatIsThere(t *testing.T) {
+func TestFitRecoversExactCurve(t *testing.T) {
 	for _, c := range []struct{ c, b, a float64 }{{1, 2, 0.1}, {0, 5, 0.2}, {0.01, 3, 0.003}, {1000, 10, 10}, {1e-3, 1e-4, 1e-5}} {
 		f, why := fit(samplesOf(func(p float64) float64 { return c.c + c.b/p + c.a*p }, 1, 2, 4, 8, 16, 32))
 		if f == nil {
@@ -34,7 +34,7 @@ func TestFitFindsWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestNoFit(t *testing.T) {
+func TestFitReportsWhyThereIsNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		samples []Sample
 		why     string

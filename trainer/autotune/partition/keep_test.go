@@ -26,7 +26,7 @@ func TestKeep(t *testing.T) {
 
 // Groups stay groups, no two become one, and at least half as much stays as
 // with any names: that is what taking the largest first is good for.
-func TestKeepIsHalfAsGoodAsAny(t *testing.T) {
+func TestKeepMovesAtMostTwiceTheOptimum(t *testing.T) {
 	for trial := range uint64(500) {
 		s := random.New(trial, "keep")
 		holders := 1 + int(s.Bits(0)[0]%5)

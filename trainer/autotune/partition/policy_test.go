@@ -29,7 +29,7 @@ func curve(c, b, a float64) func(p int) time.Duration {
 	return func(p int) time.Duration { return time.Duration(1e6 * (c + b/float64(p) + a*float64(p))) }
 }
 
-func TestPolicy(t *testing.T) {
+func TestSearchSequence(t *testing.T) {
 	valley, falls, rises, flat := curve(100, 400, 4), curve(10, 100, 0), curve(10, 0, 10), curve(5, 0, 0)
 	noise := func(p int) time.Duration { return time.Duration(1e9 + p*7919%13*1e8) }
 	for _, c := range []struct {
@@ -76,7 +76,7 @@ func TestPolicy(t *testing.T) {
 }
 
 // A larger range than any: doubling ends at most, without overflow.
-func TestDoublingUpToTheLargestNumber(t *testing.T) {
+func TestDoublingDoesNotOverflow(t *testing.T) {
 	const half = math.MaxInt / 2
 	s := NewSearch(half, 1, math.MaxInt)
 	falls := func(p int) time.Duration { return time.Duration(math.MaxInt64 - p/2) }
@@ -86,7 +86,7 @@ func TestDoublingUpToTheLargestNumber(t *testing.T) {
 }
 
 // A tie goes to the smaller P; what differs by more does not.
-func TestTies(t *testing.T) {
+func TestTieGoesToSmallerP(t *testing.T) {
 	steps := func(ms ...float64) (times []time.Duration) {
 		for _, x := range ms {
 			times = append(times, time.Duration(x*1e6))

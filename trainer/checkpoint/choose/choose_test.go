@@ -102,7 +102,7 @@ func TestNewest(t *testing.T) {
 }
 
 // The tasks that share a folder share the reading.
-func TestReadingIsSpread(t *testing.T) {
+func TestTasksOfAFolderShareVerification(t *testing.T) {
 	f := &folders{places: []checkpoint.Place{{Tasks: []cluster.Task{worker(0), worker(1)}, Host: "x", Holding: checkpoint.Holding{held(t, 10, "a", "b", "c")}}}}
 	if _, err := Newest(t.Context(), f, func(*checkpoint.Manifest) error { return nil }, func(slog.Level, string, ...any) {}); err != nil {
 		t.Fatal(err)

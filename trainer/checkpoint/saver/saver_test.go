@@ -17,7 +17,7 @@ import (
 func quiet(func() string) func() { return func() {} }
 
 // A chief that is told to stop while it holds the job ends.
-func TestAHeldJobEnds(t *testing.T) {
+func TestCancelEndsPausedChief(t *testing.T) {
 	s := New(Config{Waiting: quiet})
 	s.hold([]Request{{}, {Hold: true, Number: 3}}, 1)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -37,7 +37,7 @@ func TestAHeldJobEnds(t *testing.T) {
 }
 
 // With state that workers carry, the step after the checkpoint is still taken.
-func TestCarriedStateIsSavedBeforeTheRest(t *testing.T) {
+func TestChiefMakesOneStepBeforePauseWithCarriedState(t *testing.T) {
 	s := New(Config{Waiting: quiet})
 	s.hold([]Request{{Hold: true}}, 4).carried = true
 	if err := s.rest(t.Context(), 4); err != nil {
@@ -51,7 +51,7 @@ func TestCarriedStateIsSavedBeforeTheRest(t *testing.T) {
 }
 
 // After the chief's last step the clock says when a checkpoint is due.
-func TestWhatIsDueAfterTheChief(t *testing.T) {
+func TestCheckpointsAfterChiefsLastStepAreTimed(t *testing.T) {
 	for _, c := range []struct {
 		steps int
 		since time.Duration
@@ -80,7 +80,7 @@ func writing(t *testing.T) *store.Store {
 }
 
 // A step whose checkpoint is not made is reported once, and a step in between is not.
-func TestLateCheckpointsAreReported(t *testing.T) {
+func TestLateCheckpointIsReportedOnce(t *testing.T) {
 	var late []string
 	s := New(Config{Steps: 50, Store: writing(t), Waiting: quiet, Late: func(step, writing int) {
 		late = append(late, fmt.Sprintf("%d while %d", step, writing))
@@ -98,7 +98,7 @@ func TestLateCheckpointsAreReported(t *testing.T) {
 
 // A checkpoint is due when the last one is as old as the period, and not before. While
 // another is written it stays due.
-func TestACheckpointIsDueAfterItsPeriod(t *testing.T) {
+func TestCheckpointIsDueAfterPeriod(t *testing.T) {
 	const period = 600 * time.Second
 	busy := writing(t)
 	for _, c := range []struct {

@@ -17,7 +17,7 @@ import (
 
 // Files of many chunks travel whole, both ways, also where a disk is slow: it
 // may be so for longer than a task may be silent.
-func TestBigFiles(t *testing.T) {
+func TestBigFilesAreCopiedOverSlowDisks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

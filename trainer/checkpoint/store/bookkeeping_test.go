@@ -15,7 +15,7 @@ import (
 
 // A save needs the manifest in every folder with one of its files: only a task in another
 // folder may be lost while manifests are written.
-func TestWhoMayBeLostBeforeTheManifest(t *testing.T) {
+func TestSaveSurvivesLossOfUninvolvedTask(t *testing.T) {
 	there, lost := newMember(worker(0), message{}), newMember(worker(1), message{})
 	lost.gone.take(nil)
 	keeper := worker(1)
@@ -38,7 +38,7 @@ func TestWhoMayBeLostBeforeTheManifest(t *testing.T) {
 }
 
 // A manifest lists files and parts in one order, in whichever the tasks report them.
-func TestManifestIsInOrder(t *testing.T) {
+func TestManifestIsSorted(t *testing.T) {
 	var tasks []cluster.Task
 	for i := range 9 {
 		tasks = append(tasks, ps(i))
@@ -65,7 +65,7 @@ func TestManifestIsInOrder(t *testing.T) {
 
 // Nothing is left of a question that was not answered in time, and an answer that comes later
 // goes to nobody.
-func TestLateAnswer(t *testing.T) {
+func TestLateAnswerIsDropped(t *testing.T) {
 	m := newMember(ps(0), message{})
 	if _, err := m.ask(t.Context(), message{Kind: list}, time.Millisecond); err == nil || !strings.Contains(err.Error(), "no answer within 1ms") {
 		t.Errorf("%v, want no answer", err)
@@ -77,7 +77,7 @@ func TestLateAnswer(t *testing.T) {
 }
 
 // Rows that the checkpoint has not are no rows of zeros, and no fewer rows.
-func TestCarriedRefusesRows(t *testing.T) {
+func TestCarriedRefusesRowsOutsideBatch(t *testing.T) {
 	s := &Store{decision: decision{turn: newTurn()}}
 	s.decision.choice = choose.Choice{Manifest: &checkpoint.Manifest{ID: "000000000007-0", Batch: 8, Carried: []checkpoint.Carried{{Name: "h", Hi: 8, Shape: []int{8, 2}}}}}
 	s.decision.take(nil)

@@ -14,7 +14,7 @@ import (
 // Who has failed to keep a copy keeps none of the next save where somebody else
 // can; and a task that has no part in a save may be lost before it has written
 // the manifest.
-func TestTheNextSaveFindsAnotherBuddy(t *testing.T) {
+func TestNextSaveAvoidsFailedBuddy(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
 	root := t.TempDir()
 	j := opened(t, root, shape{workers: 3, hosts: []string{"a", "b", "c"}})

@@ -41,7 +41,7 @@ func again(t *testing.T, root string, hosts ...string) *testJob {
 }
 
 // A host that lost all it had changes nothing.
-func TestOneHostIsLost(t *testing.T) {
+func TestRestoreAfterLossOfOneHost(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, lost := range []string{"a", "b", "c"} {
 		root, _, w := saved(t, random, "a", "b", "c")
@@ -83,7 +83,7 @@ func other([]byte) []byte   { return []byte("something else altogether") }
 
 // What is damaged on all hosts is named and skipped for the one before; what
 // is damaged on one host is read from the other.
-func TestDamageIsNamedAndSkipped(t *testing.T) {
+func TestDamagedCheckpointsAreLoggedAndSkipped(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -149,7 +149,7 @@ func foreign(b []byte) []byte {
 }
 
 // Checkpoints of which none is good are no reason to begin anew.
-func TestNoneIsGood(t *testing.T) {
+func TestChooseFailsIfAllCheckpointsAreDamaged(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	root, _, _ := saved(t, random, "a", "b")
 	for _, host := range []string{"a", "b"} {
@@ -177,7 +177,7 @@ func TestNoneIsGood(t *testing.T) {
 }
 
 // What was never finished never was a checkpoint.
-func TestOnlyUnfinishedOnes(t *testing.T) {
+func TestUnfinishedCheckpointsAreIgnored(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 4))
 	root, _, _ := saved(t, random, "a", "b")
 	for _, path := range append(files(t, filepath.Join(root, "a"), "manifest.json"), files(t, filepath.Join(root, "b"), "manifest.json")...) {
@@ -195,7 +195,7 @@ func TestOnlyUnfinishedOnes(t *testing.T) {
 }
 
 // A choice that is given up ends in time, for all.
-func TestChooseIsGivenUp(t *testing.T) {
+func TestCancelEndsChoose(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	root, _, _ := saved(t, random, "a", "b")
 	j := again(t, root, "a", "b")
@@ -210,7 +210,7 @@ func TestChooseIsGivenUp(t *testing.T) {
 }
 
 // A holder that dies while it is asked is no loss where another has the file.
-func TestHolderDies(t *testing.T) {
+func TestRestoreReadsFromAnotherHolder(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	root, _, w := saved(t, random, "a", "b") // each has all
 	j := again(t, root, "a", "b", "c")
@@ -249,7 +249,7 @@ func TestHolderDies(t *testing.T) {
 }
 
 // A restore that is given up ends soon, whatever those do that are asked.
-func TestRestoreIsGivenUp(t *testing.T) {
+func TestCancelEndsRestore(t *testing.T) {
 	random := rand.New(rand.NewPCG(8, 8))
 	root, _, w := saved(t, random, "a", "b")
 	j := again(t, root, "a", "b", "c")

@@ -35,7 +35,7 @@ func blames(t testing.TB, err error, task cluster.Task, what ...string) {
 }
 
 // A task that does not come is named by all others.
-func TestMissingTaskIsNamed(t *testing.T) {
+func TestOpenNamesMissingTask(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -58,7 +58,7 @@ func TestMissingTaskIsNamed(t *testing.T) {
 	}
 }
 
-func TestMissingChiefIsNamed(t *testing.T) {
+func TestOpenNamesMissingChief(t *testing.T) {
 	j := newJob(t, t.TempDir(), shape{servers: 1, workers: 2, hosts: []string{"a"}})
 	for task, c := range j.configs {
 		c.Start = 300 * time.Millisecond
@@ -71,7 +71,7 @@ func TestMissingChiefIsNamed(t *testing.T) {
 }
 
 // A task that comes and is gone again ends the wait for the others.
-func TestTaskLostWhileOthersAreAwaited(t *testing.T) {
+func TestOpenFailsIfATaskIsLost(t *testing.T) {
 	j := newJob(t, t.TempDir(), shape{workers: 3, hosts: []string{"a"}})
 	ended := make(chan error, 1)
 	go func() {
@@ -108,7 +108,7 @@ func (j *testJob) dial(as, to cluster.Task, purpose string) *peers.Session {
 	return conn
 }
 
-func TestWhoMayJoin(t *testing.T) {
+func TestInvalidHelloIsRefused(t *testing.T) {
 	j := opened(t, t.TempDir(), shape{workers: 2, hosts: []string{"a"}})
 	for name, first := range map[string]message{
 		"a second time": {Kind: hello, Token: "t"},
@@ -152,7 +152,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 // One task needs no listener, and nobody else.
-func TestAlone(t *testing.T) {
+func TestSingleTaskNeedsNoListener(t *testing.T) {
 	dir, random := t.TempDir(), rand.New(rand.NewPCG(1, 2))
 	w := newTwin(random, optimizer.Adam)
 	for step := range uint64(2) {
@@ -177,7 +177,7 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-func TestGrouped(t *testing.T) {
+func TestTasksAreGroupedByFolder(t *testing.T) {
 	for _, test := range []struct {
 		seen []string // by task, whose tokens
 		want [][]int
@@ -200,7 +200,7 @@ func TestGrouped(t *testing.T) {
 	}
 }
 
-func TestBuddies(t *testing.T) {
+func TestBuddyIsOnAnotherHost(t *testing.T) {
 	j := testJob{hosts: map[cluster.Task]string{ps(0): "a", worker(0): "a", worker(1): "b", worker(2): "b", worker(3): "a", ps(1): "c"}}
 	plan := copyPlan{host: func(t cluster.Task) string { return j.hosts[t] }}
 	group := func(tasks ...cluster.Task) (g []*member) {
@@ -231,7 +231,7 @@ func TestBuddies(t *testing.T) {
 
 // A folder that is shared is found out, and so is one that was copied, with
 // all that is in it, and is not.
-func TestSharedOrCopied(t *testing.T) {
+func TestSharedFolderIsToldFromCopiedFolder(t *testing.T) {
 	root := t.TempDir()
 	j := opened(t, root, shape{workers: 2, hosts: []string{"a"}})
 	if g := j.chief().chief.roster.groups; !reflect.DeepEqual(g, [][]cluster.Task{{worker(0), worker(1)}}) {
@@ -283,7 +283,7 @@ func TestSharedOrCopied(t *testing.T) {
 
 // Whoever waits for the chief's choice does so no longer than its context, or
 // the chief, lasts.
-func TestChoiceIsAwaitedInBoundedTime(t *testing.T) {
+func TestChosenEndsWithContextOrChief(t *testing.T) {
 	j := opened(t, t.TempDir(), shape{workers: 2, hosts: []string{"a"}})
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())

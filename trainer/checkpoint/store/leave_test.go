@@ -32,7 +32,7 @@ func still(t *testing.T, ended <-chan error, what string) {
 
 // A server that owns nothing and holds what others need stays until they have
 // it, and then goes; saves do without it.
-func TestHolderStaysUntilOthersHaveRestored(t *testing.T) {
+func TestHolderWaitsUntilOthersHaveRestored(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	root, _, w := saved(t, random, "a", "b")
 	remove(t, filepath.Join(root, "b"))
@@ -63,7 +63,7 @@ func TestHolderStaysUntilOthersHaveRestored(t *testing.T) {
 
 // Nobody goes while a save is under way, and who goes without giving what is
 // wanted fails it.
-func TestWhoIsNeededStays(t *testing.T) {
+func TestTaskCannotLeaveDuringSave(t *testing.T) {
 	j, w, d, _ := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, worker(0), worker(2))
@@ -81,7 +81,7 @@ func TestWhoIsNeededStays(t *testing.T) {
 	j.kill()
 }
 
-func TestWaitsAreBounded(t *testing.T) {
+func TestWaitsEndWithContext(t *testing.T) {
 	j, w, d, _ := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, ps(0))
@@ -112,7 +112,7 @@ func TestWaitsAreBounded(t *testing.T) {
 
 // A chief that ends in the middle of a save has the others remove what they have
 // of it, and they go.
-func TestAChiefThatEndsTakesItsSaveWithIt(t *testing.T) {
+func TestClosingChiefRemovesUnfinishedSave(t *testing.T) {
 	j, w, d, root := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, worker(1))
@@ -136,7 +136,7 @@ func TestAChiefThatEndsTakesItsSaveWithIt(t *testing.T) {
 }
 
 // A chief that ends lets everybody go.
-func TestChiefEndsFirst(t *testing.T) {
+func TestClosingChiefReleasesTasks(t *testing.T) {
 	j := opened(t, t.TempDir(), shape{servers: 1, workers: 2, hosts: []string{"a", "b"}})
 	ended := waiting(t, j.stores[ps(0)])
 	j.chief().Close()
@@ -150,7 +150,7 @@ func TestChiefEndsFirst(t *testing.T) {
 
 // A member whose host is gone hangs up never: it is waited for once, also where the
 // wait is begun before the end.
-func TestTheLostAreAwaitedOnce(t *testing.T) {
+func TestCloseWaitsOnceForLostTasks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -187,7 +187,7 @@ func TestTheLostAreAwaitedOnce(t *testing.T) {
 
 // A save that has all its parts, and is given up before anybody writes a manifest,
 // was not made, and nothing stays of it.
-func TestDismissedBeforeTheManifest(t *testing.T) {
+func TestSaveGivenUpBeforeManifestIsRemoved(t *testing.T) {
 	j, w, d, root := trained(t, patience.Limit)
 	j.fault(cluster.Chief, at("store.manifest", func() error { j.chief().dismiss(); return nil }))
 	j.expect(w, 2, d)

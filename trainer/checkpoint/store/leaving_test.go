@@ -7,7 +7,7 @@ import (
 )
 
 // What tasks write that leave has its copy on a host that stays.
-func TestWhoKeepsWhatLeavingTasksWrite(t *testing.T) {
+func TestFilesOfLeavingTasksAreCopiedToStayingHosts(t *testing.T) {
 	j := opened(t, t.TempDir(), shape{workers: 4, hosts: []string{"a", "b", "c", "a"}})
 	r := j.chief().chief.roster
 	for name, test := range map[string]struct {

@@ -9,7 +9,7 @@ import (
 
 // Where workers are not in step there may be several saves of one step: what
 // comes of each is that one's alone, whatever is on its way beside it.
-func TestSavesOfOneStep(t *testing.T) {
+func TestSeveralSavesOfOneStep(t *testing.T) {
 	d := &parts{}
 	begin := func(number uint64) *part {
 		t.Helper()

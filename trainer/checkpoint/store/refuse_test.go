@@ -18,7 +18,7 @@ import (
 
 // A report counts for the task that it comes from, once, and for this save. A
 // file of which a copy is wanted counts with its copy.
-func TestReportsAreChecked(t *testing.T) {
+func TestInvalidReportsAreRefused(t *testing.T) {
 	buddy := worker(2)
 	file := func(task, name string) *checkpoint.File { return &checkpoint.File{Task: task, Name: name} }
 	own := file("ps:0", "ps-0.safetensors")
@@ -67,7 +67,7 @@ func TestReportsAreChecked(t *testing.T) {
 
 // A task keeps copies only of files that have plain names and good tasks, and
 // only while their save is under way.
-func TestCopiesOfOtherFilesAreRefused(t *testing.T) {
+func TestInvalidCopyRequestsAreRefused(t *testing.T) {
 	j, w, d, root := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	p := j.stores[ps(0)].parts
@@ -97,7 +97,7 @@ func TestCopiesOfOtherFilesAreRefused(t *testing.T) {
 }
 
 // A manifest that is damaged on the way does not count.
-func TestDamagedManifestIsRefused(t *testing.T) {
+func TestDamagedManifestInMessageIsRefused(t *testing.T) {
 	j, _, _, _ := trained(t, patience.Limit)
 	own, err := announce(j.stores[ps(0)].folder)
 	if err != nil || len(own.Holding) != 1 {

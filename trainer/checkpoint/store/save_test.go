@@ -40,7 +40,7 @@ func trained(t *testing.T, silence time.Duration) (*testJob, *twin, *layout.Decl
 
 // A fault anywhere is one warning that says where; the training side hears
 // nothing, the checkpoint before stays and the next save is as good as ever.
-func TestFaultsFailASaveAndNothingElse(t *testing.T) {
+func TestFaultFailsOnlyTheSave(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -98,7 +98,7 @@ func TestFaultsFailASaveAndNothingElse(t *testing.T) {
 
 // A buddy whose disk hangs is waited for in bounded time, and the training not
 // at all.
-func TestBuddyHangs(t *testing.T) {
+func TestHangingBuddyFailsSave(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -121,7 +121,7 @@ func TestBuddyHangs(t *testing.T) {
 }
 
 // A disk that hangs is left to itself.
-func TestOwnDiskHangs(t *testing.T) {
+func TestHangingDiskFailsSave(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -141,7 +141,7 @@ func TestOwnDiskHangs(t *testing.T) {
 
 // A task that is lost while it writes, or takes a copy, fails the save; what
 // else happens is for the owners to decide.
-func TestTaskIsLostDuringASave(t *testing.T) {
+func TestLostTaskFailsSave(t *testing.T) {
 	for _, place := range []string{"store.write", "store.copy"} {
 		j, w, d, _ := trained(t, patience.Limit)
 		lost := j.stores[worker(1)]
@@ -163,7 +163,7 @@ func TestTaskIsLostDuringASave(t *testing.T) {
 }
 
 // One that is lost before it has given anything is not waited for.
-func TestTaskIsLostThatOwesSomething(t *testing.T) {
+func TestTaskLostBeforeItsReportFailsSave(t *testing.T) {
 	j, w, d, _ := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, worker(1))
@@ -186,7 +186,7 @@ func (j *testJob) lose(task cluster.Task) {
 // Workers that own nothing are lost, one after the other. A save of which one is
 // no part goes on without it, one that was to have a copy there fails with a
 // warning, and the next copies go to whoever is left on another host.
-func TestLostWorkersAreNotMissed(t *testing.T) {
+func TestSavesContinueWithoutLostWorkers(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
 	root := t.TempDir()
 	nobody := cluster.Task{}
@@ -231,7 +231,7 @@ func TestLostWorkersAreNotMissed(t *testing.T) {
 }
 
 // A copy that is not the same is none.
-func TestBuddyGetsSomethingElse(t *testing.T) {
+func TestDifferentCopyFailsSave(t *testing.T) {
 	j, w, d, _ := trained(t, patience.Limit)
 	for _, task := range []cluster.Task{ps(0), worker(0), worker(1)} {
 		j.listeners[task].Handle("checkpoint-read", func(p peers.Peer) {
@@ -264,7 +264,7 @@ func TestBuddyGetsSomethingElse(t *testing.T) {
 }
 
 // Without their chief tasks hold on to nothing and wait for nobody.
-func TestChiefIsLost(t *testing.T) {
+func TestLossOfChiefEndsWaits(t *testing.T) {
 	j, w, d, root := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, cluster.Chief)
@@ -285,7 +285,7 @@ func TestChiefIsLost(t *testing.T) {
 }
 
 // As many checkpoints as asked for stay, on all hosts.
-func TestOldCheckpointsGo(t *testing.T) {
+func TestOldCheckpointsAreRemoved(t *testing.T) {
 	j, w, d, root := trained(t, patience.Limit)
 	for step := uint64(2); step < 7; step++ {
 		j.save(w, step, d)
@@ -336,7 +336,7 @@ func TestSnapshotsComeInAnyOrder(t *testing.T) {
 }
 
 // A copy that does not come, and a save of nothing, are failures in time.
-func TestNothingIsGiven(t *testing.T) {
+func TestMissingOrEmptySnapshotFailsSave(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -364,7 +364,7 @@ func TestNothingIsGiven(t *testing.T) {
 
 // A worker whose last step is made brings its state unasked, which must not
 // push out that of a save of which it has not heard yet.
-func TestLastStateComesBeforeTheChiefsWord(t *testing.T) {
+func TestUnannouncedStateDoesNotReplaceEarlierState(t *testing.T) {
 	j, w, d, _ := trained(t, patience.Limit)
 	j.give(w, 2, d) // before the chief's word
 	for i := range 3 {

@@ -146,7 +146,7 @@ func (w *twin) compareCarried(ctx context.Context, from *Store, lo, hi int) erro
 
 // Whatever the numbers of tasks and hosts, and whoever owns what: what comes
 // out is what went in, bit by bit.
-func TestRestoresWhatWasSaved(t *testing.T) {
+func TestRestoreReturnsSavedState(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))

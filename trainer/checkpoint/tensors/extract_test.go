@@ -35,7 +35,7 @@ func filed(t testing.TB, w *statetwin.Twin, p layout.Piece) extract {
 
 // However little is read at once, and whatever is wanted of a part, it is all
 // there once.
-func TestPortions(t *testing.T) {
+func TestReadPartInPortions(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 300 {
 		w := statetwin.New(random, []optimizer.Rule{optimizer.SGD, optimizer.Adam}[random.IntN(2)])
@@ -71,7 +71,7 @@ type refusing struct{}
 
 func (refusing) Put(aggregate.Kept) error { return errors.New("not wanted") }
 
-func TestExtractEnds(t *testing.T) {
+func TestReadPartReturnsErrors(t *testing.T) {
 	w := statetwin.New(rand.New(rand.NewPCG(5, 6)), optimizer.SGD)
 	e := filed(t, w, w.Whole(0))
 	e.portion = 4
@@ -92,7 +92,7 @@ func TestExtractEnds(t *testing.T) {
 
 // Rows that are in no order, of a file that nobody has damaged, do not keep it
 // going for ever.
-func TestRowsInNoOrder(t *testing.T) {
+func TestUnsortedRowsAreRefused(t *testing.T) {
 	w := statetwin.New(rand.New(rand.NewPCG(5, 6)), optimizer.SGD)
 	unit := statetwin.Noise(rand.New(rand.NewPCG(5, 6)), w.Unit(6))
 	w.Units[6] = map[int][]byte{}
@@ -119,7 +119,7 @@ func TestRowsInNoOrder(t *testing.T) {
 }
 
 // Names of variables never collide with what lies beside others.
-func TestNamesOfTensorsAreFree(t *testing.T) {
+func TestTensorNamesDoNotCollide(t *testing.T) {
 	w := statetwin.New(rand.New(rand.NewPCG(1, 1)), optimizer.Adam)
 	d := w.Declare(rand.New(rand.NewPCG(1, 1)), []cluster.Task{{Role: cluster.PS}}, "")
 	for i, name := range []string{"x", "x/slot.0", "__metadata__", "x/slot.0/slot.1", "x/rows", "x", "x/rows~"} {

@@ -90,7 +90,7 @@ func tree(t testing.TB, root string) (all []string) {
 }
 
 // A task reads what is in checkpoints and nothing else.
-func TestReadsOutsideAreRefused(t *testing.T) {
+func TestReadsOutsideCheckpointsAreRefused(t *testing.T) {
 	_, root, spec := serve(t, patience.Limit)
 	folder := filepath.Join(root, "folder")
 	if err := os.WriteFile(filepath.Join(folder, "secret"), []byte("secret"), 0o600); err != nil {
@@ -140,7 +140,7 @@ func TestReadsOutsideAreRefused(t *testing.T) {
 }
 
 // A whole file comes as it is, or there is an error.
-func TestFetch(t *testing.T) {
+func TestFetchReturnsWholeFileOrError(t *testing.T) {
 	f, _, _ := serve(t, patience.Limit)
 	var b bytes.Buffer
 	whole := checkpoint.File{Name: "ps-0.safetensors", Size: 10}
@@ -163,7 +163,7 @@ func TestFetch(t *testing.T) {
 }
 
 // What another task sends must be what it was asked for.
-func TestWrongAnswers(t *testing.T) {
+func TestInvalidResponsesAreRefused(t *testing.T) {
 	chunk := func(offset uint64, payload string) wire.Frame {
 		return wire.Frame{Header: wire.Header{Kind: wire.Chunk, Offset: offset}, Payload: []byte(payload)}
 	}
