@@ -16,8 +16,8 @@ var (
 	ps0     = cluster.Task{Role: cluster.PS}
 )
 
-// twoFiles is the manifest of a checkpoint whose files a and b were written by
-// worker:0 and ps:0.
+// twoFiles returns the manifest of a checkpoint with two files: a by worker:0
+// and b by ps:0.
 func twoFiles(id string) *Manifest {
 	sum := strings.Repeat("0", 64)
 	return manifest(id, File{Name: "a", Task: "worker:0", Size: 1, Sum: sum}, File{Name: "b", Task: "ps:0", Size: 2, Sum: sum})

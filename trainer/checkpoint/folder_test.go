@@ -18,7 +18,7 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// open opens a folder that never waits for the disk.
+// open opens a checkpoint folder that does not flush to disk, to be fast.
 func open(t testing.TB, dir string) *Folder {
 	t.Helper()
 	f, err := OpenFolder(dir)
@@ -29,8 +29,8 @@ func open(t testing.TB, dir string) *Folder {
 	return f
 }
 
-// content is what a file of a checkpoint has in these tests: different in
-// every file, and more than is written at once.
+// content returns the bytes of a test file. They differ from file to file, and
+// exceed the write buffer.
 func content(id, name string) []byte {
 	return []byte(strings.Repeat(id+"/"+name+"\n", 2+writeBuffer/len(id+name)))
 }
@@ -48,10 +48,11 @@ func filling(b []byte) func(io.Writer) error {
 
 var names = []string{"ps-0.safetensors", "worker-0.safetensors"}
 
-// epoch is when the first step of these tests was made.
+// epoch is the time of checkpoints at step 0; later steps have later times.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// manifest is that of a checkpoint of two files, both written by one task.
+// manifest returns the manifest of a checkpoint with these files, all written
+// by one task.
 func manifest(id string, files ...File) *Manifest {
 	named, err := parseID(id)
 	if err != nil {
@@ -61,7 +62,7 @@ func manifest(id string, files ...File) *Manifest {
 		Time: epoch.Add(time.Duration(named.step) * time.Second), Optimizer: optimizer.Settings{Rule: optimizer.SGD}, Files: files}
 }
 
-// save makes a checkpoint as a task does.
+// save writes a complete checkpoint: two files, then the manifest.
 func save(f *Folder, id string) error {
 	var files []File
 	for _, name := range names {
@@ -92,8 +93,8 @@ func listed(t testing.TB, f *Folder) Holding {
 	return holding
 }
 
-// offered is the newest checkpoint that can be restored from the folder, ""
-// for none. What claims to be whole and is not fails the test.
+// offered returns the ID of the newest checkpoint that can be restored from
+// the folder, or "". The test fails if a listed checkpoint is damaged.
 func offered(t testing.TB, f *Folder) string {
 	t.Helper()
 	newest := ""
@@ -137,8 +138,8 @@ func TestFolderModeIs0700(t *testing.T) {
 	}
 }
 
-// A folder that is removed while a job runs costs what was in it, and not what is
-// saved from then on.
+// If a user removes the checkpoint folder while a job runs, the next save
+// recreates it.
 func TestWriteRecreatesRemovedFolder(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "a", "b")

@@ -14,8 +14,8 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// example has of everything something: a dense variable in one piece, one in
-// two, a sparse one, statistics, and carried state.
+// example returns a manifest with every feature: a dense variable in one part,
+// another in two, a sparse one, running statistics, and recurrent state.
 func example() *Manifest {
 	sum := strings.Repeat("0123456789abcdef", 4)
 	return &Manifest{
@@ -143,7 +143,7 @@ func TestContradictoryManifestsAreRefused(t *testing.T) {
 			t.Errorf("encode: got %v, want %q", err, want)
 		}
 		if strings.HasPrefix(want, "job and model") || strings.HasPrefix(want, "time") {
-			continue // JSON has no way to say that
+			continue // the JSON in a manifest cannot represent this value
 		}
 		if _, err := DecodeManifest(sealed(t, m)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("decode: got %v, want %q", err, want)
@@ -151,7 +151,8 @@ func TestContradictoryManifestsAreRefused(t *testing.T) {
 	}
 }
 
-// sealed encodes what need not make sense, with a sum that is right.
+// sealed encodes m, which may be invalid, as a manifest file with a correct
+// checksum.
 func sealed(t testing.TB, m any) []byte {
 	t.Helper()
 	body, ok := m.([]byte)
@@ -223,7 +224,7 @@ func FuzzDecodeManifest(f *testing.F) {
 	whole := encoded(f, example())
 	f.Add(whole[bodyAt:len(whole)-len(afterBody)], true)
 	f.Fuzz(func(t *testing.T, b []byte, seal bool) {
-		if seal { // or no mutation gets behind the sum
+		if seal { // add a correct checksum, or every mutation would already fail at the checksum
 			b = sealed(t, b)
 		}
 		m, err := DecodeManifest(b)
@@ -245,8 +246,9 @@ func FuzzDecodeManifest(f *testing.F) {
 	})
 }
 
-// covered counts by variable how many parts have a unit: of at most a few
-// units of each, or it would take all memory.
+// covered returns, by variable and unit (row or element), the number of parts
+// that contain the unit. It checks four units of each variable, to save
+// memory.
 func covered(m *Manifest) [][]int {
 	counts := make([][]int, len(m.Variables))
 	for i := range m.Variables {
