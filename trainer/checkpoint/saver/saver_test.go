@@ -16,7 +16,8 @@ import (
 
 func quiet(func() string) func() { return func() {} }
 
-// A chief that is told to stop while it holds the job ends.
+// If the context ends while the chief is paused, the pause ends with the
+// context's error.
 func TestCancelEndsPausedChief(t *testing.T) {
 	s := New(Config{Waiting: quiet})
 	s.hold([]Request{{}, {Hold: true, Number: 3}}, 1)
@@ -36,7 +37,8 @@ func TestCancelEndsPausedChief(t *testing.T) {
 	}
 }
 
-// With state that workers carry, the step after the checkpoint is still taken.
+// If workers carry recurrent state, the chief makes one more step before it
+// pauses.
 func TestChiefMakesOneStepBeforePauseWithCarriedState(t *testing.T) {
 	s := New(Config{Waiting: quiet})
 	s.hold([]Request{{Hold: true}}, 4).carried = true
@@ -50,7 +52,8 @@ func TestChiefMakesOneStepBeforePauseWithCarriedState(t *testing.T) {
 	}
 }
 
-// After the chief's last step the clock says when a checkpoint is due.
+// After the chief's last step, checkpoints are due by time instead of by
+// steps.
 func TestCheckpointsAfterChiefsLastStepAreTimed(t *testing.T) {
 	for _, c := range []struct {
 		steps int
@@ -65,21 +68,22 @@ func TestCheckpointsAfterChiefsLastStepAreTimed(t *testing.T) {
 	}
 }
 
-// writing returns a store that is writing a checkpoint until the test ends.
+// writing returns a store that is busy with a checkpoint until the test ends.
 func writing(t *testing.T) *store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{Peers: peers.Config{Self: cluster.Chief, Workers: 1}, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() }) // the checkpoint that nobody completes
+	t.Cleanup(func() { s.Close() }) // ends the save, which no task completes
 	if err := s.Expect(store.Expected{Manifest: checkpoint.Manifest{Step: 1}, Holders: []cluster.Task{cluster.Chief}}); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// A step whose checkpoint is not made is reported once, and a step in between is not.
+// Late is called once for each due checkpoint that must wait, not for steps in
+// between.
 func TestLateCheckpointIsReportedOnce(t *testing.T) {
 	var late []string
 	s := New(Config{Steps: 50, Store: writing(t), Waiting: quiet, Late: func(step, writing int) {
@@ -96,8 +100,8 @@ func TestLateCheckpointIsReportedOnce(t *testing.T) {
 	}
 }
 
-// A checkpoint is due when the last one is as old as the period, and not before. While
-// another is written it stays due.
+// A checkpoint becomes due when the last one is one period old. It stays due
+// as long as another is being written.
 func TestCheckpointIsDueAfterPeriod(t *testing.T) {
 	const period = 600 * time.Second
 	busy := writing(t)

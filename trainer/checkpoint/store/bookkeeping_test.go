@@ -13,8 +13,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// A save needs the manifest in every folder with one of its files: only a task in another
-// folder may be lost while manifests are written.
+// Every folder that has files of a save needs its manifest. So while manifests
+// are written, the save survives only the loss of a task whose folder has none
+// of its files.
 func TestSaveSurvivesLossOfUninvolvedTask(t *testing.T) {
 	there, lost := newMember(worker(0), message{}), newMember(worker(1), message{})
 	lost.gone.take(nil)
@@ -37,7 +38,8 @@ func TestSaveSurvivesLossOfUninvolvedTask(t *testing.T) {
 	}
 }
 
-// A manifest lists files and parts in one order, in whichever the tasks report them.
+// A manifest lists files and parts in sorted order, regardless of the order of
+// the reports.
 func TestManifestIsSorted(t *testing.T) {
 	var tasks []cluster.Task
 	for i := range 9 {
@@ -63,8 +65,8 @@ func TestManifestIsSorted(t *testing.T) {
 	}
 }
 
-// Nothing is left of a question that was not answered in time, and an answer that comes later
-// goes to nobody.
+// After a timeout of ask, no trace of the request remains, and a late answer
+// is dropped.
 func TestLateAnswerIsDropped(t *testing.T) {
 	m := newMember(ps(0), message{})
 	if _, err := m.ask(t.Context(), message{Kind: list}, time.Millisecond); err == nil || !strings.Contains(err.Error(), "no answer within 1ms") {
@@ -76,7 +78,8 @@ func TestLateAnswerIsDropped(t *testing.T) {
 	m.answer(message{Kind: answer, Number: 1})
 }
 
-// Rows that the checkpoint has not are no rows of zeros, and no fewer rows.
+// Carried returns an error for rows outside of the checkpoint's batch, instead
+// of zeros or fewer rows.
 func TestCarriedRefusesRowsOutsideBatch(t *testing.T) {
 	s := &Store{decision: decision{turn: newTurn()}}
 	s.decision.choice = choose.Choice{Manifest: &checkpoint.Manifest{ID: "000000000007-0", Batch: 8, Carried: []checkpoint.Carried{{Name: "h", Hi: 8, Shape: []int{8, 2}}}}}

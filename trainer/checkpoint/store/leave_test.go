@@ -13,7 +13,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// waiting has a task wait for its end.
+// waiting calls Wait of a store in the background and returns its result
+// through a channel.
 func waiting(t *testing.T, d *Store) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- d.Wait(soon(t)) }()
@@ -30,8 +31,8 @@ func still(t *testing.T, ended <-chan error, what string) {
 	}
 }
 
-// A server that owns nothing and holds what others need stays until they have
-// it, and then goes; saves do without it.
+// A server without pieces of variables, but with files that others must read,
+// stays until all workers have restored. Later saves do without it.
 func TestHolderWaitsUntilOthersHaveRestored(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	root, _, w := saved(t, random, "a", "b")
@@ -61,8 +62,8 @@ func TestHolderWaitsUntilOthersHaveRestored(t *testing.T) {
 	}
 }
 
-// Nobody goes while a save is under way, and who goes without giving what is
-// wanted fails it.
+// A task that calls Wait during a save stays until the save is over. If it
+// leaves without writing its part, the save fails.
 func TestTaskCannotLeaveDuringSave(t *testing.T) {
 	j, w, d, _ := trained(t, patience.Limit)
 	j.expect(w, 2, d)
@@ -110,8 +111,8 @@ func TestWaitsEndWithContext(t *testing.T) {
 	j.give(w, 3, d)
 }
 
-// A chief that ends in the middle of a save has the others remove what they have
-// of it, and they go.
+// If the chief ends during a save, the other tasks delete their files of it
+// and end too.
 func TestClosingChiefRemovesUnfinishedSave(t *testing.T) {
 	j, w, d, root := trained(t, patience.Limit)
 	j.expect(w, 2, d)
@@ -135,7 +136,7 @@ func TestClosingChiefRemovesUnfinishedSave(t *testing.T) {
 	j.kill()
 }
 
-// A chief that ends lets everybody go.
+// When the chief closes its store, all other tasks' Wait returns.
 func TestClosingChiefReleasesTasks(t *testing.T) {
 	j := opened(t, t.TempDir(), shape{servers: 1, workers: 2, hosts: []string{"a", "b"}})
 	ended := waiting(t, j.stores[ps(0)])
@@ -148,8 +149,8 @@ func TestClosingChiefReleasesTasks(t *testing.T) {
 	}
 }
 
-// A member whose host is gone hangs up never: it is waited for once, also where the
-// wait is begun before the end.
+// A task whose host has failed never disconnects. The chief waits for it only
+// once, even if dismiss was called before Close.
 func TestCloseWaitsOnceForLostTasks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -157,7 +158,7 @@ func TestCloseWaitsOnceForLostTasks(t *testing.T) {
 	j := newJob(t, t.TempDir(), shape{workers: 2, hosts: []string{"a"}})
 	opening := make(chan map[cluster.Task]error, 1)
 	go func() { opening <- j.open(worker(1)) }()
-	conn := j.control(worker(1)) // it stays open until the test ends
+	conn := j.control(worker(1)) // this connection stays open until the test ends
 	if err := send(conn, message{Kind: hello, Token: "t"}); err != nil {
 		t.Fatal(err)
 	}
@@ -185,8 +186,8 @@ func TestCloseWaitsOnceForLostTasks(t *testing.T) {
 	}
 }
 
-// A save that has all its parts, and is given up before anybody writes a manifest,
-// was not made, and nothing stays of it.
+// If the chief ends after all reports but before any manifest is written, the
+// save fails and all its files are deleted.
 func TestSaveGivenUpBeforeManifestIsRemoved(t *testing.T) {
 	j, w, d, root := trained(t, patience.Limit)
 	j.fault(cluster.Chief, at("store.manifest", func() error { j.chief().dismiss(); return nil }))

@@ -24,7 +24,8 @@ func TestFormatSizesAndTimes(t *testing.T) {
 	}
 }
 
-// A message names the host of a task. A task that runs alone has no address.
+// Messages name the host of a task. The task of a job with only one task has
+// no address.
 func TestMessagesNameHosts(t *testing.T) {
 	var spec cluster.Spec
 	spec.Set(ps(0), "gpu03:4711")

@@ -36,7 +36,8 @@ func config(self cluster.Task) peers.Config {
 	return peers.Config{Self: self, Key: cluster.PeerKey([]byte("secret"), 0), Workers: 1, Servers: 1}
 }
 
-// serve is ps:0 with a folder, in which a checkpoint has one file.
+// serve returns the Files of ps:0, with one file of one checkpoint in its
+// folder.
 func serve(t testing.TB, silence time.Duration) (f *Files, root string, spec cluster.Spec) {
 	t.Helper()
 	root = t.TempDir()
@@ -63,7 +64,7 @@ func serve(t testing.TB, silence time.Duration) (f *Files, root string, spec clu
 	return f, root, spec
 }
 
-// dial has worker:0 come to ps:0.
+// dial connects worker:0 to ps:0.
 func dial(t testing.TB, spec cluster.Spec, purpose string) *peers.Session {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
@@ -76,7 +77,7 @@ func dial(t testing.TB, spec cluster.Spec, purpose string) *peers.Session {
 	return s
 }
 
-// tree lists all files below a folder.
+// tree lists all files below the folder root.
 func tree(t testing.TB, root string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
@@ -89,7 +90,7 @@ func tree(t testing.TB, root string) (all []string) {
 	return all
 }
 
-// A task reads what is in checkpoints and nothing else.
+// Other tasks can read files of checkpoints and no other files.
 func TestReadsOutsideCheckpointsAreRefused(t *testing.T) {
 	_, root, spec := serve(t, patience.Limit)
 	folder := filepath.Join(root, "folder")
@@ -139,7 +140,7 @@ func TestReadsOutsideCheckpointsAreRefused(t *testing.T) {
 	}
 }
 
-// A whole file comes as it is, or there is an error.
+// Fetch writes the whole file unchanged, or returns an error.
 func TestFetchReturnsWholeFileOrError(t *testing.T) {
 	f, _, _ := serve(t, patience.Limit)
 	var b bytes.Buffer
@@ -162,7 +163,7 @@ func TestFetchReturnsWholeFileOrError(t *testing.T) {
 	}
 }
 
-// What another task sends must be what it was asked for.
+// A response that does not match its request is an error.
 func TestInvalidResponsesAreRefused(t *testing.T) {
 	chunk := func(offset uint64, payload string) wire.Frame {
 		return wire.Frame{Header: wire.Header{Kind: wire.Chunk, Offset: offset}, Payload: []byte(payload)}
@@ -194,7 +195,8 @@ func TestInvalidResponsesAreRefused(t *testing.T) {
 	}
 }
 
-// Bytes of any kind on a connection for files end it, or are answered.
+// Arbitrary bytes on a connection for files are answered or end it, and write
+// no files.
 func FuzzFileFrames(f *testing.F) {
 	frame := func(h wire.Header, payload string) string {
 		b := make([]byte, 0, wire.HeaderSize+len(payload))
@@ -222,9 +224,9 @@ func FuzzFileFrames(f *testing.F) {
 	files, root, _ := serve(f, 50*time.Millisecond)
 	f.Fuzz(func(t *testing.T, b string) {
 		near, far := net.Pipe()
-		go io.Copy(io.Discard, near) // what is answered is not the matter
+		go io.Copy(io.Discard, near) // discard the answers
 		go func() {
-			near.Write([]byte(b)) // until the other end has had enough
+			near.Write([]byte(b)) // until the server closes the connection
 			near.Close()
 		}()
 		files.serve(peers.Peer{Task: worker0, Conn: far})
