@@ -54,8 +54,9 @@ func TestFitReportsWhyThereIsNone(t *testing.T) {
 	}
 }
 
-// gridSearch is the naive twin: it looks for the least error over a grid of
-// non-negative unknowns, finer and finer around the best.
+// gridSearch is a slow and simple alternative to leastSquares: it searches a
+// grid of non-negative x for the smallest error, and refines the grid around
+// the best point.
 func gridSearch(l *leastSquares, high [3]float64) (best [3]float64) {
 	const points = 8
 	low := [3]float64{}
@@ -78,8 +79,8 @@ func gridSearch(l *leastSquares, high [3]float64) (best [3]float64) {
 	return best
 }
 
-// No point of the grid is better than the fit, and with samples full of noise
-// all sets of unknowns occur.
+// No point of the grid has a smaller error than nonNegative's result. The
+// samples are noisy enough that every set of positive elements occurs.
 func TestFitAgainstGridSearch(t *testing.T) {
 	occurred := map[[3]bool]int{}
 	for i := range uint64(60) {
