@@ -216,7 +216,7 @@ func TestAuto(t *testing.T) {
 		return on
 	}
 	j := run(false)
-	if got := roles(j); got["seldom"] != cluster.PS || got["often"] != cluster.Worker || !j.says(`variable "often" goes by allreduce`) {
+	if got := roles(j); got["seldom"] != cluster.PS || got["often"] != cluster.Worker || !j.says(`variable "often" is exchanged by allreduce`) {
 		t.Errorf("tables are on %v:\n%s", got, strings.Join(j.said, "\n"))
 	}
 	j = run(true)

@@ -193,7 +193,7 @@ func (p *planner) moved(steps int, took time.Duration) {
 func (p *planner) route(sum totals, window int) {
 	c := p.config
 	if hosts := len(c.Declaration.Hosts); hosts > 0 && hosts < len(c.Declaration.Workers) {
-		c.Logf(cluster.VerboseLevel, "--arch auto: tables stay on servers, to which the workers of a host send as one")
+		c.Logf(cluster.VerboseLevel, "--arch auto: tables stay on servers, because the workers of each host sum their gradients first")
 		return
 	}
 	for i, touched := range c.touched(sum, window) {
@@ -204,7 +204,7 @@ func (p *planner) route(sum totals, window int) {
 			role = cluster.Worker
 		}
 		if role != p.division.roles[i] && len(p.placer.holders(role)) > 0 {
-			c.Logf(cluster.VerboseLevel, "--arch auto: variable %q goes by %s from now on: %s", v.Name, chosen, why)
+			c.Logf(cluster.VerboseLevel, "--arch auto: variable %q is exchanged by %s from now on: %s", v.Name, chosen, why)
 			p.division.roles[i] = role
 		}
 	}

@@ -60,7 +60,7 @@ type Config struct {
 	Steps       int                // number of steps made before this run, if training resumes from a checkpoint
 	Cluster     cost.Cluster       // the host of each worker and server, to tell which bytes cross the network
 	Holders     Holders
-	Workers     *collective.Group                // collectives among all workers
+	Workers     *collective.Group                // for collective operations (all-reduce, gather) among all workers
 	Trace       *timeline.Recorder               // records when rows were moved; nil records nothing
 	Logf        func(slog.Level, string, ...any) // the chief's log
 

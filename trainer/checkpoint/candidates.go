@@ -78,7 +78,7 @@ func candidate(in []found) Candidate {
 		return c
 	}
 	if other := disagreeing(in, c.Manifest); other != nil {
-		c.Missing = fmt.Sprintf("checkpoint %s: %s has another manifest of it than %s: it is of another job", c.ID, other, first)
+		c.Missing = fmt.Sprintf("checkpoint %s: %s has a different manifest of it than %s: another job wrote it", c.ID, other, first)
 		return c
 	}
 	c.Holders = map[string][]cluster.Task{}
@@ -141,7 +141,7 @@ func holders(file File, in []found) (tasks []cluster.Task, wrong string) {
 	if sizes == nil {
 		return tasks, fmt.Sprintf("%s is on no host, %s wrote it", file.Name, file.Task)
 	}
-	return tasks, fmt.Sprintf("%s is whole on no host: %s", file.Name, shorten(sizes))
+	return tasks, fmt.Sprintf("%s has the right size on no host: %s", file.Name, shorten(sizes))
 }
 
 // shorten joins parts with commas. It lists the first three and counts the

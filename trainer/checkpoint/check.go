@@ -32,9 +32,9 @@ func (m *Manifest) check() error {
 	case err != nil:
 		return err
 	case named.step != m.Step || named.generation != m.Generation:
-		return fmt.Errorf("checkpoint %s: step %d and generation %d are not its name's", m.ID, m.Step, m.Generation)
+		return fmt.Errorf("checkpoint %s: step %d and generation %d do not match its name", m.ID, m.Step, m.Generation)
 	case len(m.Cut) > maxVirtualWorkers || len(m.Cut) > 0 && m.Cut[0] != m.Step:
-		return fmt.Errorf("step %d, and a cut of %d groups that begins otherwise", m.Step, len(m.Cut))
+		return fmt.Errorf("cut of %d groups: want at most %d, beginning with step %d", len(m.Cut), maxVirtualWorkers, m.Step)
 	case m.VirtualWorkers < 1 || m.VirtualWorkers > maxVirtualWorkers || m.Batch < 0:
 		return fmt.Errorf("%d virtual workers and batch %d: want 1 to %d, and not negative", m.VirtualWorkers, m.Batch, maxVirtualWorkers)
 	case !utf8.ValidString(m.Job) || !utf8.ValidString(m.Model):
@@ -62,7 +62,7 @@ func (m *Manifest) check() error {
 type checker struct {
 	m         *Manifest
 	variables map[string]*Variable // by name
-	room      map[string]int64     // by file: bytes that are not yet taken by a tensor checked before
+	room      map[string]int64     // by file: bytes that remain for the tensors that have not been checked yet
 	tensors   map[[2]string]bool   // by file and tensor name: true if a part or carried state has named this tensor
 }
 
@@ -133,7 +133,7 @@ func (c *checker) checkFiles() error {
 			return err
 		}
 		if _, ok := c.room[f.Name]; ok {
-			return fmt.Errorf("file %s: it is there twice", f.Name)
+			return fmt.Errorf("file %s: listed twice", f.Name)
 		}
 		if _, err := cluster.ParseTask(f.Task); err != nil {
 			return fmt.Errorf("file %s: %w", f.Name, err)
@@ -155,7 +155,7 @@ func (c *checker) take(file, tensor string, size int64) error {
 	left, ok := c.room[file]
 	switch {
 	case !ok:
-		return fmt.Errorf("file %q: it is not among the files", file)
+		return fmt.Errorf("file %q: the manifest does not list it", file)
 	case tensor == "" || !utf8.ValidString(tensor) || c.tensors[[2]string{file, tensor}]:
 		return fmt.Errorf("file %s: tensor %q: names must be distinct, UTF-8 and not empty", file, tensor)
 	case size > left:
@@ -187,11 +187,11 @@ func (c *checker) checkParts() error {
 func (c *checker) checkPart(p Part) error {
 	v := c.variables[p.Variable]
 	if v == nil {
-		return errors.New("it is not among the variables")
+		return errors.New("the manifest does not list it")
 	}
 	n, width := v.units()
 	if p.Offset < 0 || p.Count < 1 || p.Offset > n || p.Count > n-p.Offset {
-		return fmt.Errorf("part of %d from %d: it has %d", p.Count, p.Offset, n)
+		return fmt.Errorf("part of %d from %d: the variable has %d", p.Count, p.Offset, n)
 	}
 	stored, index := p.Count, 0
 	switch {
@@ -261,12 +261,12 @@ func cover(spans []span, n int) error {
 		case s.from < end:
 			return fmt.Errorf("the parts that end at %d and begin at %d overlap", end, s.from)
 		case s.from > end:
-			return fmt.Errorf("no part has what is in [%d, %d)", end, s.from)
+			return fmt.Errorf("no part covers [%d, %d)", end, s.from)
 		}
 		end += s.count
 	}
 	if end != n {
-		return fmt.Errorf("no part has what is in [%d, %d)", end, n)
+		return fmt.Errorf("no part covers [%d, %d)", end, n)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ import (
 // methods at the same time.
 type Folder struct {
 	dir   string
-	hook  func(place string) error // called before each disk operation with that operation's name; tests return errors from it
+	hook  func(place string) error // called with a disk operation's name before it starts; tests return an error to make it fail
 	flush func(*os.File) error     // flushes a file or folder to disk (fsync); tests replace it
 }
 
@@ -331,7 +331,7 @@ func (s *sink) Write(b []byte) (int, error) {
 		return 0, broken
 	}
 	n, err := s.file.Write(b)
-	s.hash.Write(b[:n]) // never fails
+	s.hash.Write(b[:n]) // a hash's Write never returns an error
 	s.size += int64(n)
-	return n, cmp.Or(broken, cause(err)) // fill may wrap it
+	return n, cmp.Or(broken, cause(err)) // drop the path here, because fill may wrap the error
 }

@@ -270,7 +270,7 @@ func TestListReportsDamagedManifests(t *testing.T) {
 		"manifest: it was cut short":         func(path string) error { return os.Truncate(path, 100) },
 		"manifest: more than 67108864 bytes": func(path string) error { return os.Truncate(path, maxManifest+1) },
 		"manifest: it is not a regular file": func(path string) error { return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)) },
-		"manifest: it is of checkpoint " + id(1): func(path string) error {
+		"manifest: it belongs to checkpoint " + id(1): func(path string) error {
 			return os.Link(filepath.Join(filepath.Dir(filepath.Dir(path)), id(1), manifestName), path+"x")
 		},
 		"manifest: its sum is wrong: it was damaged, or changed by hand": func(path string) error {

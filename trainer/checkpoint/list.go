@@ -101,7 +101,7 @@ func (f *Folder) sight(id string) (sight, error) {
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil { // removed or renamed meanwhile
+		if err != nil { // another task has just removed or renamed this file
 			continue
 		}
 		if info.ModTime().After(s.changed) {
@@ -129,7 +129,7 @@ func readManifest(folder string) (*Manifest, error) {
 	}
 	m, err := DecodeManifest(b)
 	if err == nil && m.ID != filepath.Base(folder) {
-		return nil, fmt.Errorf("manifest: it is of checkpoint %s", m.ID)
+		return nil, fmt.Errorf("manifest: it belongs to checkpoint %s", m.ID)
 	}
 	return m, err
 }
@@ -281,7 +281,7 @@ func (f *Folder) remove(id string) (gone bool, err error) {
 		}
 	}
 	if err := f.removeName(folder); err != nil {
-		if errors.Is(err, fs.ErrExist) { // not empty
+		if errors.Is(err, fs.ErrExist) { // the folder is not empty
 			return false, nil
 		}
 		return false, err

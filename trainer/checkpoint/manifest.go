@@ -190,7 +190,7 @@ func openEnvelope(b []byte) ([]byte, error) {
 // with random digits, so no two calls return the same name.
 func NewID(step uint64, generation int) string {
 	var salt [4]byte
-	rand.Read(salt[:]) // never fails
+	rand.Read(salt[:]) // rand.Read never returns an error
 	return formatID(step, generation, hex.EncodeToString(salt[:]))
 }
 
@@ -270,7 +270,7 @@ func (m *Manifest) Fits(variables []Variable, opt optimizer.Settings) error {
 		v := &variables[i]
 		s := saved[v.Name]
 		if s == nil {
-			return fmt.Errorf("checkpoint %s: variable %q is not in it: it is of another program", m.ID, v.Name)
+			return fmt.Errorf("checkpoint %s: variable %q is not in the checkpoint: another program wrote it", m.ID, v.Name)
 		}
 		if what := s.difference(v); what != "" {
 			return fmt.Errorf("checkpoint %s: variable %q %s", m.ID, v.Name, what)
@@ -279,7 +279,7 @@ func (m *Manifest) Fits(variables []Variable, opt optimizer.Settings) error {
 	}
 	for _, v := range m.Variables {
 		if saved[v.Name] != nil {
-			return fmt.Errorf("checkpoint %s: variable %q is in it and not in this program", m.ID, v.Name)
+			return fmt.Errorf("checkpoint %s: variable %q is in the checkpoint and not in this program", m.ID, v.Name)
 		}
 	}
 	if what := optimizerDifference(m.Optimizer, opt); what != "" {
@@ -303,7 +303,7 @@ func differ[T comparable](what string, saved, now T) string {
 	if saved == now {
 		return ""
 	}
-	return fmt.Sprintf("%s%v in it and %v in this program", what, saved, now)
+	return fmt.Sprintf("%s%v in the checkpoint and %v in this program", what, saved, now)
 }
 
 func density(sparse bool) string {

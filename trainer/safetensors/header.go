@@ -18,7 +18,7 @@ const (
 	maxHeader   = 1 << 24 // maximal length of the header in bytes
 	metadataKey = "__metadata__"
 
-	maxDimensions = 64 // NumPy's own bound
+	maxDimensions = 64 // most dimensions of a tensor; NumPy has the same limit
 )
 
 // parseHeader parses the JSON text of a header, which must be valid UTF-8. It

@@ -110,7 +110,7 @@ func encodeJSON(b *bytes.Buffer, v any) {
 	if err := e.Encode(v); err != nil {
 		panic(err)
 	}
-	b.Truncate(b.Len() - 1) // the line end
+	b.Truncate(b.Len() - 1) // remove the newline that Encode has added
 }
 
 // check returns an error if the name is empty or not UTF-8, or the data have

@@ -66,7 +66,7 @@ func New(config Config) (*Carriage, error) {
 		}
 		shape[0] = config.To - config.From
 		state := carried{name: input.Name(), state: tensor.New(tensor.Of(input.Dtype()), tensor.WithShape(shape...))}
-		state.memory, _ = replica.RowMajor(state.state) // it was made so
+		state.memory, _ = replica.RowMajor(state.state) // cannot fail: tensor.New has made a row-major tensor
 		if config.Store != nil {
 			state.before = make([]byte, len(state.memory))
 		}

@@ -95,9 +95,9 @@ func try(ctx context.Context, folders Folders, places []checkpoint.Place, candid
 		why := strings.Join(faults[file.Name], ", ")
 		switch {
 		case holders[file.Name] == nil:
-			return Choice{}, fmt.Errorf("checkpoint %s: %s is good on no host: %s", candidate.ID, file.Name, why)
+			return Choice{}, fmt.Errorf("checkpoint %s: %s has no intact copy on any host: %s", candidate.ID, file.Name, why)
 		case why != "":
-			logf(slog.LevelWarn, "a copy is not used: %s", why)
+			logf(slog.LevelWarn, "ignored an unusable copy: %s", why)
 		}
 	}
 	return Choice{candidate.Manifest, holders}, nil

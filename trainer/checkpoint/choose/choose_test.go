@@ -75,8 +75,8 @@ func TestNewest(t *testing.T) {
 		"nothing":        {[]checkpoint.Holding{nil, nil}, all, nil, 0, nil, "begins anew"},
 		"the newest":     {[]checkpoint.Holding{{now, old}, {now, old}}, all, nil, 20, map[string][]cluster.Task{"a": {worker(0), worker(1), worker(2)}, "b": {worker(0), worker(1), worker(2)}}, ""},
 		"a file is lost": {[]checkpoint.Holding{{lost, old}, nil}, all, nil, 10, map[string][]cluster.Task{"a": both}, "b is on no host"},
-		"a bad copy":     {[]checkpoint.Holding{{now}, {now}}, all, map[string]bool{"worker:2 " + now.ID: true}, 20, map[string][]cluster.Task{"a": both, "b": both}, "a copy is not used: worker:2: damaged"},
-		"all copies bad": {[]checkpoint.Holding{{old}, {now}}, all, map[string]bool{"worker:2 " + now.ID: true}, 10, map[string][]cluster.Task{"a": both}, "a is good on no host: worker:2: damaged"},
+		"a bad copy":     {[]checkpoint.Holding{{now}, {now}}, all, map[string]bool{"worker:2 " + now.ID: true}, 20, map[string][]cluster.Task{"a": both, "b": both}, "ignored an unusable copy: worker:2: damaged"},
+		"all copies bad": {[]checkpoint.Holding{{old}, {now}}, all, map[string]bool{"worker:2 " + now.ID: true}, 10, map[string][]cluster.Task{"a": both}, "a has no intact copy on any host: worker:2: damaged"},
 		"another program": {[]checkpoint.Holding{{old}, {now}}, func(m *checkpoint.Manifest) error {
 			if m.Step == 20 {
 				return errors.New("of another program")

@@ -65,7 +65,7 @@ type Saver struct {
 	saved   int            // number of completed checkpoints that note has counted
 	passed  int            // step/Config.Steps of the last call of Config.Late; 0 means that Late was not called
 	done    []int          // steps of the completed checkpoints that Completed has not returned yet
-	telling sync.WaitGroup // goroutines that answer requests
+	telling sync.WaitGroup // goroutines that wait for a save and then call Request.Tell
 
 	mu      sync.Mutex
 	asked   []Request // requests for which no checkpoint has been begun yet
@@ -364,7 +364,7 @@ func (s *Saver) refuses(r Request) error {
 	if !s.left || !r.Hold || r.Workers == s.config.Workers {
 		return nil
 	}
-	return fmt.Errorf("%s has made its last step, and others have not: only as many workers as now, %d, can go on, not %d",
+	return fmt.Errorf("%s has made its last step, but other workers have not: the job can resume only with %d workers, as now, not with %d",
 		cluster.Chief, s.config.Workers, r.Workers)
 }
 

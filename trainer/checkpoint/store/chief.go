@@ -24,7 +24,7 @@ type chief struct {
 	config     Config
 	life       *lifetime.Lifetime
 	roster     *roster
-	hook       func(place string) error // called before certain operations with their name; tests return errors from it
+	hook       func(place string) error // called with an operation's name before it starts; tests return an error to make it fail
 	dismissing sync.Once
 
 	mu      sync.Mutex
@@ -69,7 +69,7 @@ func (c *chief) meet(p peers.Peer) {
 
 func (c *chief) serve(ctx context.Context, p peers.Peer) {
 	s := peers.NewSession(p, c.config.Peers.Generation, c.config.Silence)
-	defer s.Close() // of no more use
+	defer s.Close() // error ignored: the conversation has ended
 	defer s.CloseWith(ctx)()
 	var first message
 	var from *member

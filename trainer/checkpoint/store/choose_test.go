@@ -97,17 +97,17 @@ func TestDamagedCheckpointsAreLoggedAndSkipped(t *testing.T) {
 		step   uint64
 		says   []string // each entry must occur in exactly one warning
 	}{
-		"flipped":           {"worker-0.safetensors", hosts, flip, 10, []string{"worker-0.safetensors is good on no host", "on a: checkpoint", "on b: checkpoint", "damaged"}},
-		"flipped once":      {"worker-0.safetensors", hosts[1:], flip, 20, []string{"a copy is not used", "on b: checkpoint", "worker-0.safetensors", "damaged"}},
-		"cut":               {"ps-0.safetensors", hosts, halve, 10, []string{"ps-0.safetensors is whole on no host", "ps:0 on host a", "on host b"}},
+		"flipped":           {"worker-0.safetensors", hosts, flip, 10, []string{"worker-0.safetensors has no intact copy on any host", "on a: checkpoint", "on b: checkpoint", "damaged"}},
+		"flipped once":      {"worker-0.safetensors", hosts[1:], flip, 20, []string{"ignored an unusable copy", "on b: checkpoint", "worker-0.safetensors", "damaged"}},
+		"cut":               {"ps-0.safetensors", hosts, halve, 10, []string{"ps-0.safetensors has the right size on no host", "ps:0 on host a", "on host b"}},
 		"cut once":          {"ps-0.safetensors", hosts[:1], halve, 20, nil},
-		"replaced":          {"worker-1.state.safetensors", hosts, other, 10, []string{"worker-1.state.safetensors is whole on no host"}},
+		"replaced":          {"worker-1.state.safetensors", hosts, other, 10, []string{"worker-1.state.safetensors has the right size on no host"}},
 		"gone":              {"worker-1.safetensors", hosts, nil, 10, []string{"worker-1.safetensors is on no host", "worker:1 wrote it"}},
 		"gone once":         {"worker-1.safetensors", hosts[:1], nil, 20, nil},
 		"manifest flipped":  {"manifest.json", hosts, flip, 10, []string{"ps:0 on host a: manifest: its sum is wrong"}},
 		"manifest flip one": {"manifest.json", hosts[:1], flip, 20, nil},
 		"not finished":      {"manifest.json", hosts, nil, 10, []string{"its manifest is on no host: it was not finished"}},
-		"other manifests":   {"manifest.json", hosts[1:], foreign, 10, []string{"has another manifest of it than"}},
+		"other manifests":   {"manifest.json", hosts[1:], foreign, 10, []string{"has a different manifest of it than"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, old, new := saved(t, random, hosts...)
@@ -165,7 +165,7 @@ func TestChooseFailsIfAllCheckpointsAreDamaged(t *testing.T) {
 		return nil
 	}
 	m, err := j.chief().Choose(soon(t), fits)
-	if m != nil || err == nil || !strings.Contains(err.Error(), "ps-0.safetensors is good on no host") || !strings.Contains(err.Error(), "of another program") {
+	if m != nil || err == nil || !strings.Contains(err.Error(), "ps-0.safetensors has no intact copy on any host") || !strings.Contains(err.Error(), "of another program") {
 		t.Errorf("%v, %v", m, err)
 	}
 	_, err = j.stores[ps(0)].Chosen(soon(t))

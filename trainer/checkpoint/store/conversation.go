@@ -229,7 +229,7 @@ func (s *Store) join(ctx context.Context, first message) error {
 	case <-s.joined.done:
 		return s.joined.err
 	case <-ctx.Done():
-		return c.blame(cluster.Chief, fmt.Errorf("did not report that all tasks are there: %w", context.Cause(ctx)))
+		return c.blame(cluster.Chief, fmt.Errorf("did not report that all tasks are connected: %w", context.Cause(ctx)))
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 type parts struct {
 	config  Config
 	life    *lifetime.Lifetime
-	hook    func(place string) error // called before certain operations with their name; tests return errors from it
+	hook    func(place string) error // called with an operation's name before it starts; tests return an error to make it fail
 	folder  *checkpoint.Folder
 	files   *transfer.Files
 	up      *mailbox        // messages to the chief
@@ -173,7 +173,7 @@ func (p *parts) fetch(c *part, file checkpoint.File) error {
 		return p.hook("store.flush")
 	})
 	if err == nil && (got.Size != file.Size || got.Sum != file.Sum) {
-		err = fmt.Errorf("it has %d bytes of sum %.12s, %d bytes of sum %.12s were written", got.Size, got.Sum, file.Size, file.Sum)
+		err = fmt.Errorf("the copy has %d bytes and checksum %.12s, the original %d bytes and %.12s", got.Size, got.Sum, file.Size, file.Sum)
 	}
 	return err
 }

@@ -26,7 +26,7 @@ type roster struct {
 	groups   [][]cluster.Task         // sets of tasks that share a folder; nil until find has run
 	decided  bool                     // the chief has chosen the checkpoint to resume from
 	fresh    bool                     // the chief has chosen to begin from scratch; valid if decided is true
-	complete chan struct{}            // closed when all tasks have sent hello
+	complete chan struct{}            // closed when every task of the job has sent its hello message
 	lost     chan error               // gets the error of the first task that is lost; buffered
 }
 
@@ -43,7 +43,7 @@ func (r *roster) enter(t cluster.Task, m message) (*member, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.Contains(r.tasks, t) || r.members[t] != nil {
-		return nil, errors.New("it is no task of this job, or it was here before")
+		return nil, errors.New("unknown task, or already connected before")
 	}
 	from := newMember(t, m)
 	r.members[t] = from

@@ -80,7 +80,7 @@ func (s *save) want(t cluster.Task, plan copyPlan, name func(cluster.Task) strin
 	if w.Pieces || w.State {
 		buddy, kept := plan.keeper(t)
 		if !kept {
-			s.fail(fmt.Errorf("%s leaves, and no host that stays can keep what it has", name(t)))
+			s.fail(fmt.Errorf("%s leaves the job, and no remaining host can keep a copy of its files", name(t)))
 		}
 		s.buddies[t] = buddy
 	}
@@ -245,9 +245,9 @@ func newCopyPlan(r *roster, leaving []cluster.Task) copyPlan {
 	return p
 }
 
-// keeper returns the buddy of task of: the task that keeps the second copy of
-// its files, or nil if none does. kept is false if the folder of task of
-// becomes unreachable and no other task can copy its files.
+// keeper chooses the buddy of a task: the task that keeps a second copy of its
+// files, or nil if none does. kept is false if the task's folder becomes
+// unreachable and no other task can copy the files.
 func (p copyPlan) keeper(of cluster.Task) (buddy *cluster.Task, kept bool) {
 	holds := func(group []*member) bool { return place(group, of) >= 0 }
 	if slices.ContainsFunc(p.stay, holds) {
@@ -263,15 +263,16 @@ func (p copyPlan) keeper(of cluster.Task) (buddy *cluster.Task, kept bool) {
 	return buddy, buddy != nil || len(others) < len(p.stay)
 }
 
-// place returns the index of task of in the group, or a negative number.
+// place returns the index of a task in group, or a negative number if the
+// group does not have it.
 func place(group []*member, of cluster.Task) int {
 	return slices.IndexFunc(group, func(m *member) bool { return m.task == of })
 }
 
-// buddy chooses a task of the next group, if possible on another host. The
-// index of task of in its own group selects the task there, so that copies are
-// spread. Groups in which a copy has failed before are avoided. With a single
-// group, buddy returns nil.
+// buddy chooses the task that keeps the second copy of what a task writes. It
+// is in the next group, if possible on another host. The index in that group
+// is the task's index in its own, so that copies are spread. Groups in which a
+// copy has failed before are avoided. With a single group, buddy returns nil.
 func (p copyPlan) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
 	good := slices.DeleteFunc(slices.Clone(groups), func(group []*member) bool {
 		return place(group, of) < 0 && slices.ContainsFunc(group, func(m *member) bool { return m.failed.Load() })

@@ -136,7 +136,7 @@ func TestHangingDiskFailsSave(t *testing.T) {
 	if err := j.chief().Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "worker:1 on a: ") || !strings.Contains(err.Error(), "nothing moved for 1.5s") {
 		t.Errorf("%v", err)
 	}
-	if err := j.stores[worker(1)].Close(); err == nil || !strings.Contains(err.Error(), "does not end") {
+	if err := j.stores[worker(1)].Close(); err == nil || !strings.Contains(err.Error(), "hangs") {
 		t.Errorf("close: %v", err)
 	}
 	close(release)
@@ -263,7 +263,7 @@ func TestDifferentCopyFailsSave(t *testing.T) {
 	}
 	j.expect(w, 2, d)
 	j.give(w, 2, d)
-	if err := j.chief().Wait(soon(t)); err == nil || !strings.Contains(err.Error(), ": it has ") || !strings.Contains(err.Error(), " of sum ") {
+	if err := j.chief().Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "the copy has ") || !strings.Contains(err.Error(), " and checksum ") {
 		t.Errorf("%v", err)
 	}
 	j.kill()

@@ -30,14 +30,14 @@ const farewell = 2 * time.Second
 
 var (
 	errClosed = errors.New("the task is ending")
-	errChief  = errors.New("checkpoints: only the chief does that")
+	errChief  = errors.New("checkpoints: only the chief may do that")
 )
 
 // Store is one task's checkpoint store. Any goroutine may call its methods.
 type Store struct {
 	config   Config
 	life     *lifetime.Lifetime
-	hook     func(place string) error // called before certain operations with their name; tests return errors from it
+	hook     func(place string) error // called with an operation's name before it starts; tests return an error to make it fail
 	folder   *checkpoint.Folder
 	files    *transfer.Files
 	parts    *parts
@@ -47,7 +47,7 @@ type Store struct {
 	joined   turn          // event: the chief has reported that all tasks are connected, or why they are not
 	gone     turn          // event: the connection to the chief has ended
 	leaving  chan struct{} // closed when Wait is called, because this task is about to end
-	leave    sync.Once     // closes leaving
+	leave    sync.Once     // makes sure that leaving is closed only once
 }
 
 // Open creates the checkpoint folder if it is missing, and waits until all
@@ -189,7 +189,7 @@ func (s *Store) Close() error {
 	s.decision.take(errClosed)
 	s.joined.take(errClosed)
 	if !s.life.Wait(farewell) {
-		return fmt.Errorf("checkpoints of %s: a read or write does not end", s.config.self())
+		return fmt.Errorf("checkpoints of %s: a read or write hangs", s.config.self())
 	}
 	return nil
 }

@@ -289,7 +289,7 @@ func (e extract) rows(at, hi int) (k aggregate.Kept, next int, err error) {
 		}
 		rows = append(rows, row)
 	}
-	if len(rows) == n && first+n < e.part.Rows { // others may follow
+	if len(rows) == n && first+n < e.part.Rows { // the file has more rows, which may also be below hi
 		if next = int(rows[n-1]) + 1; next <= at {
 			return k, 0, fmt.Errorf("rows that are not in order: %d follows %d", next-1, at)
 		}

@@ -48,7 +48,7 @@ func (h *holder) read(id, file string, offset int64, b []byte) error {
 	defer w.stop()
 	err := ask(h.session, w, question{ID: id, File: file, Offset: offset, Length: int64(len(b))}, b)
 	if err != nil {
-		h.session.Close() // of no more use
+		h.session.Close() // error ignored: the next read opens a new session
 		h.session = nil
 	}
 	return w.explain(err)
@@ -91,7 +91,7 @@ func (f *Files) Fetch(ctx context.Context, id string, file checkpoint.File, from
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel() // closes the session
 	source := &holder{files: f, task: from, reading: reading}
-	const most = 4 << 20 // bytes of a question
+	const most = 4 << 20 // largest number of bytes to request at a time
 	b := make([]byte, min(file.Size, most))
 	for at := int64(0); at < file.Size; at += int64(len(b)) {
 		b = b[:min(file.Size-at, most)]

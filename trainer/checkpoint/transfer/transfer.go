@@ -54,9 +54,9 @@ type Config struct {
 	Silence time.Duration // timeout: a connection that transfers nothing for this long is closed
 	// Name returns the name of a task and its host, for messages.
 	Name func(cluster.Task) string
-	// Hook is called before certain operations, with the operation's name. If
-	// it returns an error, the operation fails with it. Tests inject faults
-	// this way.
+	// Hook is called with an operation's name before it starts. If Hook
+	// returns an error, the operation fails with it. Tests inject faults this
+	// way.
 	Hook func(place string) error
 }
 
@@ -89,13 +89,13 @@ func (f *Files) Serve(l *peers.Listener) { l.Handle(purpose, f.serve) }
 func (f *Files) serve(from peers.Peer) {
 	served := f.life.Do(func(ctx context.Context) {
 		s := peers.NewSession(from, f.config.Peers.Generation, f.config.Silence)
-		defer s.Close() // of no more use
+		defer s.Close() // error ignored: the session has ended
 		defer s.CloseWith(ctx)()
 		for f.answer(s) == nil {
 		}
 	})
 	if !served {
-		from.Conn.Close() // this task is ending
+		from.Conn.Close() // this task is ending and serves no more files
 	}
 }
 
@@ -143,7 +143,7 @@ func (f *Files) open(q question) (*os.File, error) {
 	}
 	info, err := file.Stat()
 	if err == nil && (q.Offset < 0 || q.Length < 0 || q.Offset > info.Size()-q.Length) {
-		err = fmt.Errorf("checkpoint %s: %d bytes of %s from %d on are not in it, it has %d", q.ID, q.Length, q.File, q.Offset, info.Size())
+		err = fmt.Errorf("checkpoint %s: %d bytes of %s from %d on: the file has %d bytes", q.ID, q.Length, q.File, q.Offset, info.Size())
 	}
 	if err != nil {
 		file.Close() // error ignored: the file was only read
@@ -182,7 +182,7 @@ func (w *watch) stop() { w.timer.Stop() }
 // watch has closed the session.
 func (w *watch) explain(err error) error {
 	if err != nil && w.cut.Load() {
-		return fmt.Errorf("it is there, but nothing moved for %v", w.most)
+		return fmt.Errorf("it is connected, but nothing moved for %v", w.most)
 	}
 	return err
 }

@@ -101,7 +101,7 @@ func open(ctx context.Context, path string, logf func(slog.Level, string, ...any
 		return nil, err
 	}
 	if s.manifest = chosen.Manifest; s.manifest == nil {
-		return nil, errors.New("there is no checkpoint in it: name the folder that --ckpt-dir named, or that of one checkpoint")
+		return nil, errors.New("there is no checkpoint in it: pass the folder of --ckpt-dir, or the folder of one checkpoint")
 	}
 	for _, file := range s.manifest.Files {
 		if err := s.add(file.Name, func() (*os.File, error) { return folder.Open(s.manifest.ID, file.Name) }); err != nil {
