@@ -43,7 +43,7 @@ type job struct {
 	room    func(pieces []layout.Piece) error
 	moves   [][]layout.Piece
 	volumes []client.Volume
-	said    []string // log lines of the tuner, without those of debug level
+	logged  []string // log lines of the tuner, without those of debug level
 	debug   []string
 	lost    error // error that Repartition returns; nil means success
 	tuner   *Tuner
@@ -80,7 +80,7 @@ func start(t *testing.T, c Config) *job {
 		c.Cluster.Servers = append(c.Cluster.Servers, fmt.Sprintf("cpu%02d", i+1))
 	}
 	c.Logf = func(level slog.Level, format string, args ...any) {
-		to := &j.said
+		to := &j.logged
 		if level == slog.LevelDebug {
 			to = &j.debug
 		}
@@ -105,7 +105,7 @@ func (j *job) parts(name string) (n int) {
 
 // says reports whether the log has a line that contains text.
 func (j *job) says(text string) bool {
-	return slices.ContainsFunc(j.said, func(line string) bool { return strings.Contains(line, text) })
+	return slices.ContainsFunc(j.logged, func(line string) bool { return strings.Contains(line, text) })
 }
 
 // train simulates the steps after from up to to, and returns the first error.

@@ -48,7 +48,7 @@ func TestTuningBalancesHolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !j.says("rows moved between step 19 and 20") {
-		t.Errorf("the log has no move after step 20:\n%s", strings.Join(j.said, "\n"))
+		t.Errorf("the log has no move after step 20:\n%s", strings.Join(j.logged, "\n"))
 	}
 	loads := j.loads(20, hot)
 	mean := 20 * 401.0 / 4
@@ -217,10 +217,10 @@ func TestAuto(t *testing.T) {
 	}
 	j := run(false)
 	if got := roles(j); got["seldom"] != cluster.PS || got["often"] != cluster.Worker || !j.says(`variable "often" is exchanged by allreduce`) {
-		t.Errorf("tables are on %v:\n%s", got, strings.Join(j.said, "\n"))
+		t.Errorf("tables are on %v:\n%s", got, strings.Join(j.logged, "\n"))
 	}
 	j = run(true)
 	if got := roles(j); got["seldom"] != cluster.PS || got["often"] != cluster.PS || !j.says("tables stay on servers") {
-		t.Errorf("with local aggregation tables are on %v:\n%s", got, strings.Join(j.said, "\n"))
+		t.Errorf("with local aggregation tables are on %v:\n%s", got, strings.Join(j.logged, "\n"))
 	}
 }

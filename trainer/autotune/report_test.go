@@ -37,7 +37,7 @@ func TestReport(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	text := strings.Join(j.said, "\n")
+	text := strings.Join(j.logged, "\n")
 	var fields []string // lines with single spaces, because column widths may change
 	for line := range strings.Lines(text) {
 		fields = append(fields, strings.Join(strings.Fields(line), " "))
@@ -79,7 +79,7 @@ func TestZeroRowsOfGradientsAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if text := strings.Join(j.said, "\n"); !strings.Contains(text, "large looks sparse: 3 % of its gradient's rows are not zero") || strings.Contains(text, "small looks") {
+	if text := strings.Join(j.logged, "\n"); !strings.Contains(text, "large looks sparse: 3 % of its gradient's rows are not zero") || strings.Contains(text, "small looks") {
 		t.Errorf("said\n%s", text)
 	}
 }

@@ -48,13 +48,13 @@ func TestSearchFindsFastestPartitions(t *testing.T) {
 			j := run()
 			got := j.parts("words")
 			if !slices.Contains(c.want, got) || !j.says(fmt.Sprintf("choice P = %d: ", got)) {
-				t.Errorf("%d partitions, want one of %v:\n%s", got, c.want, strings.Join(j.said, "\n"))
+				t.Errorf("%d partitions, want one of %v:\n%s", got, c.want, strings.Join(j.logged, "\n"))
 			}
 			if trials := len(j.debug); len(j.moves) > 9 || trials < len(j.moves)-1 || trials > len(j.moves) {
 				t.Errorf("rows have moved %d times, and the log has %d trials:\n%s", len(j.moves), trials, strings.Join(j.debug, "\n"))
 			}
 			if !j.says("measured over ") { // the search continues after the report
-				t.Errorf("there is no report in\n%s", strings.Join(j.said, "\n"))
+				t.Errorf("there is no report in\n%s", strings.Join(j.logged, "\n"))
 			}
 			for step := range 1000 {
 				if j.tuner.Meets(400 + step) {
@@ -111,7 +111,7 @@ func TestPartitionsWithoutMemoryAreSkipped(t *testing.T) {
 		return nil
 	})
 	if err := faster(j); err != nil || j.parts("words") != 8 || !j.says("left out: "+none.Error()[:20]) {
-		t.Errorf("%v, %d partitions, want 8:\n%s", err, j.parts("words"), strings.Join(j.said, "\n"))
+		t.Errorf("%v, %d partitions, want 8:\n%s", err, j.parts("words"), strings.Join(j.logged, "\n"))
 	}
 	j = begin(func(int) error { return none })
 	if err := faster(j); err != nil || len(j.moves) > 0 {
@@ -132,7 +132,7 @@ func TestPartitionsWithoutMemoryAreSkipped(t *testing.T) {
 	j = start(t, Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, Meet: 3, Partitions: 7})
 	j.room = func([]layout.Piece) error { return none }
 	if err := j.train(0, 50, steady, nil); err != nil || len(j.moves) > 0 || !j.says("rows stay where they are: ps:2 has no room") {
-		t.Errorf("%v, rows moved to %v:\n%s", err, j.moves, strings.Join(j.said, "\n"))
+		t.Errorf("%v, rows moved to %v:\n%s", err, j.moves, strings.Join(j.logged, "\n"))
 	}
 }
 
@@ -143,7 +143,7 @@ func TestUnfinishedSearchIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	if j.tuner.Close(); !j.says("training ended before the search for partitions did") || !j.says("P = 4") {
-		t.Errorf("said\n%s", strings.Join(j.said, "\n"))
+		t.Errorf("said\n%s", strings.Join(j.logged, "\n"))
 	}
 }
 

@@ -182,16 +182,16 @@ func (t *Tuner) confer(ctx context.Context, steps int) (p plan, err error) {
 			return p, err
 		}
 	}
-	var told []byte
+	var encoded []byte
 	if t.planner != nil {
 		if p, err = t.planner.decide(ctx, steps, sum); err != nil {
 			return p, err
 		}
-		if told, err = json.Marshal(p); err != nil {
+		if encoded, err = json.Marshal(p); err != nil {
 			return p, err
 		}
 	}
-	all, err := t.config.Workers.AllGatherBytes(ctx, told, maxPlan)
+	all, err := t.config.Workers.AllGatherBytes(ctx, encoded, maxPlan)
 	if err != nil {
 		return p, err
 	}

@@ -177,7 +177,7 @@ func (f *Folder) Sees(token string) bool {
 func (f *Folder) Unprobe(token string) error {
 	path, err := f.probe(token)
 	if err == nil {
-		err = unlessGone(os.Remove(path))
+		err = ignoreNotExist(os.Remove(path))
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint folder %s: remove the probe: %w", f.dir, cause(err))

@@ -39,7 +39,7 @@ const unfinished = "no manifest: it was not finished"
 // manifest. [Candidates] compares their sizes, [Folder.Verify] their
 // checksums.
 func (f *Folder) List() (Holding, error) {
-	all, err := f.look()
+	all, err := f.scan()
 	if err != nil {
 		return nil, err
 	}
@@ -50,38 +50,38 @@ func (f *Folder) List() (Holding, error) {
 	return holding, nil
 }
 
-// sight is a checkpoint found in the folder, with the time of its last change.
-type sight struct {
+// entry is a checkpoint found in the folder, with the time of its last change.
+type entry struct {
 	Held
 	changed time.Time // newest modification time of the files in the checkpoint's folder, or of the folder if it is empty
 }
 
-func (f *Folder) look() ([]sight, error) {
+func (f *Folder) scan() ([]entry, error) {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint folder %s: read it: %w", f.dir, cause(err))
 	}
-	var all []sight
+	var all []entry
 	for _, e := range entries {
 		if _, err := parseID(e.Name()); err != nil || !e.IsDir() {
 			continue
 		}
-		s, err := f.sight(e.Name())
+		s, err := f.entry(e.Name())
 		if errors.Is(err, fs.ErrNotExist) { // another task has just removed this checkpoint
 			continue
 		}
 		if err != nil {
-			s = sight{Held: Held{ID: e.Name(), Damage: "folder: " + cause(err).Error()}}
+			s = entry{Held: Held{ID: e.Name(), Damage: "folder: " + cause(err).Error()}}
 		}
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b sight) int { return newestFirst(a.Held, b.Held) })
+	slices.SortFunc(all, func(a, b entry) int { return newestFirst(a.Held, b.Held) })
 	return all, nil
 }
 
-func (f *Folder) sight(id string) (sight, error) {
+func (f *Folder) entry(id string) (entry, error) {
 	folder := filepath.Join(f.dir, id)
-	s := sight{Held: Held{ID: id, Files: map[string]int64{}}}
+	s := entry{Held: Held{ID: id, Files: map[string]int64{}}}
 	info, err := os.Stat(folder)
 	if err != nil {
 		return s, err
@@ -147,7 +147,7 @@ func (f *Folder) Retain(keep int, busy string) (removed []string, err error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("checkpoint folder %s: keep %d checkpoints: want at least 1", f.dir, keep)
 	}
-	all, err := f.look()
+	all, err := f.scan()
 	if err != nil {
 		return nil, err
 	}
@@ -189,19 +189,19 @@ func (f *Folder) Discard(id string) error {
 
 // expired returns the IDs of the checkpoints that Retain removes, in the order
 // of all.
-func expired(all []sight, keep int, busy string) []string {
-	finished := slices.DeleteFunc(slices.Clone(all), func(s sight) bool { return !s.finished() })
+func expired(all []entry, keep int, busy string) []string {
+	finished := slices.DeleteFunc(slices.Clone(all), func(s entry) bool { return !s.finished() })
 	if len(finished) == 0 {
 		return nil
 	}
 	newest := finished[0]
 	kept := map[string]bool{busy: true}
-	byTime := slices.SortedStableFunc(slices.Values(finished), func(a, b sight) int { return b.time().Compare(a.time()) })
+	byTime := slices.SortedStableFunc(slices.Values(finished), func(a, b entry) int { return b.time().Compare(a.time()) })
 	keep = min(keep, len(finished))
 	for _, s := range slices.Concat(finished[:keep], byTime[:keep], highest(finished)) {
 		kept[s.ID] = true
 	}
-	last := slices.MaxFunc(finished, func(a, b sight) int { return a.changed.Compare(b.changed) }).changed
+	last := slices.MaxFunc(finished, func(a, b entry) int { return a.changed.Compare(b.changed) }).changed
 	var ids []string
 	for _, s := range all {
 		if !kept[s.ID] && (s.finished() || s.abandoned(newest, last)) {
@@ -213,11 +213,11 @@ func expired(all []sight, keep int, busy string) []string {
 
 // Best returns the ID of the checkpoint with the highest score.
 func (f *Folder) Best() (id string, err error) {
-	all, err := f.look()
+	all, err := f.scan()
 	if err != nil {
 		return "", err
 	}
-	best := highest(slices.DeleteFunc(all, func(s sight) bool { return !s.finished() }))
+	best := highest(slices.DeleteFunc(all, func(s entry) bool { return !s.finished() }))
 	if best == nil {
 		return "", fmt.Errorf("checkpoint folder %s: no checkpoint in it has a score: the program gives it with Session.SaveIfBest", f.dir)
 	}
@@ -226,10 +226,10 @@ func (f *Folder) Best() (id string, err error) {
 
 // highest returns the checkpoint with the highest score, and the newest of
 // several with that score. It returns nil if no checkpoint has a score.
-func highest(finished []sight) (one []sight) {
+func highest(finished []entry) (one []entry) {
 	for _, s := range finished {
 		if s.Manifest.IsBest && (one == nil || *s.Manifest.Best > *one[0].Manifest.Best) {
-			one = []sight{s}
+			one = []entry{s}
 		}
 	}
 	return one
@@ -238,7 +238,7 @@ func highest(finished []sight) (one []sight) {
 // finished reports whether the checkpoint has a manifest and no file of a
 // wrong size in this folder. Missing files do not matter: they may be on other
 // hosts.
-func (s sight) finished() bool {
+func (s entry) finished() bool {
 	if s.Manifest == nil {
 		return false
 	}
@@ -255,7 +255,7 @@ func (s sight) finished() bool {
 // after last, the last change of any finished checkpoint. The time matters
 // after a restart from an older checkpoint, when new checkpoints have lower
 // steps.
-func (s sight) abandoned(newest sight, last time.Time) bool {
+func (s entry) abandoned(newest entry, last time.Time) bool {
 	return newestFirst(s.Held, newest.Held) > 0 && !s.changed.After(last)
 }
 
@@ -269,11 +269,11 @@ func (f *Folder) remove(id string) (gone bool, err error) {
 		return false, err
 	}
 	if err := f.syncFolder(folder); err != nil {
-		return errors.Is(err, fs.ErrNotExist), unlessGone(err)
+		return errors.Is(err, fs.ErrNotExist), ignoreNotExist(err)
 	}
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return errors.Is(err, fs.ErrNotExist), unlessGone(err)
+		return errors.Is(err, fs.ErrNotExist), ignoreNotExist(err)
 	}
 	for _, e := range entries {
 		if err := f.removeName(filepath.Join(folder, e.Name())); err != nil {
@@ -295,10 +295,10 @@ func (f *Folder) removeName(path string) error {
 	if err := f.hook("checkpoint.remove"); err != nil {
 		return err
 	}
-	return unlessGone(os.Remove(path))
+	return ignoreNotExist(os.Remove(path))
 }
 
-func unlessGone(err error) error {
+func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

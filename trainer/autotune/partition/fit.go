@@ -175,15 +175,15 @@ func median(times []time.Duration) time.Duration {
 	return a + (b-a)/2
 }
 
-// alike is the largest relative difference at which two times can still tie.
+// maxTie is the largest relative difference at which two times can still tie.
 // If the measurements are noisier than that, the faster one is still the
 // better guess.
-const alike = 0.05
+const maxTie = 0.05
 
 // tie reports whether the medians of a and b differ by no more than their
 // combined spread, and by at most 5 %.
 func tie(a, b Sample) bool {
 	difference := math.Abs(float64(a.Median) - float64(b.Median))
 	off := math.Hypot(float64(a.Spread), float64(b.Spread))
-	return difference <= min(off, alike*float64(min(a.Median, b.Median)))
+	return difference <= min(off, maxTie*float64(min(a.Median, b.Median)))
 }

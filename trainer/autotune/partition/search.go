@@ -139,7 +139,7 @@ func (s *Search) advance() {
 		s.phase = fitting
 	case fitting:
 		s.phase = ended
-		if p := s.further(); p > 0 {
+		if p := s.proposeMinimum(); p > 0 {
 			s.ask(p)
 		}
 	}
@@ -164,11 +164,11 @@ func (s *Search) promising() bool {
 	return choose(samples).P == s.at
 }
 
-// further returns the P with the lowest predicted time, if the fit predicts at
+// proposeMinimum returns the P with the lowest predicted time, if the fit predicts at
 // least 1 % less than for the best sample, and otherwise 0. P is at most twice
 // the largest sample and at least half the smallest, because the fit is
 // unreliable elsewhere.
-func (s *Search) further() int {
+func (s *Search) proposeMinimum() int {
 	samples := s.measured()
 	f, _ := fit(samples)
 	if f == nil {

@@ -58,18 +58,18 @@ type Config struct {
 
 // Saver decides when the job makes a checkpoint. A nil Saver never makes one.
 type Saver struct {
-	config  Config
-	due     bool           // a checkpoint must be made as soon as the store is not busy with another
-	last    time.Time      // when the last checkpoint was begun; before the first checkpoint, when New was called
-	at      int            // step of the last checkpoint, made or resumed from; -1 means that there was none
-	saved   int            // number of completed checkpoints that note has counted
-	passed  int            // step/Config.Steps of the last call of Config.Late; 0 means that Late was not called
-	done    []int          // steps of the completed checkpoints that Completed has not returned yet
-	telling sync.WaitGroup // goroutines that wait for a save and then call Request.Tell
+	config    Config
+	due       bool           // a checkpoint must be made as soon as the store is not busy with another
+	last      time.Time      // when the last checkpoint was begun; before the first checkpoint, when New was called
+	at        int            // step of the last checkpoint, made or resumed from; -1 means that there was none
+	saved     int            // number of completed checkpoints that note has counted
+	passed    int            // step/Config.Steps of the last call of Config.Late; 0 means that Late was not called
+	done      []int          // steps of the completed checkpoints that Completed has not returned yet
+	notifying sync.WaitGroup // goroutines that wait for a save and then call Request.Tell
 
 	mu      sync.Mutex
-	asked   []Request // requests for which no checkpoint has been begun yet
-	resting *rest     // the chief's pause after a checkpoint, current or about to begin; nil means none
+	pending []Request // requests for which no checkpoint has been begun yet
+	paused  *pause    // the chief's pause after a checkpoint, current or about to begin; nil means none
 	left    bool      // the chief has made its last step; other workers may still train
 	over    *result   // outcome of the final checkpoint; nil until it has been made
 }
@@ -89,7 +89,7 @@ func (s *Saver) Ask(r Request) {
 	s.mu.Lock()
 	over, err := s.over, s.refuses(r)
 	if over == nil && err == nil {
-		s.asked = append(s.asked, r)
+		s.pending = append(s.pending, r)
 	}
 	s.mu.Unlock()
 	switch {
@@ -103,7 +103,7 @@ func (s *Saver) Ask(r Request) {
 func (s *Saver) wanted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.asked) > 0
+	return len(s.pending) > 0
 }
 
 // urgent reports whether a request wants a checkpoint of exactly the current
@@ -111,7 +111,7 @@ func (s *Saver) wanted() bool {
 func (s *Saver) urgent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.asked, func(r Request) bool { return r.Exact })
+	return slices.ContainsFunc(s.pending, func(r Request) bool { return r.Exact })
 }
 
 // After makes a checkpoint if one is due. The chief calls it after each step,
@@ -135,7 +135,7 @@ func (s *Saver) After(ctx context.Context, step int) error {
 		s.passed = step / c.Steps
 		c.Late(step, s.at)
 	}
-	return s.rest(ctx, step)
+	return s.waitPaused(ctx, step)
 }
 
 // save begins a checkpoint: every shard holder copies its current values. If
@@ -144,12 +144,12 @@ func (s *Saver) save(ctx context.Context, step int) error {
 	s.note()
 	s.due, s.last, s.at = false, time.Now(), step
 	s.mu.Lock()
-	asked := s.asked
-	s.asked = nil
-	resting := s.hold(asked, step)
+	asked := s.pending
+	s.pending = nil
+	paused := s.hold(asked, step)
 	s.mu.Unlock()
 	kind := client.Passing
-	if resting != nil {
+	if paused != nil {
 		kind = client.Holding
 	}
 	cut, err := s.config.Exchange.Cut(ctx, kind)
@@ -157,9 +157,9 @@ func (s *Saver) save(ctx context.Context, step int) error {
 		return err
 	}
 	expected := s.config.Describe(cut)
-	if resting != nil {
-		expected.Leaving = resting.leaving
-		resting.carried = len(expected.Carriers) > 0
+	if paused != nil {
+		expected.Leaving = paused.leaving
+		paused.carried = len(expected.Carriers) > 0
 	}
 	if err := s.config.Store.Expect(expected); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (s *Saver) save(ctx context.Context, step int) error {
 	}
 	if len(asked) > 0 {
 		step := int(expected.Manifest.Step)
-		s.telling.Go(func() { s.tell(asked, resting, step, s.config.Store.Wait(context.Background())) }) // the goroutine ends at the latest when the store is closed
+		s.notifying.Go(func() { s.notify(asked, paused, step, s.config.Store.Wait(context.Background())) }) // the goroutine ends at the latest when the store is closed
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func (s *Saver) Completed() []int {
 // Request.Tell. The store must be closed before.
 func (s *Saver) Wait() {
 	if s != nil {
-		s.telling.Wait()
+		s.notifying.Wait()
 	}
 }
 
@@ -219,8 +219,8 @@ type Request struct {
 	Tell func(step int, held time.Duration, err error)
 }
 
-// rest is the pause of the chief after a checkpoint, until [Saver.Resume].
-type rest struct {
+// pause is an interruption of training by the chief, after a checkpoint, until [Saver.Resume].
+type pause struct {
 	number  int            // Number of the request that asked for the pause
 	leaving []cluster.Task // tasks that will be gone when the job resumes; nil means none
 	step    int            // number of training steps in the checkpoint
@@ -231,24 +231,24 @@ type rest struct {
 
 // hold starts the pause if one of the requests asks for it, and returns it;
 // nil means that none does. The caller holds s.mu.
-func (s *Saver) hold(asked []Request, step int) *rest {
+func (s *Saver) hold(asked []Request, step int) *pause {
 	i := slices.IndexFunc(asked, func(r Request) bool { return r.Hold })
 	if i < 0 {
 		return nil
 	}
-	s.resting = &rest{number: asked[i].Number, leaving: asked[i].Leaving, step: step, since: time.Now(), over: make(chan struct{})}
-	return s.resting
+	s.paused = &pause{number: asked[i].Number, leaving: asked[i].Leaving, step: step, since: time.Now(), over: make(chan struct{})}
+	return s.paused
 }
 
-// tell passes the outcome of a checkpoint to the requests. If the checkpoint
+// notify passes the outcome of a checkpoint to the requests. If the checkpoint
 // failed, it also ends the chief's pause.
-func (s *Saver) tell(asked []Request, resting *rest, step int, err error) {
+func (s *Saver) notify(asked []Request, paused *pause, step int, err error) {
 	held := time.Duration(0)
-	if resting != nil {
-		held = time.Since(resting.since)
+	if paused != nil {
+		held = time.Since(paused.since)
 	}
-	if err != nil && resting != nil {
-		s.Resume(resting.number)
+	if err != nil && paused != nil {
+		s.Resume(paused.number)
 	}
 	for _, r := range asked {
 		r.Tell(step, held, err)
@@ -264,30 +264,30 @@ func (s *Saver) Resume(number int) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, r := range s.asked {
+	for i, r := range s.pending {
 		r.Hold = r.Hold && r.Number > number
-		s.asked[i] = r
+		s.pending[i] = r
 	}
-	if s.resting != nil && s.resting.number <= number {
-		close(s.resting.over)
-		s.resting = nil
+	if s.paused != nil && s.paused.number <= number {
+		close(s.paused.over)
+		s.paused = nil
 	}
 }
 
-// rest blocks the chief during its pause. In synchronous training this stops
+// waitPaused blocks the chief during its pause. In synchronous training this stops
 // all workers. If workers save recurrent state, which they do after the next
 // step, the chief first makes that step; it will be recomputed after the
 // restart.
-func (s *Saver) rest(ctx context.Context, step int) error {
+func (s *Saver) waitPaused(ctx context.Context, step int) error {
 	s.mu.Lock()
-	resting := s.resting
+	paused := s.paused
 	s.mu.Unlock()
-	if resting == nil || resting.carried && resting.step == step {
+	if paused == nil || paused.carried && paused.step == step {
 		return nil
 	}
-	defer s.config.Waiting(func() string { return fmt.Sprintf("the job to go on with other hosts after step %d", resting.step) })()
+	defer s.config.Waiting(func() string { return fmt.Sprintf("the job to go on with other hosts after step %d", paused.step) })()
 	select {
-	case <-resting.over:
+	case <-paused.over:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -305,7 +305,7 @@ func (s *Saver) Conclude(ctx context.Context, step int) error {
 	store := s.config.Store
 	store.Wait(ctx) // error ignored: the store logs a failed save itself
 	if !s.config.InStep {
-		if err := s.outlast(ctx, step); err != nil {
+		if err := s.waitForWorkers(ctx, step); err != nil {
 			return err
 		}
 		store.Wait(ctx) // error ignored: the store logs a failed save itself
@@ -317,18 +317,18 @@ func (s *Saver) Conclude(ctx context.Context, step int) error {
 	}
 	last := result{step, store.Wait(ctx)}
 	s.mu.Lock()
-	asked := s.asked
-	s.asked, s.over = nil, &last // Ask answers all later requests with this result
+	asked := s.pending
+	s.pending, s.over = nil, &last // Ask answers all later requests with this result
 	s.mu.Unlock()
-	s.tell(asked, nil, last.step, last.err)
-	s.telling.Wait()
+	s.notify(asked, nil, last.step, last.err)
+	s.notifying.Wait()
 	return nil
 }
 
-// outlast waits until all other workers have finished, in modes in which
+// waitForWorkers waits until all other workers have finished, in modes in which
 // workers do not wait for each other. Meanwhile it makes checkpoints that are
 // due or requested.
-func (s *Saver) outlast(ctx context.Context, step int) error {
+func (s *Saver) waitForWorkers(ctx context.Context, step int) error {
 	s.end()
 	defer s.config.Waiting(func() string { return "the other workers' last steps" })()
 	for {
@@ -348,8 +348,8 @@ func (s *Saver) outlast(ctx context.Context, step int) error {
 func (s *Saver) end() {
 	s.mu.Lock()
 	s.left = true
-	asked := s.asked
-	s.asked = nil
+	asked := s.pending
+	s.pending = nil
 	s.mu.Unlock()
 	for _, r := range asked {
 		s.Ask(r)
@@ -368,11 +368,11 @@ func (s *Saver) refuses(r Request) error {
 		cluster.Chief, s.config.Workers, r.Workers)
 }
 
-// meanwhile is the time between two checkpoints after the chief's last step,
+// finalPeriod is the time between two checkpoints after the chief's last step,
 // if Config.Steps is set. Steps cannot trigger checkpoints then, because the
 // chief makes no more.
-const meanwhile = time.Minute
+const finalPeriod = time.Minute
 
 // overdue reports whether checkpoints by steps are configured and the last one
 // is at least a minute old.
-func (s *Saver) overdue() bool { return s.config.Steps > 0 && time.Since(s.last) >= meanwhile }
+func (s *Saver) overdue() bool { return s.config.Steps > 0 && time.Since(s.last) >= finalPeriod }

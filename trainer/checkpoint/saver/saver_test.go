@@ -24,15 +24,15 @@ func TestCancelEndsPausedChief(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped")
 	cancel(stopped)
-	if err := s.rest(ctx, 1); !errors.Is(err, stopped) {
+	if err := s.waitPaused(ctx, 1); !errors.Is(err, stopped) {
 		t.Errorf("got %v", err)
 	}
 	s.Resume(2) // of a request before
-	if s.resting == nil {
+	if s.paused == nil {
 		t.Fatal("the answer to another request ended it")
 	}
 	s.Resume(3)
-	if err := s.rest(t.Context(), 1); err != nil {
+	if err := s.waitPaused(t.Context(), 1); err != nil {
 		t.Errorf("resumed: %v", err)
 	}
 }
@@ -42,12 +42,12 @@ func TestCancelEndsPausedChief(t *testing.T) {
 func TestChiefMakesOneStepBeforePauseWithCarriedState(t *testing.T) {
 	s := New(Config{Waiting: quiet})
 	s.hold([]Request{{Hold: true}}, 4).carried = true
-	if err := s.rest(t.Context(), 4); err != nil {
+	if err := s.waitPaused(t.Context(), 4); err != nil {
 		t.Errorf("after the step of the checkpoint: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.rest(ctx, 5); err == nil {
+	if err := s.waitPaused(ctx, 5); err == nil {
 		t.Error("the step after it did not rest")
 	}
 }
@@ -59,7 +59,7 @@ func TestCheckpointsAfterChiefsLastStepAreTimed(t *testing.T) {
 		steps int
 		since time.Duration
 		want  bool
-	}{{5, meanwhile, true}, {5, meanwhile / 2, false}, {0, 2 * meanwhile, false}} {
+	}{{5, finalPeriod, true}, {5, finalPeriod / 2, false}, {0, 2 * finalPeriod, false}} {
 		s := New(Config{Steps: c.steps})
 		s.last = time.Now().Add(-c.since)
 		if got := s.overdue(); got != c.want {

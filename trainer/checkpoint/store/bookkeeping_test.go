@@ -32,7 +32,7 @@ func TestSaveSurvivesLossOfUninvolvedTask(t *testing.T) {
 		"nobody is lost":          {[]*member{there}, map[cluster.Task]*cluster.Task{ps(0): nil}, false},
 		"a folder of nobody else": {[]*member{lost}, map[cluster.Task]*cluster.Task{ps(0): nil}, true},
 	} {
-		if got := new(chief).lostForNothing(&save{buddies: c.buddies}, c.group); got != c.want {
+		if got := new(chief).lostWithoutPart(&save{buddies: c.buddies}, c.group); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
@@ -72,8 +72,8 @@ func TestLateAnswerIsDropped(t *testing.T) {
 	if _, err := m.ask(t.Context(), message{Kind: list}, time.Millisecond); err == nil || !strings.Contains(err.Error(), "no answer within 1ms") {
 		t.Errorf("%v, want no answer", err)
 	}
-	if len(m.questions) > 0 {
-		t.Errorf("%d questions wait for their answers", len(m.questions))
+	if len(m.requests) > 0 {
+		t.Errorf("%d requests wait for their answers", len(m.requests))
 	}
 	m.answer(message{Kind: answer, Number: 1})
 }
@@ -81,7 +81,7 @@ func TestLateAnswerIsDropped(t *testing.T) {
 // Carried returns an error for rows outside of the checkpoint's batch, instead
 // of zeros or fewer rows.
 func TestCarriedRefusesRowsOutsideBatch(t *testing.T) {
-	s := &Store{decision: decision{turn: newTurn()}}
+	s := &Store{decision: decision{event: newEvent()}}
 	s.decision.choice = choose.Choice{Manifest: &checkpoint.Manifest{ID: "000000000007-0", Batch: 8, Carried: []checkpoint.Carried{{Name: "h", Hi: 8, Shape: []int{8, 2}}}}}
 	s.decision.take(nil)
 	for _, rows := range [][2]int{{-1, 2}, {3, 2}, {7, 9}, {9, 9}} {

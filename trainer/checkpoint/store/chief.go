@@ -41,10 +41,10 @@ func (c *chief) gather(ctx context.Context, s *Store, first message) error {
 		return err
 	}
 	c.life.Go(func(ctx context.Context) {
-		self.out.run(ctx, func(m message) error { return s.hear(ctx, m) }) // run returns when the store is closed; its error is of no interest
+		self.out.run(ctx, func(m message) error { return s.handle(ctx, m) }) // run returns when the store is closed; its error is of no interest
 	})
 	c.life.Go(func(ctx context.Context) {
-		s.up.run(ctx, func(m message) error { return c.hear(self, m) }) // run returns when the store is closed; its error is of no interest
+		s.up.run(ctx, func(m message) error { return c.handle(self, m) }) // run returns when the store is closed; its error is of no interest
 	})
 	if c.config.Listener != nil {
 		c.config.Listener.Handle(purpose, c.meet)
@@ -56,7 +56,7 @@ func (c *chief) gather(ctx context.Context, s *Store, first message) error {
 	if err != nil {
 		opening.Err = string(peers.EncodeReport(err))
 	}
-	c.roster.tell(opening)
+	c.roster.broadcast(opening)
 	return err
 }
 
@@ -81,7 +81,7 @@ func (c *chief) serve(ctx context.Context, p peers.Peer) {
 		c.config.logf(slog.LevelWarn, "checkpoints: refused %s from %s: %v", p.Task, p.Addr, err)
 		return
 	}
-	c.parted(from, converse(ctx, s, from.out, func(m message) error { return c.hear(from, m) }))
+	c.parted(from, converse(ctx, s, from.out, func(m message) error { return c.handle(from, m) }))
 }
 
 // parted records that the connection to task m has ended, for the reason err.
@@ -101,9 +101,9 @@ func (c *chief) parted(m *member, err error) {
 	c.release()
 }
 
-// hear handles one message from a task. It must not block, because the next
+// handle handles one message from a task. It must not block, because the next
 // message is read after it returns.
-func (c *chief) hear(from *member, m message) error {
+func (c *chief) handle(from *member, m message) error {
 	switch m.Kind {
 	case answer:
 		from.answer(m)
@@ -131,7 +131,7 @@ func (c *chief) dismiss() {
 	for _, m := range c.roster.present() {
 		m.dismiss()
 	}
-	timer := time.NewTimer(farewell)
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	for _, m := range c.roster.all() { // also tasks that were allowed to end before: they may still be connected
 		if m.task == c.config.Peers.Self {
@@ -260,8 +260,8 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 	for _, group := range groups {
 		writing.Go(func() error {
 			q := message{Kind: commit, ID: s.id, Body: body}
-			_, err := c.roster.ask(ctx, group[0], q, c.config.patience(int64(len(body))))
-			if err != nil && c.lostForNothing(s, group) {
+			_, err := c.roster.ask(ctx, group[0], q, c.config.timeout(int64(len(body))))
+			if err != nil && c.lostWithoutPart(s, group) {
 				return nil
 			}
 			return err
@@ -270,10 +270,10 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 	return writing.Wait()
 }
 
-// lostForNothing reports whether a task of the group is lost and no task of
+// lostWithoutPart reports whether a task of the group is lost and no task of
 // the group wrote or copied a file in this save. If so, their folder needs no
 // manifest.
-func (c *chief) lostForNothing(s *save, group []*member) bool {
+func (c *chief) lostWithoutPart(s *save, group []*member) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !s.concerns(group) && slices.ContainsFunc(group, (*member).lost)
@@ -293,12 +293,12 @@ func (c *chief) conclude(s *save, m *checkpoint.Manifest, err error) {
 		c.last = fmt.Errorf("checkpoint of step %d: %w", step, err)
 		c.summary.Failed++
 		c.config.logf(slog.LevelWarn, "checkpoint of step %d has failed, the training continues and earlier checkpoints stay: %v", step, err)
-		c.roster.tell(message{Kind: over, ID: s.id, Remove: true})
+		c.roster.broadcast(message{Kind: over, ID: s.id, Remove: true})
 		return
 	}
 	c.summary.add(s, m)
 	c.config.logf(cluster.VerboseLevel, "%s", s.line(m, c.config.host))
-	c.roster.tell(message{Kind: over, ID: s.id})
+	c.roster.broadcast(message{Kind: over, ID: s.id})
 	for _, group := range c.roster.here() {
 		group[0].out.post(message{Kind: retain, Keep: c.config.Keep})
 	}
@@ -310,7 +310,7 @@ func (c *chief) abandon() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.saving; s != nil && s.giveUp(errClosed) {
-		c.roster.tell(message{Kind: over, ID: s.id, Remove: true})
+		c.roster.broadcast(message{Kind: over, ID: s.id, Remove: true})
 	}
 }
 

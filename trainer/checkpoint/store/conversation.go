@@ -25,7 +25,7 @@ const (
 	reported kind = "report"   // task to chief: Report says that my part of a save, or my copy of a file, is done or has failed
 	restored kind = "restored" // task to chief: I have restored everything and read no more of the checkpoint
 	leave    kind = "leave"    // task to chief: I am about to end
-	look     kind = "look"     // request of the chief: which of the probes Tokens does your folder contain?
+	probes   kind = "look"     // request of the chief: which of the probes Tokens does your folder contain?
 	joined   kind = "joined"   // chief to task: all tasks have opened their stores
 	list     kind = "list"     // request of the chief: which checkpoints does your folder hold? The answer has Holding
 	verify   kind = "verify"   // request of the chief: read File of checkpoint ID; does it have the right checksum?
@@ -156,18 +156,18 @@ func (b *mailbox) run(ctx context.Context, deliver func(message) error) error {
 	}
 }
 
-// turn is an event that happens once, either with success or with an error.
-type turn struct {
+// event is something that happens once, either with success or with an error.
+type event struct {
 	once sync.Once
 	done chan struct{} // closed once the event has happened
 	err  error         // why the event failed; nil means success; valid once done is closed
 }
 
-func newTurn() turn { return turn{done: make(chan struct{})} }
+func newEvent() event { return event{done: make(chan struct{})} }
 
 // take makes the event happen with the outcome err. Later calls have no
 // effect.
-func (t *turn) take(err error) {
+func (t *event) take(err error) {
 	t.once.Do(func() {
 		t.err = err
 		close(t.done)
@@ -175,7 +175,7 @@ func (t *turn) take(err error) {
 }
 
 // over reports whether the event has happened.
-func (t *turn) over() bool {
+func (t *event) over() bool {
 	select {
 	case <-t.done:
 		return true
@@ -184,13 +184,13 @@ func (t *turn) over() bool {
 	}
 }
 
-// errEnough is returned by a message handler to end the connection in good
+// errDone is returned by a message handler to end the connection in good
 // order.
-var errEnough = errors.New("the conversation is over")
+var errDone = errors.New("the conversation is over")
 
 // converse sends the messages of out over session s, and passes received
-// messages to hear, until s or ctx ends or hear fails. It returns the reason.
-func converse(ctx context.Context, s *peers.Session, out *mailbox, hear func(message) error) error {
+// messages to handle, until s or ctx ends or handle fails. It returns the reason.
+func converse(ctx context.Context, s *peers.Session, out *mailbox, handle func(message) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var sending sync.WaitGroup
 	sending.Go(func() {
@@ -201,10 +201,10 @@ func converse(ctx context.Context, s *peers.Session, out *mailbox, hear func(mes
 	for err == nil {
 		var m message
 		if err = s.NextJSON(wire.Message, &m, maxMessage); err == nil {
-			err = hear(m)
+			err = handle(m)
 		}
 	}
-	if ctx.Err() != nil && !errors.Is(err, errEnough) {
+	if ctx.Err() != nil && !errors.Is(err, errDone) {
 		err = context.Cause(ctx) // the error of a closed session does not name the cause
 	}
 	cancel(err)
@@ -223,7 +223,7 @@ func (s *Store) join(ctx context.Context, first message) error {
 	s.up.post(first)
 	s.life.Go(func(ctx context.Context) {
 		defer session.Close() // error ignored: the connection has ended
-		s.parted(converse(ctx, session, s.up, func(m message) error { return s.hear(ctx, m) }))
+		s.parted(converse(ctx, session, s.up, func(m message) error { return s.handle(ctx, m) }))
 	})
 	select {
 	case <-s.joined.done:
@@ -236,7 +236,7 @@ func (s *Store) join(ctx context.Context, first message) error {
 // parted records that the connection to the chief has ended, for the reason
 // err, and cancels everything that waits for the chief.
 func (s *Store) parted(err error) {
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, errDone) {
 		err = nil
 	} else {
 		err = s.config.blame(cluster.Chief, err)
@@ -250,11 +250,11 @@ func (s *Store) parted(err error) {
 	s.parts.cancel(err)
 }
 
-// hear handles one message of the chief. It must not block, because the next
+// handle handles one message of the chief. It must not block, because the next
 // message is read after it returns.
-func (s *Store) hear(ctx context.Context, m message) error {
+func (s *Store) handle(ctx context.Context, m message) error {
 	switch m.Kind {
-	case look:
+	case probes:
 		s.reply(m, func() (message, error) {
 			seen := slices.DeleteFunc(slices.Clone(m.Tokens), func(token string) bool { return !s.folder.Sees(token) })
 			return message{Tokens: seen}, nil
@@ -283,7 +283,7 @@ func (s *Store) hear(ctx context.Context, m message) error {
 	case retain:
 		s.life.Go(func(context.Context) { s.parts.retain(m.Keep) })
 	case bye:
-		return errEnough
+		return errDone
 	default:
 		return fmt.Errorf("unexpected %q message", m.Kind)
 	}
@@ -292,10 +292,10 @@ func (s *Store) hear(ctx context.Context, m message) error {
 
 // reply calls find in the background, and posts what it returns as the answer
 // to a request.
-func (s *Store) reply(question message, find func() (message, error)) {
+func (s *Store) reply(request message, find func() (message, error)) {
 	s.life.Go(func(context.Context) {
 		m, err := find()
-		m.Kind, m.Number, m.Err = answer, question.Number, failure(err)
+		m.Kind, m.Number, m.Err = answer, request.Number, failure(err)
 		s.up.post(m)
 	})
 }

@@ -163,7 +163,7 @@ func TestCloseWaitsOnceForLostTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked, err := receive(conn)
-	if err != nil || asked.Kind != look {
+	if err != nil || asked.Kind != probes {
 		t.Fatalf("asked %v, %v", asked.Kind, err)
 	}
 	if err := send(conn, message{Kind: answer, Number: asked.Number}); err != nil {
@@ -174,14 +174,14 @@ func TestCloseWaitsOnceForLostTasks(t *testing.T) {
 	}
 	began := time.Now()
 	j.chief().dismiss()
-	if took := time.Since(began); took < farewell {
+	if took := time.Since(began); took < closeTimeout {
 		t.Errorf("worker:1 was awaited for %v", took)
 	}
 	began = time.Now()
 	if err := j.chief().Close(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > farewell/2 {
+	if took := time.Since(began); took > closeTimeout/2 {
 		t.Errorf("closing took another %v", took)
 	}
 }

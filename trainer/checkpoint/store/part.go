@@ -70,9 +70,9 @@ func (p *part) compare(s transition.Snapshot) int {
 	return cmp.Or(cmp.Compare(s.Step, p.step), cmp.Compare(s.Number, p.number))
 }
 
-// mostAhead is the maximal length of parts.ahead: one state for the next save,
+// maxAhead is the maximal length of parts.ahead: one state for the next save,
 // and one for the last step, which a worker saves without being asked.
-const mostAhead = 2
+const maxAhead = 2
 
 // saveCarried receives the recurrent state of this task's worker, for the
 // current save or a later one.
@@ -84,7 +84,7 @@ func (p *parts) saveCarried(s tensors.State) {
 		return
 	}
 	p.ahead = append(p.ahead, s)
-	p.ahead = p.ahead[max(0, len(p.ahead)-mostAhead):]
+	p.ahead = p.ahead[max(0, len(p.ahead)-maxAhead):]
 }
 
 // give sends x to the channel if wanted is true and the buffer is empty. It
@@ -347,7 +347,7 @@ func (p *parts) write(c *part, name string, size int64, fill func(io.Writer) err
 		file checkpoint.File
 		err  error
 	}
-	most := p.config.patience(size)
+	most := p.config.timeout(size)
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
 	stuck := time.AfterFunc(most, func() { cancel(fmt.Errorf("nothing moved for %v", most)) })

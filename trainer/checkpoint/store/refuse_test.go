@@ -142,7 +142,7 @@ func FuzzConversation(f *testing.F) {
 	id := "000000000002-g0-00000001"
 	add(message{Kind: begin, ID: id, Step: 2, Wanted: wanted{Pieces: true, State: true}}, message{Kind: over, ID: id, Remove: true})
 	add(message{Kind: begin, ID: id, Step: 2, Wanted: wanted{}}, message{Kind: keep}, message{Kind: keep, ID: id, File: &checkpoint.File{Name: "../x", Task: "ps:0", Size: 1}})
-	add(message{Kind: look, Tokens: []string{"a", "../b"}}, message{Kind: verify, ID: id, File: &checkpoint.File{Name: "../x"}})
+	add(message{Kind: probes, Tokens: []string{"a", "../b"}}, message{Kind: verify, ID: id, File: &checkpoint.File{Name: "../x"}})
 	add(message{Kind: list}, message{Kind: retain, Keep: -4}, message{Kind: commit, ID: id, Body: []byte("x")}, message{Kind: bye})
 	add(message{Kind: chosen, Body: []byte("x")}, message{Kind: chosen})
 	add(message{Kind: reported}, message{Kind: reported, ID: id, Report: &report{}}, message{Kind: answer, Number: 7}, message{Kind: leave}, message{Kind: restored})
@@ -162,8 +162,8 @@ func FuzzConversation(f *testing.F) {
 			err := json.Unmarshal(b[2:2+n], &m)
 			b = b[2+n:]
 			if err == nil {
-				d.hear(ctx, m) // an error would normally end the connection; here the next message follows
-				d.chief.hear(stranger, m)
+				d.handle(ctx, m) // an error would normally end the connection; here the next message follows
+				d.chief.handle(stranger, m)
 			}
 		}
 		cancel()

@@ -19,9 +19,9 @@ import (
 // decision is the chief's choice of the checkpoint to resume from, as one task
 // receives it.
 type decision struct {
-	turn
-	choice choose.Choice    // valid once turn is done; without a manifest, training begins from scratch
-	reader *transfer.Reader // reads the files of the chosen checkpoint; valid once turn is done
+	event
+	choice choose.Choice    // valid once event is done; without a manifest, training begins from scratch
+	reader *transfer.Reader // reads the files of the chosen checkpoint; valid once event is done
 }
 
 // await waits until this task has received the chief's choice.
@@ -70,7 +70,7 @@ func (c *chief) choose(ctx context.Context, fits func(*checkpoint.Manifest) erro
 	if err != nil {
 		m.Err, m.Body = string(peers.EncodeReport(err)), nil
 	}
-	c.roster.tell(m)
+	c.roster.broadcast(m)
 	c.roster.decide(len(m.Body) == 0)
 	c.release()
 	return err
@@ -88,7 +88,7 @@ func (f folders) Places(ctx context.Context) (places []checkpoint.Place, err err
 		for _, m := range group {
 			place.Tasks = append(place.Tasks, m.task)
 		}
-		answer, err := f.roster.ask(ctx, group[0], message{Kind: list}, f.roster.config.patience(maxManifest))
+		answer, err := f.roster.ask(ctx, group[0], message{Kind: list}, f.roster.config.timeout(maxManifest))
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +103,7 @@ func (f folders) Places(ctx context.Context) (places []checkpoint.Place, err err
 // Verify implements choose.Folders. It asks the task by to read the file.
 func (f folders) Verify(ctx context.Context, by cluster.Task, id string, file checkpoint.File) error {
 	q := message{Kind: verify, ID: id, File: &file}
-	_, err := f.roster.ask(ctx, f.roster.member(by), q, f.roster.config.patience(file.Size))
+	_, err := f.roster.ask(ctx, f.roster.member(by), q, f.roster.config.timeout(file.Size))
 	return err
 }
 

@@ -103,8 +103,8 @@ func (r *roster) present() []*member {
 	return slices.DeleteFunc(r.all(), func(m *member) bool { return !m.present() })
 }
 
-// tell posts message m to all present tasks.
-func (r *roster) tell(m message) {
+// broadcast posts message m to all present tasks.
+func (r *roster) broadcast(m message) {
 	for _, to := range r.present() {
 		to.out.post(m)
 	}
@@ -156,21 +156,21 @@ type member struct {
 	task  cluster.Task
 	out   *mailbox // messages to the task
 	token string   // name of the probe in the task's folder; tasks that see it share that folder
-	gone  turn     // event: the connection has ended; without an error if the chief had allowed the task to end
+	gone  event    // happens when the connection has ended; without an error if the chief had allowed the task to end
 
 	restored  atomic.Bool // the task will read no more of the chosen checkpoint
 	leaving   atomic.Bool // the task has asked to end
 	dismissed atomic.Bool // the chief has allowed the task to end
 	failed    atomic.Bool // the task once failed to make a second copy of another task's file
 
-	mu        sync.Mutex
-	asked     uint64                  // number of the last request to the task; 0 before the first
-	questions map[uint64]chan message // by number of the request: a channel with room for its answer
+	mu          sync.Mutex
+	lastRequest uint64                  // number of the last request to the task; 0 before the first
+	requests    map[uint64]chan message // by number of the request: a channel with room for its answer
 }
 
 func newMember(t cluster.Task, hello message) *member {
-	return &member{task: t, out: newMailbox(), token: hello.Token, gone: newTurn(),
-		questions: map[uint64]chan message{}}
+	return &member{task: t, out: newMailbox(), token: hello.Token, gone: newEvent(),
+		requests: map[uint64]chan message{}}
 }
 
 // present reports whether the task is connected and has not been allowed to
@@ -193,9 +193,9 @@ func (m *member) ask(ctx context.Context, q message, most time.Duration) (messag
 	defer cancel()
 	answered := make(chan message, 1)
 	m.mu.Lock()
-	m.asked++
-	q.Number = m.asked
-	m.questions[q.Number] = answered
+	m.lastRequest++
+	q.Number = m.lastRequest
+	m.requests[q.Number] = answered
 	m.mu.Unlock()
 	defer m.forget(q.Number)
 	m.out.post(q)
@@ -215,7 +215,7 @@ func (m *member) ask(ctx context.Context, q message, most time.Duration) (messag
 func (m *member) forget(number uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.questions, number)
+	delete(m.requests, number)
 }
 
 // answer passes the answer a to the call of ask that waits for it, or drops it
@@ -223,8 +223,8 @@ func (m *member) forget(number uint64) {
 func (m *member) answer(a message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if to := m.questions[a.Number]; to != nil {
-		delete(m.questions, a.Number)
+	if to := m.requests[a.Number]; to != nil {
+		delete(m.requests, a.Number)
 		to <- a // does not block: the channel has room for one answer
 	}
 }
@@ -241,7 +241,7 @@ func (r *roster) find(ctx context.Context) error {
 	asking, ctx := errgroup.WithContext(ctx)
 	for i, m := range members {
 		asking.Go(func() error {
-			a, err := r.ask(ctx, m, message{Kind: look, Tokens: tokens}, r.config.Start)
+			a, err := r.ask(ctx, m, message{Kind: probes, Tokens: tokens}, r.config.Start)
 			seen[i] = a.Tokens
 			return err
 		})

@@ -24,9 +24,9 @@ import (
 // accepts them by this name.
 const purpose = "checkpoint"
 
-// farewell is how long Close waits for other tasks to disconnect and for
+// closeTimeout is how long Close waits for other tasks to disconnect and for
 // goroutines to end.
-const farewell = 2 * time.Second
+const closeTimeout = 2 * time.Second
 
 var (
 	errClosed = errors.New("the task is ending")
@@ -44,8 +44,8 @@ type Store struct {
 	decision decision
 	chief    *chief        // the chief's side of the store; nil in other tasks
 	up       *mailbox      // messages to the chief
-	joined   turn          // event: the chief has reported that all tasks are connected, or why they are not
-	gone     turn          // event: the connection to the chief has ended
+	joined   event         // happens when the chief has reported that all tasks are connected, or why they are not
+	gone     event         // happens when the connection to the chief has ended
 	leaving  chan struct{} // closed when Wait is called, because this task is about to end
 	leave    sync.Once     // makes sure that leaving is closed only once
 }
@@ -82,7 +82,7 @@ func open(ctx context.Context, c Config, hook func(place string) error) (*Store,
 func newStore(c Config, folder *checkpoint.Folder, hook func(string) error) *Store {
 	s := &Store{
 		config: c, life: lifetime.New(), hook: hook, folder: folder, up: newMailbox(),
-		decision: decision{turn: newTurn()}, joined: newTurn(), gone: newTurn(), leaving: make(chan struct{}),
+		decision: decision{event: newEvent()}, joined: newEvent(), gone: newEvent(), leaving: make(chan struct{}),
 	}
 	s.files = transfer.New(transfer.Config{Peers: c.Peers, Cluster: c.Cluster, Folder: folder, Silence: c.Silence, Name: c.name, Hook: hook}, s.life)
 	s.parts = &parts{config: c, life: s.life, hook: hook, folder: folder, files: s.files, up: s.up, leaving: s.leaving}
@@ -188,7 +188,7 @@ func (s *Store) Close() error {
 	s.gone.take(errClosed)
 	s.decision.take(errClosed)
 	s.joined.take(errClosed)
-	if !s.life.Wait(farewell) {
+	if !s.life.Wait(closeTimeout) {
 		return fmt.Errorf("checkpoints of %s: a read or write hangs", s.config.self())
 	}
 	return nil
@@ -303,9 +303,9 @@ func (c Config) name(t cluster.Task) string { return t.String() + " on " + c.hos
 // self names this task.
 func (c Config) self() string { return c.name(c.Peers.Self) }
 
-// patience returns the timeout for moving this many bytes over a disk or a
+// timeout returns how long to wait at most for moving this many bytes over a disk or a
 // network: Silence, and one second more for every 8 MiB.
-func (c Config) patience(bytes int64) time.Duration {
+func (c Config) timeout(bytes int64) time.Duration {
 	const slowest = 8 << 20 // bytes in a second
 	return c.Silence + time.Duration(bytes/slowest)*time.Second
 }

@@ -88,7 +88,7 @@ func (c *Content) add(v layout.Variable, k aggregate.Kept, file string) {
 		rows = len(k.Rows)
 		shape = append([]int{rows}, v.Width())
 	}
-	name = c.free(name, len(k.Slots))
+	name = c.uniqueName(name, len(k.Slots))
 	dtype := dtypes[string(v.Dtype)]
 	c.tensor(name, dtype, shape, k.Values)
 	if v.Sparse != nil {
@@ -101,10 +101,10 @@ func (c *Content) add(v layout.Variable, k aggregate.Kept, file string) {
 		Offset: k.Offset, Count: k.Count, Rows: rows, Updates: k.Updates, Slots: len(k.Slots)})
 }
 
-// free returns name, with "~" appended until it, its rows and its slots
+// uniqueName returns name, with "~" appended until it, its rows and its slots
 // collide with no other tensor of the file. Users may give variables any name,
 // such as "x/rows".
-func (c *Content) free(name string, slots int) string {
+func (c *Content) uniqueName(name string, slots int) string {
 	taken := func(name string) bool {
 		for i := range slots {
 			if c.names[slotOf(name, i)] {
@@ -161,7 +161,7 @@ func OfState(s State, file string) Content {
 	c := newContent()
 	for _, key := range slices.Sorted(maps.Keys(s.Values)) {
 		v := s.Values[key]
-		name := c.free(key, 0)
+		name := c.uniqueName(key, 0)
 		c.tensor(name, dtypes[v.Dtype], v.Shape, v.Data)
 		c.Carried = append(c.Carried, checkpoint.Carried{Name: key, File: file, Tensor: name,
 			Dtype: v.Dtype, Shape: v.Shape, Lo: s.Lo, Hi: s.Hi})

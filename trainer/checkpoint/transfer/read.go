@@ -46,7 +46,7 @@ func (h *holder) read(id, file string, offset int64, b []byte) error {
 	}
 	w := newWatch(h.session, c.Silence)
 	defer w.stop()
-	err := ask(h.session, w, question{ID: id, File: file, Offset: offset, Length: int64(len(b))}, b)
+	err := ask(h.session, w, request{ID: id, File: file, Offset: offset, Length: int64(len(b))}, b)
 	if err != nil {
 		h.session.Close() // error ignored: the next read opens a new session
 		h.session = nil
@@ -54,11 +54,11 @@ func (h *holder) read(id, file string, offset int64, b []byte) error {
 	return w.explain(err)
 }
 
-func ask(s *peers.Session, w *watch, q question, b []byte) error {
+func ask(s *peers.Session, w *watch, q request, b []byte) error {
 	if err := s.SendJSON(wire.Message, q, maxMessage); err != nil {
 		return err
 	}
-	var answer question
+	var answer request
 	if err := s.NextJSON(wire.Message, &answer, maxMessage); err != nil {
 		return err
 	}

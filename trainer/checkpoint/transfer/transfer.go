@@ -70,10 +70,10 @@ type Files struct {
 // New returns a Files that serves and reads files until life ends.
 func New(c Config, life *lifetime.Lifetime) *Files { return &Files{config: c, life: life} }
 
-// question is a request for Length bytes of File, beginning at Offset. The
+// request asks for Length bytes of File, beginning at Offset. The
 // response has the same type, with either Length or Err set; after Length
 // follow that many bytes, in chunks.
-type question struct {
+type request struct {
 	ID     string `json:"id,omitempty"`
 	File   string `json:"file,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
@@ -102,7 +102,7 @@ func (f *Files) serve(from peers.Peer) {
 // answer reads one request and sends the range of the file, or an error
 // message. If answer itself returns an error, the caller closes the session.
 func (f *Files) answer(s *peers.Session) error {
-	var q question
+	var q request
 	if err := s.NextJSON(wire.Message, &q, maxMessage); err != nil {
 		return err
 	}
@@ -111,10 +111,10 @@ func (f *Files) answer(s *peers.Session) error {
 	file, err := f.open(q)
 	if err != nil {
 		text := err.Error()
-		return s.SendJSON(wire.Message, question{Err: text[:min(len(text), maxMessage/16)]}, maxMessage) // truncated, because JSON may escape one byte as six ("\u0000")
+		return s.SendJSON(wire.Message, request{Err: text[:min(len(text), maxMessage/16)]}, maxMessage) // truncated, because JSON may escape one byte as six ("\u0000")
 	}
 	defer file.Close() // error ignored: the file was only read
-	if err := s.SendJSON(wire.Message, question{Length: q.Length}, maxMessage); err != nil {
+	if err := s.SendJSON(wire.Message, request{Length: q.Length}, maxMessage); err != nil {
 		return err
 	}
 	buffer := make([]byte, min(q.Length, chunkSize))
@@ -133,7 +133,7 @@ func (f *Files) answer(s *peers.Session) error {
 
 // open opens the file that q requests, and checks that the range lies within
 // it.
-func (f *Files) open(q question) (*os.File, error) {
+func (f *Files) open(q request) (*os.File, error) {
 	if err := f.config.Hook("store.read"); err != nil {
 		return nil, err
 	}
@@ -156,15 +156,15 @@ func (f *Files) open(q question) (*os.File, error) {
 // connection still works: the other task's disk hangs, for example. One
 // goroutine uses a watch.
 type watch struct {
-	timer *time.Timer
-	most  time.Duration // timeout: how long the session may transfer nothing
-	cut   atomic.Bool   // true once this watch has closed the session
+	timer   *time.Timer
+	timeout time.Duration // timeout: how long the session may transfer nothing
+	expired atomic.Bool   // true once this watch has closed the session
 }
 
-func newWatch(s *peers.Session, most time.Duration) *watch {
-	w := &watch{most: most}
-	w.timer = time.AfterFunc(most, func() {
-		w.cut.Store(true)
+func newWatch(s *peers.Session, timeout time.Duration) *watch {
+	w := &watch{timeout: timeout}
+	w.timer = time.AfterFunc(timeout, func() {
+		w.expired.Store(true)
 		s.Close() // the reader or writer that is blocked on the session then returns an error
 	})
 	return w
@@ -172,7 +172,7 @@ func newWatch(s *peers.Session, most time.Duration) *watch {
 
 func (w *watch) restart() {
 	if w.timer.Stop() {
-		w.timer.Reset(w.most)
+		w.timer.Reset(w.timeout)
 	}
 }
 
@@ -181,8 +181,8 @@ func (w *watch) stop() { w.timer.Stop() }
 // explain replaces err, the error of a closed session, by the timeout if this
 // watch has closed the session.
 func (w *watch) explain(err error) error {
-	if err != nil && w.cut.Load() {
-		return fmt.Errorf("it is connected, but nothing moved for %v", w.most)
+	if err != nil && w.expired.Load() {
+		return fmt.Errorf("it is connected, but nothing moved for %v", w.timeout)
 	}
 	return err
 }

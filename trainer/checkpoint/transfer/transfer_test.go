@@ -101,7 +101,7 @@ func TestReadsOutsideCheckpointsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := dial(t, spec, purpose)
-	ask := func(q question) (answer question) {
+	ask := func(q request) (answer request) {
 		t.Helper()
 		err := s.SendJSON(wire.Message, q, maxMessage)
 		if err == nil {
@@ -112,7 +112,7 @@ func TestReadsOutsideCheckpointsAreRefused(t *testing.T) {
 		}
 		return answer
 	}
-	for name, q := range map[string]question{
+	for name, q := range map[string]request{
 		"above":          {ID: id, File: "../secret", Length: 1},
 		"of no folder":   {ID: "..", File: "secret", Length: 1},
 		"of the folder":  {ID: ".", File: "secret", Length: 1},
@@ -131,7 +131,7 @@ func TestReadsOutsideCheckpointsAreRefused(t *testing.T) {
 			t.Errorf("%s: %+v", name, answer)
 		}
 	}
-	if answer := ask(question{ID: id, File: "ps-0.safetensors", Offset: 2, Length: 8}); answer.Err != "" || answer.Length != 8 {
+	if answer := ask(request{ID: id, File: "ps-0.safetensors", Offset: 2, Length: 8}); answer.Err != "" || answer.Length != 8 {
 		t.Errorf("its own: %+v", answer)
 	}
 	b := make([]byte, 8)
@@ -184,10 +184,10 @@ func TestInvalidResponsesAreRefused(t *testing.T) {
 			conn.Send(frames...) // what came is seen
 			conn.Close()
 		}()
-		go io.Copy(io.Discard, near) // the question
+		go io.Copy(io.Discard, near) // the request
 		s := peers.NewSession(peers.Peer{Task: ps0, Conn: far}, 0, patience.Limit)
 		w := newWatch(s, patience.Limit)
-		if err := ask(s, w, question{Length: 3}, make([]byte, 3)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := ask(s, w, request{Length: 3}, make([]byte, 3)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 		w.stop()

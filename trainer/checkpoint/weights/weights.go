@@ -91,7 +91,7 @@ func open(ctx context.Context, path string, logf func(slog.Level, string, ...any
 			return nil, err
 		}
 	}
-	chosen, err := choose.Newest(ctx, here{folder, only}, func(*checkpoint.Manifest) error { return nil },
+	chosen, err := choose.Newest(ctx, localFolder{folder, only}, func(*checkpoint.Manifest) error { return nil },
 		func(level slog.Level, format string, args ...any) {
 			if level >= slog.LevelWarn { // drop the message that training begins from scratch
 				logf(level, format, args...)
@@ -125,15 +125,15 @@ func (s *Source) add(name string, open func() (*os.File, error)) error {
 	return err
 }
 
-// here is the interface choose.Folders for a local folder, with no other
+// localFolder is the interface choose.Folders for a local folder, with no other
 // tasks.
-type here struct {
+type localFolder struct {
 	folder *checkpoint.Folder
 	only   string // ID of the only checkpoint to consider; empty means all in the folder
 }
 
 // Places implements choose.Folders with the local folder.
-func (h here) Places(context.Context) ([]checkpoint.Place, error) {
+func (h localFolder) Places(context.Context) ([]checkpoint.Place, error) {
 	holding, err := h.folder.List()
 	if h.only != "" {
 		holding = slices.DeleteFunc(holding, func(held checkpoint.Held) bool { return held.ID != h.only })
@@ -142,7 +142,7 @@ func (h here) Places(context.Context) ([]checkpoint.Place, error) {
 }
 
 // Verify implements choose.Folders with the local folder.
-func (h here) Verify(_ context.Context, _ cluster.Task, id string, file checkpoint.File) error {
+func (h localFolder) Verify(_ context.Context, _ cluster.Task, id string, file checkpoint.File) error {
 	return h.folder.Verify(id, file)
 }
 
