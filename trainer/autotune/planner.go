@@ -30,11 +30,11 @@ type planner struct {
 	config   *Config
 	placer   placer
 	division division
-	counts   [][]float64       // by table and bucket: rows that were transferred until the last meeting; nil before the first
-	steps    int               // number of steps made at the last meeting (where the workers sum their statistics)
+	counts   [][]float64       // by table and bucket: rows transferred from the start until the workers last summed their counts; nil before that
+	steps    int               // number of steps made when the workers last summed their statistics
 	search   *partition.Search // search for the fastest number of partitions; nil if the user has set the number or no row can move
 	trial    int               // number of partitions that is being measured now; 0 before the first trial
-	times    []time.Duration   // durations of the steps since the last meeting
+	times    []time.Duration   // durations of the steps since the chief's last plan
 	typical  time.Duration     // median duration of a step in the last trial; 0 means that none was measured
 	settled  bool              // the final placement is decided: no row moves any more
 }
@@ -53,8 +53,9 @@ func newPlanner(c *Config) *planner {
 	return p
 }
 
-// decide returns the plan for the steps after a meeting of the workers. sum
-// are the statistics of all workers since the last meeting.
+// decide returns the plan for the next steps: which rows move, and when the
+// workers sum their statistics again. sum are the statistics of all workers
+// since the last time.
 func (p *planner) decide(ctx context.Context, steps int, sum totals) (next plan, err error) {
 	window := steps - p.steps
 	p.learn(steps, sum)
@@ -98,7 +99,8 @@ func (p *planner) learn(steps int, sum totals) {
 	p.steps = steps
 }
 
-// meeting returns after which step the workers meet next; 0 means never again.
+// meeting returns the number of steps after which the workers next sum their
+// statistics; 0 means never again.
 func (p *planner) meeting(steps int) int {
 	report := p.config.Steps + p.config.Report
 	switch {

@@ -65,7 +65,7 @@ type Config struct {
 	Logf        func(slog.Level, string, ...any) // the chief's log
 
 	// The user's choices.
-	Meet       int  // number of steps of this run before the workers first meet to move rows
+	Meet       int  // number of steps of this run before the workers first sum their statistics and may move rows
 	Report     int  // number of steps of this run before the chief reports the transferred bytes
 	Auto       bool // move tables from servers to workers or back, if that saves bytes
 	Search     bool // search for the number of partitions that makes steps fastest
@@ -78,16 +78,16 @@ type Config struct {
 type Tuner struct {
 	config     Config // settings; Declaration.Pieces is updated after each move
 	meet       int    // number of steps after which the workers next sum their statistics; 0 means never
-	met        int    // number of steps made at the last meeting; before the first, at the start of this run
+	met        int    // number of steps made when the workers last summed their statistics; at first, those made before this run
 	reported   bool   // this worker has sent its numbers for the report of transferred bytes
 	statistics *statistics
 	planner    *planner // makes the plans; nil unless this worker is the chief
 }
 
-// plan is what the chief decides when the workers meet. All workers receive
-// it.
+// plan is what the chief (worker 0) decides after the workers have summed
+// their statistics. All workers receive it and carry it out.
 type plan struct {
-	Meet   int            `json:"meet"`             // number of steps after which the workers meet next; 0 means never again
+	Meet   int            `json:"meet"`             // number of steps after which the workers sum their statistics again; 0 means never
 	Pieces []layout.Piece `json:"pieces,omitempty"` // the new pieces of all variables; empty means that no row moves
 }
 
@@ -112,9 +112,10 @@ func New(c Config) *Tuner {
 	return t
 }
 
-// Meets reports whether the workers meet after this number of steps. If so,
-// the caller must not request rows for the next step before [Tuner.After]
-// returns, because rows may move to other holders.
+// Meets reports whether the workers sum their statistics and may move rows
+// after this number of steps. If so, the caller must not request rows for the
+// next step before [Tuner.After] returns, because the rows may move to other
+// holders.
 func (t *Tuner) Meets(steps int) bool { return t != nil && steps == t.meet }
 
 // Pulled counts the rows of a table that a step has requested from shard

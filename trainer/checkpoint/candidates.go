@@ -125,8 +125,8 @@ func disagreeing(in []found, m *Manifest) *Place {
 	return nil
 }
 
-// holders returns the tasks that have file with the right size. wrong says why
-// no task has it, and is meant only for empty tasks.
+// holders returns the tasks whose folders have file with the right size. If
+// there are none, wrong says why.
 func holders(file File, in []found) (tasks []cluster.Task, wrong string) {
 	var sizes []string
 	for _, f := range in {

@@ -135,14 +135,15 @@ func readManifest(folder string) (*Manifest, error) {
 }
 
 // Retain removes old checkpoints from the folder and returns their IDs. It
-// keeps the newest keep finished checkpoints, the one with the best score, the
-// one with the ID busy (being written now; "" means none), and every
-// checkpoint newer than the newest finished one. Of the older ones it removes
-// unfinished and damaged ones too. Tasks that share the folder may call it at
-// the same time.
+// does not remove the finished checkpoints with the highest steps (their
+// number is keep), the one with the best score, the one with the ID busy (it
+// is being written now; "" means none), and those newer than the newest
+// finished checkpoint. It also removes older checkpoints that are unfinished
+// or damaged. Tasks that share the folder may call it at the same time.
 //
 // After a restart from an older checkpoint, the order by step and the order by
-// time may differ. Retain then keeps the newest keep of each order.
+// time may differ. Retain then keeps the newest keep checkpoints of each
+// order.
 func (f *Folder) Retain(keep int, busy string) (removed []string, err error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("checkpoint folder %s: keep %d checkpoints: want at least 1", f.dir, keep)

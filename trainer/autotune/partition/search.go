@@ -164,10 +164,10 @@ func (s *Search) promising() bool {
 	return choose(samples).P == s.at
 }
 
-// proposeMinimum returns the P with the lowest predicted time, if the fit predicts at
-// least 1 % less than for the best sample, and otherwise 0. P is at most twice
-// the largest sample and at least half the smallest, because the fit is
-// unreliable elsewhere.
+// proposeMinimum returns the P with the lowest predicted time, if the fit
+// predicts at least 1 % less than for the best sample, and otherwise 0. P is
+// at most twice the largest sample and at least half the smallest, because the
+// fit is unreliable elsewhere.
 func (s *Search) proposeMinimum() int {
 	samples := s.measured()
 	f, _ := fit(samples)

@@ -219,7 +219,8 @@ type Request struct {
 	Tell func(step int, held time.Duration, err error)
 }
 
-// pause is an interruption of training by the chief, after a checkpoint, until [Saver.Resume].
+// pause is an interruption of training by the chief, after a checkpoint. It
+// ends with [Saver.Resume].
 type pause struct {
 	number  int            // Number of the request that asked for the pause
 	leaving []cluster.Task // tasks that will be gone when the job resumes; nil means none
@@ -274,9 +275,9 @@ func (s *Saver) Resume(number int) {
 	}
 }
 
-// waitPaused blocks the chief during its pause. In synchronous training this stops
-// all workers. If workers save recurrent state, which they do after the next
-// step, the chief first makes that step; it will be recomputed after the
+// waitPaused blocks the chief during its pause. In synchronous training this
+// stops all workers. If workers save recurrent state, which they do after the
+// next step, the chief first makes that step; it will be recomputed after the
 // restart.
 func (s *Saver) waitPaused(ctx context.Context, step int) error {
 	s.mu.Lock()

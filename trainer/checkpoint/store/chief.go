@@ -101,8 +101,8 @@ func (c *chief) parted(m *member, err error) {
 	c.release()
 }
 
-// handle handles one message from a task. It must not block, because the next
-// message is read after it returns.
+// handle executes one message from a task. It must not block, because the next
+// message is read only after it has returned.
 func (c *chief) handle(from *member, m message) error {
 	switch m.Kind {
 	case answer:

@@ -38,8 +38,8 @@ const (
 	bye      kind = "bye"      // chief to task: no task needs you any more, you may end
 )
 
-// message is a message between a task and the chief, as JSON. Kind says which
-// fields are set.
+// message is what a task and the chief send each other, as JSON. Kind says
+// which fields are set.
 type message struct {
 	Kind kind `json:"kind"`
 	// Number pairs a request with its answer. In a begin message it is the
@@ -184,8 +184,8 @@ func (t *event) over() bool {
 	}
 }
 
-// errDone is returned by a message handler to end the connection in good
-// order.
+// errDone is returned by a message handler to end the connection without an
+// error.
 var errDone = errors.New("the conversation is over")
 
 // converse sends the messages of out over session s, and passes received
@@ -250,8 +250,8 @@ func (s *Store) parted(err error) {
 	s.parts.cancel(err)
 }
 
-// handle handles one message of the chief. It must not block, because the next
-// message is read after it returns.
+// handle executes one message of the chief. It must not block, because the
+// next message is read only after it has returned.
 func (s *Store) handle(ctx context.Context, m message) error {
 	switch m.Kind {
 	case probes:

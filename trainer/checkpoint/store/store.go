@@ -24,8 +24,8 @@ import (
 // accepts them by this name.
 const purpose = "checkpoint"
 
-// closeTimeout is how long Close waits for other tasks to disconnect and for
-// goroutines to end.
+// closeTimeout is how long Close waits, once for other tasks to disconnect and
+// once for its own goroutines to end.
 const closeTimeout = 2 * time.Second
 
 var (
@@ -303,10 +303,10 @@ func (c Config) name(t cluster.Task) string { return t.String() + " on " + c.hos
 // self names this task.
 func (c Config) self() string { return c.name(c.Peers.Self) }
 
-// timeout returns how long to wait at most for moving this many bytes over a disk or a
-// network: Silence, and one second more for every 8 MiB.
+// timeout returns the longest time that moving this many bytes over a disk or
+// a network may take: Silence, and one second more for every 8 MiB.
 func (c Config) timeout(bytes int64) time.Duration {
-	const slowest = 8 << 20 // bytes in a second
+	const slowest = 8 << 20 // bytes per second; a disk or network that is slower counts as stuck
 	return c.Silence + time.Duration(bytes/slowest)*time.Second
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// holder is another task that has checkpoint files, with the one session for
-// reading them.
+// holder is another task that has checkpoint files, with the only connection
+// to it.
 type holder struct {
 	files   *Files
 	task    cluster.Task
