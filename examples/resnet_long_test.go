@@ -51,9 +51,9 @@ func TestResNetCheckpoints(t *testing.T) {
 		t.Errorf("with another head: %v\n%s%s", err, stdout, stderr)
 	}
 	for what, arguments := range map[string][]string{
-		`--evaluate: open checkpoint: checkpoint `:                                 {"--depth=34", "--validation=" + folder, "--evaluate=" + dir},
-		`variable "stage1.2.1.w" is not in it`:                                     {"--depth=34", "--data=" + folder, "--ckpt-dir=" + dir},
-		`variable "classes.w" has shape [512 3] in it and [512 4] in this program`: {"--validation=" + records, "--classes=4", "--evaluate=" + dir},
+		`--evaluate: open checkpoint: checkpoint `:                                             {"--depth=34", "--validation=" + folder, "--evaluate=" + dir},
+		`variable "stage1.2.1.w" is not in the checkpoint`:                                     {"--depth=34", "--data=" + folder, "--ckpt-dir=" + dir},
+		`variable "classes.w" has shape [512 3] in the checkpoint and [512 4] in this program`: {"--validation=" + records, "--classes=4", "--evaluate=" + dir},
 	} {
 		_, stderr, err := refused(t, path, append(common, arguments...)...)
 		if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(stderr, what) || !strings.Contains(stderr, "give the flags that choose them as they were then") {

@@ -60,7 +60,7 @@ func testSaveBehindTheChiefsLastStep(t *testing.T, mode string) {
 			}
 			refused := make(chan error, 1)
 			s.Ask(saver.Request{Hold: true, Workers: 3, Tell: func(_ int, _ time.Duration, err error) { refused <- err }})
-			if err := <-refused; err == nil || !strings.Contains(err.Error(), "only as many workers as now, 2, can go on, not 3") {
+			if err := <-refused; err == nil || !strings.Contains(err.Error(), "the job can resume only with 2 workers, as now, not with 3") {
 				t.Errorf("%s: asked to go on with another worker: %v", mode, err)
 			}
 			if w := (&task{job: tj.jobs[0]}).statusMessage(cluster.Heartbeat); w.Step != 5 || w.Loss == "" {

@@ -106,7 +106,7 @@ func TestInvalidCheckpointIsNotOpened(t *testing.T) {
 		build Build
 		want  string
 	}{
-		dir:                           {dropoutMLP(1), `variable "first.w" is not in it`},
+		dir:                           {dropoutMLP(1), `variable "first.w" is not in the checkpoint`},
 		filepath.Join(dir, "nowhere"): {smallCNN(1), "no such file"},
 		t.TempDir():                   {smallCNN(1), "there is no checkpoint in it"},
 		file:                          {smallCNN(1), "is a file of tensors"},

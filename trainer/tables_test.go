@@ -143,7 +143,7 @@ func TestDenseCheckpointOfDetectedTableIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := x.until(4, newTestJobOn(t, hostNames(1), 0, everySteps(dir, 1), restless(t)))
-	if err == nil || !strings.Contains(err.Error(), `variable "table" is dense in it and sparse in this program`) {
+	if err == nil || !strings.Contains(err.Error(), `variable "table" is dense in the checkpoint and sparse in this program`) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := x.until(4, newTestJobOn(t, hostNames(1), 0, everySteps(dir, 1), restless(t), denseTables)); err != nil {

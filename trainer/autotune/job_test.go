@@ -20,12 +20,12 @@ func table(name string, rows, width int) layout.Variable {
 	return layout.Variable{Name: name, Dtype: layout.Float32, Shape: []int{rows, width}, Sparse: &layout.Sparse{}}
 }
 
-// dense is 4 bytes per element.
+// dense returns a float32 variable, which has 4 bytes per element.
 func dense(name string, shape ...int) layout.Variable {
 	return layout.Variable{Name: name, Dtype: layout.Float32, Shape: shape}
 }
 
-// declare places variables on n servers.
+// declare returns a declaration that places the variables on n servers.
 func declare(t *testing.T, n int, variables ...layout.Variable) layout.Declaration {
 	t.Helper()
 	d := layout.Declaration{VirtualWorkers: 1, Workers: []layout.Range{{Lo: 0, Hi: 1}}, Variables: variables, Movable: true}
@@ -35,17 +35,17 @@ func declare(t *testing.T, n int, variables ...layout.Variable) layout.Declarati
 	return d
 }
 
-// job is a training of one worker, the chief, with servers that have no network between them.
-// It is the tuner's Holders.
+// job simulates a training with one worker, the chief, and several servers,
+// without a network. It implements Holders for the tuner.
 type job struct {
 	t       *testing.T
-	now     *layout.Declaration // as rows are placed now
+	now     *layout.Declaration // the declaration with the current placement of rows
 	room    func(pieces []layout.Piece) error
 	moves   [][]layout.Piece
 	volumes []client.Volume
-	said    []string // without what is for debugging only
+	logged  []string // log lines of the tuner, without those of debug level
 	debug   []string
-	lost    error // what Repartition fails with; nil: it does not
+	lost    error // error that Repartition returns; nil means success
 	tuner   *Tuner
 }
 
@@ -70,7 +70,8 @@ func (j *job) Repartition(_ context.Context, pieces []layout.Piece) error {
 
 func (j *job) Volumes() []client.Volume { return j.volumes }
 
-// start begins a job of servers and one more host for the worker.
+// start starts a job with each server on a host of its own, and the worker on
+// another.
 func start(t *testing.T, c Config) *job {
 	j := &job{t: t, now: &c.Declaration}
 	c.Chief, c.Holders, c.Workers = true, j, collective.New(collective.Config{Addrs: []string{"here"}})
@@ -79,7 +80,7 @@ func start(t *testing.T, c Config) *job {
 		c.Cluster.Servers = append(c.Cluster.Servers, fmt.Sprintf("cpu%02d", i+1))
 	}
 	c.Logf = func(level slog.Level, format string, args ...any) {
-		to := &j.said
+		to := &j.logged
 		if level == slog.LevelDebug {
 			to = &j.debug
 		}
@@ -92,7 +93,7 @@ func start(t *testing.T, c Config) *job {
 	return j
 }
 
-// parts is the number of partitions of a table.
+// parts returns the current number of partitions of a table.
 func (j *job) parts(name string) (n int) {
 	for _, p := range j.now.Pieces {
 		if j.now.Variables[p.Variable].Name == name {
@@ -102,13 +103,14 @@ func (j *job) parts(name string) (n int) {
 	return n
 }
 
-// says reports whether a line of the log has a text.
+// says reports whether the log has a line that contains text.
 func (j *job) says(text string) bool {
-	return slices.ContainsFunc(j.said, func(line string) bool { return strings.Contains(line, text) })
+	return slices.ContainsFunc(j.logged, func(line string) bool { return strings.Contains(line, text) })
 }
 
-// train takes steps, and returns the first error. took is the time of a step, since how many
-// steps ago rows moved last.
+// train simulates the steps after from up to to, and returns the first error.
+// took returns the duration of a step, by the number of steps since rows last
+// moved.
 func (j *job) train(from, to int, took func(since int) time.Duration, pull func(step int) []int64) error {
 	last := from
 	for step := from + 1; step <= to; step++ {

@@ -12,7 +12,8 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// hot pulls the first 400 of 4000 rows in every step, and the others in turn.
+// hot returns the rows that a step uses: the first 400 of 4000 rows in every
+// step, and one of the others in turn.
 func hot(step int) []int64 {
 	rows := []int64{int64(400 + step%3600)}
 	for row := range int64(400) {
@@ -21,7 +22,8 @@ func hot(step int) []int64 {
 	return rows
 }
 
-// loads are the pulled rows by holder.
+// loads returns, by shard holder, how many rows were requested in the given
+// steps.
 func (j *job) loads(steps int, pull func(step int) []int64) []float64 {
 	loads := make([]float64, len(j.now.Holders))
 	for step := range steps {
@@ -36,9 +38,9 @@ func (j *job) loads(steps int, pull func(step int) []int64) []float64 {
 	return loads
 }
 
-// Rows move once, so that every holder has about as many to carry. Rows that seldom travel
-// do not all stay with one holder.
-func TestHoldersCarryTheSame(t *testing.T) {
+// Rows move once, so that every holder transfers about the same number of
+// rows. Rarely used rows do not all stay on one holder.
+func TestTuningBalancesHolders(t *testing.T) {
 	const rows, parts = 4000, 32
 	c := Config{Declaration: declare(t, 4, table("words", rows, 8)), Least: []int{1}, Meet: 20, Partitions: parts}
 	j := start(t, c)
@@ -46,7 +48,7 @@ func TestHoldersCarryTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !j.says("rows moved between step 19 and 20") {
-		t.Errorf("the log has no move after step 20:\n%s", strings.Join(j.said, "\n"))
+		t.Errorf("the log has no move after step 20:\n%s", strings.Join(j.logged, "\n"))
 	}
 	loads := j.loads(20, hot)
 	mean := 20 * 401.0 / 4
@@ -58,7 +60,8 @@ func TestHoldersCarryTheSame(t *testing.T) {
 			t.Errorf("%+v has more than four times the mean of the rows", p)
 		}
 	}
-	// By size it is rows that count, and nothing moves.
+	// With BySize every row counts the same, so the placement is balanced
+	// already.
 	c.BySize = true
 	if c.Declaration.Pieces, _ = Place(&c.Declaration, c.Least, 0, parts); len(c.Declaration.Pieces) != parts {
 		t.Fatalf("placed in %d partitions, want %d", len(c.Declaration.Pieces), parts)
@@ -69,8 +72,9 @@ func TestHoldersCarryTheSame(t *testing.T) {
 	}
 }
 
-// Servers that carry the same keep their rows, whichever of them has which.
-func TestRowsStayIfTheyCan(t *testing.T) {
+// If all servers have the same load, they keep their rows, regardless of the
+// order of the servers.
+func TestBalancedHoldersKeepTheirRows(t *testing.T) {
 	d := declare(t, 4, table("words", 1000, 8))
 	pieces, err := Place(&d, []int{1}, 0, 4)
 	if err != nil {
@@ -91,8 +95,9 @@ func TestRowsStayIfTheyCan(t *testing.T) {
 	}
 }
 
-// What a server carries besides counts: one with a dense variable gets fewer rows.
-func TestDenseVariablesCount(t *testing.T) {
+// A server with a dense variable gets fewer rows of tables, because both count
+// as load.
+func TestDenseVariablesCountAsLoad(t *testing.T) {
 	const rows = 1000
 	all := func(int) (rows []int64) {
 		for row := range int64(1000) {
@@ -100,7 +105,7 @@ func TestDenseVariablesCount(t *testing.T) {
 		}
 		return rows
 	}
-	d := declare(t, 2, dense("w", 4000), table("words", rows, 8)) // half the bytes of the table
+	d := declare(t, 2, dense("w", 4000), table("words", rows, 8)) // the dense variable has half as many bytes as the table
 	busy := d.Pieces[0].Holder
 	j := start(t, Config{Declaration: d, Least: []int{1}, Meet: 3, Partitions: 8})
 	if err := j.train(0, 10, steady, all); err != nil {
@@ -115,11 +120,11 @@ func TestDenseVariablesCount(t *testing.T) {
 	}
 }
 
-// Before anything is measured, tables with a partitioner are cut in equal parts, which the
-// servers share.
+// Before anything is measured, Place cuts tables that have a partitioner into
+// equal parts, and distributes them over the servers.
 func TestPlace(t *testing.T) {
 	for name, c := range map[string]struct {
-		least            []int // of tables with 1000 rows and with 6 rows
+		least            []int // smallest numbers of partitions of two tables, with 1000 and with 6 rows
 		most, partitions int
 		want             [2]int // partitions
 	}{
@@ -174,8 +179,9 @@ func TestPlaceRefuses(t *testing.T) {
 	}
 }
 
-// With --arch auto a table of which all rows travel goes to the workers, others stay with the
-// servers. Where the workers of a host send as one, all stay.
+// With --arch auto, a table of which every row is used moves to the workers;
+// other tables stay on servers. If the workers of a host sum their gradients
+// first, all tables stay.
 func TestAuto(t *testing.T) {
 	run := func(aggregated bool) *job {
 		d := layout.Declaration{VirtualWorkers: 2, Workers: []layout.Range{{Lo: 0, Hi: 1}, {Lo: 1, Hi: 2}},
@@ -210,11 +216,11 @@ func TestAuto(t *testing.T) {
 		return on
 	}
 	j := run(false)
-	if got := roles(j); got["seldom"] != cluster.PS || got["often"] != cluster.Worker || !j.says(`variable "often" goes by allreduce`) {
-		t.Errorf("tables are on %v:\n%s", got, strings.Join(j.said, "\n"))
+	if got := roles(j); got["seldom"] != cluster.PS || got["often"] != cluster.Worker || !j.says(`variable "often" is exchanged by allreduce`) {
+		t.Errorf("tables are on %v:\n%s", got, strings.Join(j.logged, "\n"))
 	}
 	j = run(true)
 	if got := roles(j); got["seldom"] != cluster.PS || got["often"] != cluster.PS || !j.says("tables stay on servers") {
-		t.Errorf("with local aggregation tables are on %v:\n%s", got, strings.Join(j.said, "\n"))
+		t.Errorf("with local aggregation tables are on %v:\n%s", got, strings.Join(j.logged, "\n"))
 	}
 }

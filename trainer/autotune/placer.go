@@ -10,32 +10,38 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// crowding bounds how many times the mean rows a partition may have, so that few
-// rows which travel often do not leave all the others to one host.
+// crowding limits the size of a partition to four times the mean number of
+// rows. Otherwise a few frequently used rows could fill most partitions and
+// leave all other rows to one host.
 const crowding = 4
 
-// mostPartitions is how many partitions a search tries at most, per holder.
+// mostPartitions is the default limit of the search: partitions per shard
+// holder.
 const mostPartitions = 16
 
-// division is how tables are cut and which tasks may hold them.
+// division says into how many partitions each table is cut, and whether
+// servers or workers hold them.
 type division struct {
 	parts []int          // by table: number of partitions
-	roles []cluster.Role // by table: the role of the tasks that may hold its pieces
+	roles []cluster.Role // by table: role of the tasks that hold its partitions, server or worker
 }
 
-// placer cuts tables and gives the pieces to shard holders. It is a pure
-// function of the declaration and of what was measured.
+// placer cuts embedding tables into pieces and assigns these to shard holders
+// (the tasks that store rows). Its results depend only on its fields and
+// arguments.
 type placer struct {
-	declared *layout.Declaration // its Pieces are the present placement
-	least    []int               // by table: fewest partitions allowed; 0 means that the table has no partitioner
-	most     int                 // partitions that a search tries at most; 0 means mostPartitions per holder
+	declared *layout.Declaration // the job's declaration; its Pieces are the current placement
+	least    []int               // by table: smallest number of partitions allowed; 0 means that the table has no partitioner
+	most     int                 // largest number of partitions that a search tries; 0 means mostPartitions per holder
 }
 
-// Place returns the pieces of a declaration before anything was measured. least
-// says by table in how many partitions it must be cut at least, 0 for a table
-// without a partitioner: those stay as they are declared. The others are cut in
-// the given number of partitions, 0: as many as there are holders, and at most most,
-// 0: without such a limit.
+// Place returns the pieces of the embedding tables before the first step, when
+// nothing has been measured. It cuts each table that has a partitioner into
+// the given number of partitions. If partitions is 0, it cuts each into one
+// per shard holder, but at most most (0 means no limit).
+//
+// least is, by table, the smallest number of partitions allowed. 0 means that
+// the table has no partitioner, so its pieces stay as declared.
 func Place(d *layout.Declaration, least []int, most, partitions int) ([]layout.Piece, error) {
 	some := slices.ContainsFunc(least, func(n int) bool { return n > 0 })
 	switch {
@@ -48,10 +54,12 @@ func Place(d *layout.Declaration, least []int, most, partitions int) ([]layout.P
 	return p.pieces(p.first(partitions), nil, 1), nil
 }
 
-// tables is the index of the first table: all variables from there on are.
+// tables returns the index of the first embedding table. All variables from
+// there on are embedding tables.
 func (p placer) tables() int { return len(p.declared.Variables) - len(p.least) }
 
-// first is the division before anything was measured.
+// first returns the division of the tables before anything has been measured.
+// partitions is the number that the user has set; 0 means that none is set.
 func (p placer) first(partitions int) division {
 	var d division
 	for i := range p.least {
@@ -69,7 +77,9 @@ func (p placer) first(partitions int) division {
 	return d
 }
 
-// cut returns d with so many partitions of every table that has a partitioner.
+// cut returns a copy of d in which every table with a partitioner has the
+// number of partitions parts, or its smallest allowed number if that is
+// larger.
 func (p placer) cut(d division, parts int) division {
 	d.parts = slices.Clone(d.parts)
 	for i, least := range p.least {
@@ -80,8 +90,8 @@ func (p placer) cut(d division, parts int) division {
 	return d
 }
 
-// bounds are the number of partitions that a search begins with, and the least
-// and most that it tries. All are 0 if no table has a partitioner.
+// bounds returns the number of partitions with which a search starts, and the
+// smallest and largest that it tries. All are 0 if no table has a partitioner.
 func (p placer) bounds(d division) (start, least, most int) {
 	for i, fewest := range p.least {
 		if fewest == 0 {
@@ -101,7 +111,7 @@ func (p placer) bounds(d division) (start, least, most int) {
 	return min(max(start, least), most), least, most
 }
 
-// holders are the tasks of a role that may hold rows.
+// holders returns the indices of the shard holders with this role.
 func (p placer) holders(role cluster.Role) (all []int) {
 	for i, t := range p.declared.Holders {
 		if t.Role == role {
@@ -111,10 +121,11 @@ func (p placer) holders(role cluster.Role) (all []int) {
 	return all
 }
 
-// pieces cuts every table by d, so that all holders have about as many bytes to
-// carry. counts say, by table and bucket, how often rows travelled in so many
-// steps, at least one. Without counts every row counts as one that travels.
-// Pieces of other variables stay where they are.
+// pieces cuts the tables as d says and assigns the pieces, so that every shard
+// holder transfers about the same number of bytes per step. counts is, by
+// table and bucket of rows, how often rows were transferred in the given
+// number of steps (at least one). Without counts, all rows count the same.
+// Pieces of other variables do not move.
 func (p placer) pieces(d division, counts [][]float64, steps int) []layout.Piece {
 	declared, first := p.declared, p.tables()
 	var all []layout.Piece
@@ -137,7 +148,7 @@ func (p placer) pieces(d division, counts [][]float64, steps int) []layout.Piece
 		bounds := partition.Cut(v.Shape[0], parts, (crowding*v.Shape[0]+parts-1)/parts, often)
 		for at, often := range partition.Loads(bounds, often) {
 			cut = append(cut, layout.Piece{Variable: first + i, Offset: bounds[at], Count: bounds[at+1] - bounds[at]})
-			row := float64(2 * v.UnitBytes()) // a worker pulls it and sends its gradient
+			row := float64(2 * v.UnitBytes()) // twice: a worker pulls the row and sends its gradient
 			loads = append(loads, often*row/float64(steps))
 		}
 	}
@@ -149,8 +160,10 @@ func (p placer) pieces(d division, counts [][]float64, steps int) []layout.Piece
 	return all
 }
 
-// assign gives the pieces of tables to holders of the tables' roles, the
-// heaviest first. base is what each holder carries besides.
+// assign sets the holder of each piece in cut, the heaviest piece first. loads
+// are the pieces' bytes per step, and base the bytes that each holder
+// transfers for other variables. A piece goes to a holder of the role that d
+// gives its table.
 func (p placer) assign(d division, cut []layout.Piece, loads, base []float64) {
 	for _, role := range []cluster.Role{cluster.PS, cluster.Worker} {
 		holders, which := p.holders(role), []int(nil)
@@ -172,7 +185,8 @@ func (p placer) assign(d division, cut []layout.Piece, loads, base []float64) {
 	}
 }
 
-// present is how many rows of each piece each holder has now.
+// present returns, by piece and holder, how many rows of the piece the holder
+// has now.
 func (p placer) present(pieces []layout.Piece, holders []int) [][]float64 {
 	rows := make([][]float64, len(pieces))
 	for i, piece := range pieces {
@@ -195,8 +209,8 @@ func pick[T any](from []T, which []int) []T {
 	return picked
 }
 
-// denseLoad is what the holder of a dense piece sends and receives in a step, in
-// bytes.
+// denseLoad returns the bytes per step that the holder of a dense piece
+// receives (gradients) and sends (values).
 func (p placer) denseLoad(piece layout.Piece) float64 {
 	contributors := len(p.declared.Workers)
 	if len(p.declared.Hosts) > 0 && p.declared.Holders[piece.Holder].Role == cluster.PS {

@@ -14,8 +14,9 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// The planner tries a number of partitions for a few steps that do not count,
-// and then for as many as take about sampleTime.
+// For each number of partitions that it tries, the planner ignores the first
+// steps (settling), because they are slower. It then measures as many steps as
+// take about sampleTime, between leastSteps and mostSteps.
 const (
 	settling   = 2
 	leastSteps = 10
@@ -23,18 +24,19 @@ const (
 	sampleTime = 500 * time.Millisecond
 )
 
-// planner is the chief's part of the tuner: it decides.
+// planner is the part of the tuner that decides. Only the chief (worker 0) has
+// one.
 type planner struct {
 	config   *Config
 	placer   placer
 	division division
-	counts   [][]float64       // by table and bucket: rows that travelled up to the last meeting; nil before the first
-	steps    int               // number of steps made at the last meeting
-	search   *partition.Search // looks for the number of partitions; nil means that the number is given or nothing moves
-	trial    int               // number of partitions that the search tries now; 0 before its first trial
-	times    []time.Duration   // durations of the steps since the last meeting
-	typical  time.Duration     // median duration of a step; 0 means that none was measured
-	settled  bool              // the planner has decided, so it moves nothing any more
+	counts   [][]float64       // by table and bucket: rows transferred from the start until the workers last summed their counts; nil before that
+	steps    int               // number of steps made when the workers last summed their statistics
+	search   *partition.Search // search for the fastest number of partitions; nil if the user has set the number or no row can move
+	trial    int               // number of partitions that is being measured now; 0 before the first trial
+	times    []time.Duration   // durations of the steps since the chief's last plan
+	typical  time.Duration     // median duration of a step in the last trial; 0 means that none was measured
+	settled  bool              // the final placement is decided: no row moves any more
 }
 
 func newPlanner(c *Config) *planner {
@@ -51,7 +53,9 @@ func newPlanner(c *Config) *planner {
 	return p
 }
 
-// decide returns the plan after so many steps.
+// decide returns the plan for the next steps: which rows move, and when the
+// workers sum their statistics again. sum are the statistics of all workers
+// since the last time.
 func (p *planner) decide(ctx context.Context, steps int, sum totals) (next plan, err error) {
 	window := steps - p.steps
 	p.learn(steps, sum)
@@ -80,7 +84,7 @@ func (p *planner) decide(ctx context.Context, steps int, sum totals) (next plan,
 	return next, err
 }
 
-// learn adds the rows that travelled since the last meeting.
+// learn adds the workers' counts since the last meeting to p.counts.
 func (p *planner) learn(steps int, sum totals) {
 	if p.counts == nil {
 		for _, counts := range sum.counts {
@@ -95,7 +99,8 @@ func (p *planner) learn(steps int, sum totals) {
 	p.steps = steps
 }
 
-// meeting is the step of the next meeting; 0: there is none.
+// meeting returns the number of steps after which the workers next sum their
+// statistics; 0 means never again.
 func (p *planner) meeting(steps int) int {
 	report := p.config.Steps + p.config.Report
 	switch {
@@ -107,8 +112,8 @@ func (p *planner) meeting(steps int) int {
 	return 0
 }
 
-// place cuts and assigns all tables. The error is an [transition.RoomError] if a
-// holder lacks the memory.
+// place returns the pieces of all tables for the division d. It fails with a
+// [transition.RoomError] if a holder does not have the memory for its pieces.
 func (p *planner) place(ctx context.Context, d division) ([]layout.Piece, error) {
 	counts := p.counts
 	if p.config.BySize {
@@ -118,7 +123,8 @@ func (p *planner) place(ctx context.Context, d division) ([]layout.Piece, error)
 	return pieces, p.config.Holders.Room(ctx, pieces)
 }
 
-// sample gives the search the times of the steps since the last meeting.
+// sample passes the durations of the steps since the last meeting to the
+// search, without those of the first steps.
 func (p *planner) sample() {
 	if len(p.times) <= settling {
 		return
@@ -131,8 +137,9 @@ func (p *planner) sample() {
 	}
 }
 
-// try returns the placement for the next number of partitions that fits, or,
-// at the end of the search, for the fastest.
+// try returns the pieces for the next number of partitions to measure. Numbers
+// for which a holder lacks memory are skipped. At the end of the search, try
+// returns the pieces for the fastest number.
 func (p *planner) try(ctx context.Context) ([]layout.Piece, error) {
 	for {
 		parts, more := p.search.Next()
@@ -149,7 +156,8 @@ func (p *planner) try(ctx context.Context) ([]layout.Piece, error) {
 	}
 }
 
-// choose ends the search.
+// choose ends the search, logs its result, and returns the pieces for the
+// fastest number of partitions.
 func (p *planner) choose(ctx context.Context) ([]layout.Piece, error) {
 	p.settled = true
 	result := p.search.Result()
@@ -161,7 +169,7 @@ func (p *planner) choose(ctx context.Context) ([]layout.Piece, error) {
 	return p.place(ctx, p.division)
 }
 
-// unfinished reports a search that did not end before training did.
+// unfinished logs the result so far if training ended before the search did.
 func (p *planner) unfinished() {
 	if p.search == nil || p.settled {
 		return
@@ -170,7 +178,8 @@ func (p *planner) unfinished() {
 	p.config.log(p.search.Result().Lines())
 }
 
-// moved reports that rows have moved: the trials of a search for debugging only.
+// moved logs that rows have moved. While the search still tries numbers of
+// partitions, it logs at debug level.
 func (p *planner) moved(steps int, took time.Duration) {
 	level := slog.LevelDebug
 	if p.settled {
@@ -179,13 +188,14 @@ func (p *planner) moved(steps int, took time.Duration) {
 	p.config.Logf(level, "rows moved between step %d and %d, in %v", steps-1, steps, took.Round(time.Millisecond))
 }
 
-// route chooses, by the rows that were touched, whether servers or workers hold
-// each table. If the workers of a host add their gradients before they send them,
-// tables stay on the servers: who adds what was agreed at the start.
+// route chooses for each table whether servers or workers hold it, by the
+// number of rows that workers use per step. If the workers of a host sum their
+// gradients before sending them, it leaves tables on the servers, because
+// which tasks sum was fixed at the start.
 func (p *planner) route(sum totals, window int) {
 	c := p.config
 	if hosts := len(c.Declaration.Hosts); hosts > 0 && hosts < len(c.Declaration.Workers) {
-		c.Logf(cluster.VerboseLevel, "--arch auto: tables stay on servers, to which the workers of a host send as one")
+		c.Logf(cluster.VerboseLevel, "--arch auto: tables stay on servers, because the workers of each host sum their gradients first")
 		return
 	}
 	for i, touched := range c.touched(sum, window) {
@@ -196,7 +206,7 @@ func (p *planner) route(sum totals, window int) {
 			role = cluster.Worker
 		}
 		if role != p.division.roles[i] && len(p.placer.holders(role)) > 0 {
-			c.Logf(cluster.VerboseLevel, "--arch auto: variable %q goes by %s from now on: %s", v.Name, chosen, why)
+			c.Logf(cluster.VerboseLevel, "--arch auto: variable %q is exchanged by %s from now on: %s", v.Name, chosen, why)
 			p.division.roles[i] = role
 		}
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// The report has the bytes since the meeting before it, and lists the largest variables; the
-// others share a line.
+// The report covers the steps since the meeting before it. It lists the
+// largest variables, and the others together on one line.
 func TestReport(t *testing.T) {
 	var variables []layout.Variable
 	for i := range mostListed + 2 {
-		variables = append(variables, dense(fmt.Sprintf("w%02d", i), 1000-10*i)) // the last two share a line
+		variables = append(variables, dense(fmt.Sprintf("w%02d", i), 1000-10*i)) // the two smallest share the last line
 	}
 	variables = append(variables, table("words", 5000, 8))
 	d := declare(t, 2, variables...)
@@ -37,8 +37,8 @@ func TestReport(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	text := strings.Join(j.said, "\n")
-	var fields []string // without what depends on the width of columns
+	text := strings.Join(j.logged, "\n")
+	var fields []string // lines with single spaces, because column widths may change
 	for line := range strings.Lines(text) {
 		fields = append(fields, strings.Join(strings.Fields(line), " "))
 	}
@@ -58,8 +58,9 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A dense variable is looked at in one early step: how many rows of its gradient are not zero.
-func TestGradientsOfZeros(t *testing.T) {
+// In one early step, the tuner counts the rows of dense gradients that are not
+// zero.
+func TestZeroRowsOfGradientsAreCounted(t *testing.T) {
 	d := declare(t, 1, dense("large", 1000, 2), dense("small", manyRows-1, 2))
 	d.Movable = false
 	j := start(t, Config{Declaration: d, Report: 5, Steps: 100})
@@ -78,7 +79,7 @@ func TestGradientsOfZeros(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if text := strings.Join(j.said, "\n"); !strings.Contains(text, "large looks sparse: 3 % of its gradient's rows are not zero") || strings.Contains(text, "small looks") {
+	if text := strings.Join(j.logged, "\n"); !strings.Contains(text, "large looks sparse: 3 % of its gradient's rows are not zero") || strings.Contains(text, "small looks") {
 		t.Errorf("said\n%s", text)
 	}
 }

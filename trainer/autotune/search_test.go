@@ -15,9 +15,10 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// The number of partitions that makes steps fastest is found in few steps, with as few
-// moves, and the same one again in another run. Steps just after rows moved do not count.
-func TestSearchFindsTheFastest(t *testing.T) {
+// The tuner finds the fastest number of partitions in few steps and with few
+// moves, and a second run finds the same. The slow steps right after a move do
+// not count.
+func TestSearchFindsFastestPartitions(t *testing.T) {
 	ms := func(x float64) time.Duration { return time.Duration(x * float64(time.Millisecond)) }
 	for name, c := range map[string]struct {
 		cost        func(parts float64) time.Duration
@@ -35,7 +36,7 @@ func TestSearchFindsTheFastest(t *testing.T) {
 			run := func() *job {
 				j := start(t, Config{Declaration: declare(t, 4, dense("w", 100), table("words", 1000, 8)), Least: []int{c.least}, Most: c.most, Meet: 3, Search: true, Report: 30})
 				if err := j.train(0, 400, func(since int) time.Duration {
-					if since <= 2 { // as after a real move, when caches are cold; more for what is best
+					if since <= 2 { // steps right after a move are slow, as with cold caches, and slower with more partitions
 						return time.Second + 100*ms(float64(j.parts("words")))
 					}
 					return c.cost(float64(j.parts("words")))
@@ -47,13 +48,13 @@ func TestSearchFindsTheFastest(t *testing.T) {
 			j := run()
 			got := j.parts("words")
 			if !slices.Contains(c.want, got) || !j.says(fmt.Sprintf("choice P = %d: ", got)) {
-				t.Errorf("%d partitions, want one of %v:\n%s", got, c.want, strings.Join(j.said, "\n"))
+				t.Errorf("%d partitions, want one of %v:\n%s", got, c.want, strings.Join(j.logged, "\n"))
 			}
 			if trials := len(j.debug); len(j.moves) > 9 || trials < len(j.moves)-1 || trials > len(j.moves) {
 				t.Errorf("rows have moved %d times, and the log has %d trials:\n%s", len(j.moves), trials, strings.Join(j.debug, "\n"))
 			}
-			if !j.says("measured over ") { // a search goes on after the report
-				t.Errorf("there is no report in\n%s", strings.Join(j.said, "\n"))
+			if !j.says("measured over ") { // the search continues after the report
+				t.Errorf("there is no report in\n%s", strings.Join(j.logged, "\n"))
 			}
 			for step := range 1000 {
 				if j.tuner.Meets(400 + step) {
@@ -67,9 +68,10 @@ func TestSearchFindsTheFastest(t *testing.T) {
 	}
 }
 
-// The search begins when the user says, counted from this run's first step. It looks at as
-// many steps as take half a second, from 10 to 40, after two that do not count.
-func TestMeetings(t *testing.T) {
+// The search begins after Config.Meet steps of this run. For each number of
+// partitions it ignores two steps, then measures as many as take half a
+// second, from 10 to 40.
+func TestStepsOfMeetings(t *testing.T) {
 	const before = 1000
 	for took, want := range map[time.Duration]int{time.Second: 10, 50 * time.Millisecond: 10, 25 * time.Millisecond: 20, time.Millisecond: 40, 0: 40} {
 		c := Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, Meet: 3, Search: true, Steps: before}
@@ -89,9 +91,10 @@ func TestMeetings(t *testing.T) {
 	}
 }
 
-// A number of partitions for which a holder lacks the memory is left out. If none fits, rows
-// stay where they are, and training goes on. Any other error ends it.
-func TestRoom(t *testing.T) {
+// The search skips a number of partitions for which a holder lacks memory. If
+// it skips all, rows do not move and training continues. Any other error ends
+// the training.
+func TestPartitionsWithoutMemoryAreSkipped(t *testing.T) {
 	none := &transition.RoomError{Holder: cluster.Task{Role: cluster.PS, Index: 2}, Need: 3 << 20, Free: 1 << 20}
 	begin := func(room func(parts int) error) *job {
 		j := start(t, Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, Meet: 3, Search: true})
@@ -108,7 +111,7 @@ func TestRoom(t *testing.T) {
 		return nil
 	})
 	if err := faster(j); err != nil || j.parts("words") != 8 || !j.says("left out: "+none.Error()[:20]) {
-		t.Errorf("%v, %d partitions, want 8:\n%s", err, j.parts("words"), strings.Join(j.said, "\n"))
+		t.Errorf("%v, %d partitions, want 8:\n%s", err, j.parts("words"), strings.Join(j.logged, "\n"))
 	}
 	j = begin(func(int) error { return none })
 	if err := faster(j); err != nil || len(j.moves) > 0 {
@@ -124,28 +127,29 @@ func TestRoom(t *testing.T) {
 	if err := faster(j); !errors.Is(err, lost) {
 		t.Errorf("%v, want that ps:2 is lost", err)
 	}
-	// The number that the user gives may not fit either.
+	// A number of partitions that the user has set may also need too much
+	// memory.
 	j = start(t, Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, Meet: 3, Partitions: 7})
 	j.room = func([]layout.Piece) error { return none }
 	if err := j.train(0, 50, steady, nil); err != nil || len(j.moves) > 0 || !j.says("rows stay where they are: ps:2 has no room") {
-		t.Errorf("%v, rows moved to %v:\n%s", err, j.moves, strings.Join(j.said, "\n"))
+		t.Errorf("%v, rows moved to %v:\n%s", err, j.moves, strings.Join(j.logged, "\n"))
 	}
 }
 
-// If training ends before the search does, the log says what was measured.
-func TestSearchThatDoesNotEnd(t *testing.T) {
+// If training ends before the search, the log has the results measured so far.
+func TestUnfinishedSearchIsLogged(t *testing.T) {
 	j := start(t, Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, Meet: 3, Search: true})
 	if err := j.train(0, 60, steady, nil); err != nil {
 		t.Fatal(err)
 	}
 	if j.tuner.Close(); !j.says("training ended before the search for partitions did") || !j.says("P = 4") {
-		t.Errorf("said\n%s", strings.Join(j.said, "\n"))
+		t.Errorf("said\n%s", strings.Join(j.logged, "\n"))
 	}
 }
 
-// There is nothing to tune if workers are not in step, or if one task is alone. The tuner is
-// nil then, and does nothing.
-func TestNothingToTune(t *testing.T) {
+// New returns nil if workers are not synchronous or the job has only one task.
+// A nil Tuner does nothing.
+func TestNewReturnsNilIfNothingCanBeTuned(t *testing.T) {
 	c := Config{Declaration: declare(t, 2, table("words", 10, 2)), Least: []int{1}, Meet: 1, Cluster: cost.Cluster{Workers: []string{"a"}, Servers: []string{"b", "c"}}}
 	if New(c) == nil {
 		t.Error("no tuner for a job with servers")

@@ -14,30 +14,31 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// statistics are what a worker counts between two meetings.
+// statistics are the counts that one worker collects between two meetings,
+// where the workers sum them.
 type statistics struct {
 	variables, holders int                    // numbers of variables and of shard holders
-	counts             []*partition.Histogram // by table: how often the worker pulled rows since the last meeting
-	touched            []float64              // by table: number of rows pulled since the last meeting
-	before             []float64              // bytes exchanged up to the last meeting; nil before the first
+	counts             []*partition.Histogram // by table: how often this worker requested the rows of each bucket since the last meeting
+	touched            []float64              // by table: number of rows that this worker requested since the last meeting
+	before             []float64              // bytes exchanged from the start until the last meeting; nil before the first
 
 	mu     sync.Mutex
-	filled []float64 // by variable: fraction of its gradient's rows that are not zero; 0 if not looked at
+	filled []float64 // by variable: fraction of gradient rows that are not zero; 0 if it was not measured
 }
 
-// The tuner looks for rows of zeros in the gradients of step filledAt of this
-// run, in those with at least manyRows rows. This takes about as long as reading
-// the gradient once.
+// In step filledAt of this run, the tuner counts the zero rows of those dense
+// gradients that have at least manyRows rows. This takes about as long as
+// reading the gradient once.
 const (
 	filledAt = 2
 	manyRows = 256
 )
 
-// totals are the statistics of all workers.
+// totals are the sums of all workers' statistics since the last meeting.
 type totals struct {
-	counts  [][]float64 // by table and bucket of rows: number of rows pulled
-	touched []float64   // by table: number of rows pulled
-	filled  []float64   // by variable: the workers' fractions of gradient rows that are not zero, added
+	counts  [][]float64 // by table and bucket of rows: how often rows were requested
+	touched []float64   // by table: number of rows requested
+	filled  []float64   // by variable: sum over all workers of the fraction of gradient rows that are not zero
 }
 
 func newStatistics(c *Config) *statistics {
@@ -52,7 +53,8 @@ func newStatistics(c *Config) *statistics {
 	return s
 }
 
-// fills notes how much of a dense variable's gradient is not zero.
+// fills measures which fraction of the rows in a dense variable's gradient is
+// not zero.
 func (s *statistics) fills(variable int, v layout.Variable, gradient []byte) {
 	if len(v.Shape) < 2 || v.Shape[0] < manyRows {
 		return
@@ -69,8 +71,8 @@ func (s *statistics) fills(variable int, v layout.Variable, gradient []byte) {
 	s.filled[variable] = float64(full) / float64(v.Shape[0])
 }
 
-// take returns what the worker counted since take was called last, for all
-// workers to add up.
+// take returns the counts since its last call as one vector, and resets them.
+// The workers then sum these vectors.
 func (s *statistics) take() []float64 {
 	all := slices.Concat(s.touched, s.filled)
 	clear(s.touched)
@@ -81,7 +83,7 @@ func (s *statistics) take() []float64 {
 	return all
 }
 
-// split names the parts of what the workers have added up.
+// split is the inverse of take: it splits the summed vector into named counts.
 func (s *statistics) split(all []float64) (n totals) {
 	n.touched, all = all[:len(s.touched)], all[len(s.touched):]
 	n.filled, all = all[:len(s.filled)], all[len(s.filled):]
@@ -91,13 +93,13 @@ func (s *statistics) split(all []float64) (n totals) {
 	return n
 }
 
-// exchanged are the bytes that this worker sent and received since exchanged was
-// called last: by variable, the loss last, and for each of them by holder.
-// volumes are those since the start.
+// exchanged returns the bytes that this worker has sent and received since the
+// last call: for each variable, and last for the loss, two numbers for each
+// shard holder. volumes are the bytes since the start.
 func (s *statistics) exchanged(volumes []client.Volume) []float64 {
 	now := make([]float64, 2*s.holders*(s.variables+1))
 	for _, v := range volumes {
-		if v.Holder >= 0 { // others stay inside the host
+		if v.Holder >= 0 { // a negative Holder is a task that sums gradients on this host
 			at := 2 * (v.Variable*s.holders + v.Holder)
 			now[at], now[at+1] = float64(v.Sent), float64(v.Received)
 		}
@@ -110,12 +112,12 @@ func (s *statistics) exchanged(volumes []client.Volume) []float64 {
 	return since
 }
 
-// mostListed is how many variables the report lists, the largest; the others
-// share a line.
+// mostListed is the number of variables that get a line of their own in the
+// report. They are the largest ones; all others share one line.
 const mostListed = 20
 
-// touched is the mean number of rows of each table that one worker touched in a
-// step.
+// touched returns, by table, the mean number of rows that one worker used in a
+// step. sum covers window steps of all workers.
 func (c *Config) touched(sum totals, window int) []float64 {
 	touched := make([]float64, len(sum.touched))
 	for i, n := range sum.touched {
@@ -124,7 +126,7 @@ func (c *Config) touched(sum totals, window int) []float64 {
 	return touched
 }
 
-// describe returns a variable as package cost knows it.
+// describe returns variable i in the form that package cost expects.
 func (c *Config) describe(i int, touched float64) cost.Variable {
 	d := &c.Declaration
 	v := cost.Variable{Name: d.Variables[i].Name, Route: cost.AllReduce, Bytes: d.Variables[i].Bytes(), Touched: touched}
@@ -140,8 +142,8 @@ func (c *Config) describe(i int, touched float64) cost.Variable {
 	return v
 }
 
-// report logs what was measured in a window of steps. all is what each worker
-// exchanged, see [statistics.exchanged].
+// report logs the bytes that were transferred in window steps. all has what
+// each worker has exchanged, in the layout of [statistics.exchanged].
 func (c *Config) report(window int, sum totals, all []float64) {
 	if len(c.Cluster.Hosts()) < 2 {
 		return
@@ -159,8 +161,9 @@ func (c *Config) report(window int, sum totals, all []float64) {
 	c.log(r.Notes())
 }
 
-// listed lists the largest variables, and the others as one. line is the index in
-// the list of each variable, and at last of the loss.
+// listed prepares the report: the largest variables get entries of their own,
+// all others share one. line maps the index of each variable, and last the
+// loss, to its entry.
 func (c *Config) listed(window int, sum totals) (r cost.Report, line []int) {
 	r.Cluster, r.Steps = c.Cluster, window
 	var all []cost.Variable
@@ -179,7 +182,7 @@ func (c *Config) listed(window int, sum totals) (r cost.Report, line []int) {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(all[b].Bytes, all[a].Bytes) })
 	line = make([]int, len(all)+1)
-	rest := 0 // bytes of those that share a line
+	rest := 0 // total bytes of the variables that share the last entry
 	for at, i := range order {
 		if line[i] = min(at, mostListed); at < mostListed {
 			r.Variables = append(r.Variables, all[i])
@@ -194,7 +197,8 @@ func (c *Config) listed(window int, sum totals) (r cost.Report, line []int) {
 	return r, line
 }
 
-// holder is a holder as package cost numbers them: servers, then workers.
+// holder returns the number of a shard holder in package cost: servers come
+// first, then workers.
 func (c *Config) holder(index int) int {
 	t := c.Declaration.Holders[index]
 	if t.Role == cluster.PS {

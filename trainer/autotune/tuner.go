@@ -1,12 +1,14 @@
-// Package autotune decides, while training goes on, which shard holder has
-// which rows of the embedding tables, and reports what every variable sends.
+// Package autotune moves rows of embedding tables between shard holders (the
+// tasks that store variables) during training, to make steps faster. It also
+// reports how many bytes each variable transfers.
 //
-// The workers meet after steps that all of them know beforehand. At a meeting
-// they add up their statistics, the chief decides, and all workers carry out its
-// plan. The chief tries numbers of partitions and keeps the fastest (package
-// partition), gives every holder about as many bytes to carry, and with --arch
-// auto chooses between servers and workers (package cost). The plan changes
-// where rows are. It changes no value.
+// After certain steps, known in advance to all workers, the workers meet: they
+// sum their statistics, the chief (worker 0) decides on a plan, and all
+// workers carry it out. The chief measures several numbers of partitions and
+// keeps the fastest (package partition). It balances the bytes that the
+// holders transfer. With --arch auto it also chooses between servers and
+// workers as holders (package cost). A plan changes where rows are stored,
+// never their values.
 //
 //	pieces, err := autotune.Place(declaration, least, most, partitions) // before the first step
 //	t := autotune.New(autotune.Config{...})                       // nil: nothing can be tuned
@@ -16,8 +18,8 @@
 //
 // # What it refuses
 //
-// It tunes synchronous training only: in other modes there is no step after
-// which all workers can meet. It moves no rows itself: [Holders] does.
+// It tunes only synchronous training, because in other modes the workers never
+// are at the same step. It does not move rows itself; [Holders] does.
 package autotune
 
 import (
@@ -34,62 +36,67 @@ import (
 	"github.com/plx-run/plx/trainer/timeline"
 )
 
-// Holders are the shard holders, as this worker reaches them.
+// Holders gives this worker access to the shard holders, the tasks that store
+// variables.
 type Holders interface {
-	// Room asks every holder whether it has the memory for its pieces. The error
-	// is an [transition.RoomError] if one has not.
+	// Room asks every holder whether it has the memory for its share of
+	// pieces. If one has not, the error is a [transition.RoomError].
 	Room(ctx context.Context, pieces []layout.Piece) error
-	// Repartition moves rows to the holders of pieces. Every worker calls it after
-	// the same step.
+	// Repartition moves rows to the holders that pieces names. All workers
+	// must call it after the same step.
 	Repartition(ctx context.Context, pieces []layout.Piece) error
-	// Volumes returns what this worker has exchanged since it connected.
+	// Volumes returns the bytes that this worker has sent to and received from
+	// each holder since it connected.
 	Volumes() []client.Volume
 }
 
-// Config is what a tuner needs. All of it but Chief is the same on every worker.
+// Config has the settings of a [Tuner]. All workers must have the same, except
+// for Chief, Holders, Workers, Trace and Logf.
 type Config struct {
-	Chief       bool               // this worker decides and reports
-	Declaration layout.Declaration // its last variables are the embedding tables
-	Least       []int              // by table: fewest partitions, see [Place]
-	Most        int                // most partitions that a search tries; 0 means as many as make sense
-	Steps       int                // number of steps made before this run
-	Cluster     cost.Cluster       // names the host of each worker and server
+	Chief       bool               // this worker makes the plans and reports
+	Declaration layout.Declaration // variables and their pieces; the last len(Least) variables are the embedding tables
+	Least       []int              // by table: smallest number of partitions allowed, see [Place]
+	Most        int                // largest number of partitions that a search tries; 0 means a default per shard holder
+	Steps       int                // number of steps made before this run, if training resumes from a checkpoint
+	Cluster     cost.Cluster       // the host of each worker and server, to tell which bytes cross the network
 	Holders     Holders
-	Workers     *collective.Group                // collectives among all workers
-	Trace       *timeline.Recorder               // gets the times at which rows moved; nil records nothing
+	Workers     *collective.Group                // for collective operations (all-reduce, gather) among all workers
+	Trace       *timeline.Recorder               // records when rows were moved; nil records nothing
 	Logf        func(slog.Level, string, ...any) // the chief's log
 
 	// The user's choices.
-	Meet       int  // number of steps of this run before the first meeting, if rows can move
-	Report     int  // number of steps of this run before the chief reports what was sent
-	Auto       bool // tables may go from servers to workers and back
-	Search     bool // find the number of partitions that makes steps fastest
-	Partitions int  // number of partitions of tables that have a partitioner; 0 means that the search finds it
-	BySize     bool // balance holders by the size of their pieces, not by what travels
+	Meet       int  // number of steps of this run before the workers first sum their statistics and may move rows
+	Report     int  // number of steps of this run before the chief reports the transferred bytes
+	Auto       bool // move tables from servers to workers or back, if that saves bytes
+	Search     bool // search for the number of partitions that makes steps fastest
+	Partitions int  // fixed number of partitions for tables that have a partitioner; 0 means that it is not fixed
+	BySize     bool // balance holders by the size of their pieces instead of the bytes that they transfer
 }
 
-// Tuner is one worker's part. A nil Tuner does nothing.
+// Tuner tunes the placement of embedding tables. Each worker has one. A nil
+// Tuner does nothing.
 type Tuner struct {
-	config     Config // its Declaration.Pieces follow every move: they are the present placement
-	meet       int    // number of steps after which the workers meet next; 0 means never
-	met        int    // number of steps made at the last meeting, or before this run
-	reported   bool   // this worker has given its part of the report
+	config     Config // settings; Declaration.Pieces is updated after each move
+	meet       int    // number of steps after which the workers next sum their statistics; 0 means never
+	met        int    // number of steps made when the workers last summed their statistics; at first, those made before this run
+	reported   bool   // this worker has sent its numbers for the report of transferred bytes
 	statistics *statistics
-	planner    *planner // decides at meetings; nil unless this worker is the chief
+	planner    *planner // makes the plans; nil unless this worker is the chief
 }
 
-// plan is what the chief decides at a meeting.
+// plan is what the chief (worker 0) decides after the workers have summed
+// their statistics. All workers receive it and carry it out.
 type plan struct {
-	Meet   int            `json:"meet"`             // number of steps after which the workers meet next; 0 means never
-	Pieces []layout.Piece `json:"pieces,omitempty"` // the new placement; empty means that nothing moves
+	Meet   int            `json:"meet"`             // number of steps after which the workers sum their statistics again; 0 means never
+	Pieces []layout.Piece `json:"pieces,omitempty"` // the new pieces of all variables; empty means that no row moves
 }
 
-// maxPlan bounds a plan in bytes.
+// maxPlan is the maximal size of an encoded plan in bytes.
 const maxPlan = 16 << 20
 
-// New returns a tuner that looks at rows if they can move, and only reports
-// otherwise. It returns nil if the workers do not take their steps together, or if
-// nothing travels.
+// New returns a Tuner. If the declaration does not let rows move, the Tuner
+// only reports transferred bytes. New returns nil if training is not
+// synchronous, or if the job has only one task.
 func New(c Config) *Tuner {
 	if !c.Declaration.Sync.InStep() || len(c.Cluster.Workers)+len(c.Cluster.Servers) == 1 {
 		return nil
@@ -105,11 +112,14 @@ func New(c Config) *Tuner {
 	return t
 }
 
-// Meets reports whether the workers meet after so many steps. Rows for the step
-// after a meeting must not be requested before it: other holders may have them.
+// Meets reports whether the workers sum their statistics and may move rows
+// after this number of steps. If so, the caller must not request rows for the
+// next step before [Tuner.After] returns, because the rows may move to other
+// holders.
 func (t *Tuner) Meets(steps int) bool { return t != nil && steps == t.meet }
 
-// Pulled counts the rows of a table that a step has pulled.
+// Pulled counts the rows of a table that a step has requested from shard
+// holders.
 func (t *Tuner) Pulled(table int, rows []int64) {
 	if t != nil && t.meet > 0 {
 		t.statistics.counts[table].Add(rows)
@@ -117,17 +127,19 @@ func (t *Tuner) Pulled(table int, rows []int64) {
 	}
 }
 
-// Gradient notes how many rows of a dense variable's gradient are not zero. It
-// looks in one early step only. Several goroutines may call it.
+// Gradient measures which fraction of the rows of a dense variable's gradient
+// is not zero. To save time it does so only in one early step. Several
+// goroutines may call it.
 func (t *Tuner) Gradient(step, variable int, gradient []byte) {
 	if t != nil && step == t.config.Steps+filledAt {
 		t.statistics.fills(variable, t.config.Declaration.Variables[variable], gradient)
 	}
 }
 
-// After holds a meeting if one is due. Every worker calls it after every step
-// that all workers took; took is the time of the step. It returns the new
-// placement if rows have moved, else nil.
+// After must be called by every worker after every step. At certain steps the
+// workers then sum their statistics and carry out the chief's plan. took is
+// the duration of the step. After returns the new pieces if rows have moved,
+// and otherwise nil.
 func (t *Tuner) After(ctx context.Context, steps int, took time.Duration) (moved []layout.Piece, err error) {
 	if t == nil {
 		return nil, nil
@@ -149,14 +161,15 @@ func (t *Tuner) After(ctx context.Context, steps int, took time.Duration) (moved
 	return p.Pieces, nil
 }
 
-// Close reports a search that training was too short for.
+// Close logs the result so far if training was too short for the search.
 func (t *Tuner) Close() {
 	if t != nil && t.planner != nil {
 		t.planner.unfinished()
 	}
 }
 
-// confer adds up the statistics of all workers and returns the chief's plan.
+// confer sums the statistics of all workers, makes the chief decide, and
+// returns the chief's plan on every worker.
 func (t *Tuner) confer(ctx context.Context, steps int) (p plan, err error) {
 	window := steps - t.met
 	counted, exchanged := t.statistics.take(), t.statistics.exchanged(t.config.Holders.Volumes())
@@ -170,16 +183,16 @@ func (t *Tuner) confer(ctx context.Context, steps int) (p plan, err error) {
 			return p, err
 		}
 	}
-	var told []byte
+	var encoded []byte
 	if t.planner != nil {
 		if p, err = t.planner.decide(ctx, steps, sum); err != nil {
 			return p, err
 		}
-		if told, err = json.Marshal(p); err != nil {
+		if encoded, err = json.Marshal(p); err != nil {
 			return p, err
 		}
 	}
-	all, err := t.config.Workers.AllGatherBytes(ctx, told, maxPlan)
+	all, err := t.config.Workers.AllGatherBytes(ctx, encoded, maxPlan)
 	if err != nil {
 		return p, err
 	}
@@ -189,7 +202,8 @@ func (t *Tuner) confer(ctx context.Context, steps int) (p plan, err error) {
 	return p, nil
 }
 
-// report has the chief report what all workers exchanged in a window of steps.
+// report collects from all workers the bytes that they exchanged in the last
+// window steps. The chief logs them.
 func (t *Tuner) report(ctx context.Context, window int, sum totals, exchanged []float64) error {
 	var all []float64
 	if t.planner != nil {
@@ -204,7 +218,7 @@ func (t *Tuner) report(ctx context.Context, window int, sum totals, exchanged []
 	return nil
 }
 
-// move carries out a plan.
+// move carries out a plan: it moves rows until the shard holders have pieces.
 func (t *Tuner) move(ctx context.Context, steps int, pieces []layout.Piece) error {
 	begin := time.Now()
 	if err := t.config.Holders.Repartition(ctx, pieces); err != nil {

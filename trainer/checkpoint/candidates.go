@@ -10,38 +10,42 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Place is what one folder holds, and the tasks that share the folder, at
-// least one.
+// Place is one folder of checkpoints, as the chief (worker 0) learns about it:
+// its content, and the tasks that share it.
 type Place struct {
 	Tasks   []cluster.Task // the tasks that share the folder, at least one
-	Host    string         // name of a host that reaches the folder, for messages
+	Host    string         // name of one host that can reach the folder, for messages
 	Holding Holding        // the checkpoints in the folder
 }
 
 func (p Place) String() string { return p.Tasks[0].String() + " on host " + p.Host }
 
-// Candidate is a checkpoint from which a training may resume.
+// Candidate is a checkpoint that some folder holds, with what is needed to
+// decide whether training can resume from it.
 type Candidate struct {
 	ID       string
-	Manifest *Manifest // nil if no folder has a good manifest
-	// Holders are, by file name, the tasks whose folders hold the file with the
-	// right size. Only these tasks can verify its checksum: [Folder.Verify].
+	Manifest *Manifest // nil if every folder's manifest is missing or damaged
+	// Holders are, by file name, the tasks whose folders have the file with
+	// the size in the manifest. Its checksum is not compared yet; see
+	// [Folder.Verify].
 	Holders map[string][]cluster.Task
-	// Missing says why the checkpoint cannot be restored from these places.
-	// Empty means that it can, if the checksums are right.
+	// Missing says why the checkpoint cannot be restored, for example which
+	// file no host has. Empty means that nothing is missing; checksums are not
+	// compared yet.
 	Missing string
-	// Unfinished means that there is no manifest anywhere, not even a damaged
-	// one: the checkpoint was never completed.
+	// Unfinished means that no folder has a manifest of the checkpoint, not
+	// even a damaged one: its save never completed.
 	Unfinished bool
 }
 
-// Candidates puts together what folders hold, the newest checkpoint first.
+// Candidates merges the content of all folders into a list of checkpoints, the
+// newest first.
 func Candidates(places []Place) []Candidate {
 	byID := map[string][]found{}
 	for i := range places {
 		for _, h := range places[i].Holding {
 			if _, err := parseID(h.ID); err != nil {
-				continue // the name comes from another host
+				continue // skip it: other hosts send the names, so they may be invalid
 			}
 			byID[h.ID] = append(byID[h.ID], found{&places[i], h})
 		}
@@ -54,13 +58,13 @@ func Candidates(places []Place) []Candidate {
 	return candidates
 }
 
-// found is a checkpoint in one place.
+// found is a checkpoint in one of the folders.
 type found struct {
 	*Place
 	held Held
 }
 
-// best returns the first place with a manifest, or else the first.
+// best returns the first entry that has a manifest, or in[0] if none has one.
 func best(in []found) found {
 	return in[max(0, slices.IndexFunc(in, func(f found) bool { return f.held.Manifest != nil }))]
 }
@@ -74,7 +78,7 @@ func candidate(in []found) Candidate {
 		return c
 	}
 	if other := disagreeing(in, c.Manifest); other != nil {
-		c.Missing = fmt.Sprintf("checkpoint %s: %s has another manifest of it than %s: it is of another job", c.ID, other, first)
+		c.Missing = fmt.Sprintf("checkpoint %s: %s has a different manifest of it than %s: another job wrote it", c.ID, other, first)
 		return c
 	}
 	c.Holders = map[string][]cluster.Task{}
@@ -91,7 +95,8 @@ func candidate(in []found) Candidate {
 	return c
 }
 
-// damage says why no place has a manifest, and whether there ever was one.
+// damage returns why no folder has a valid manifest of the checkpoint.
+// finished is true if some folder has a damaged manifest.
 func damage(in []found) (why string, finished bool) {
 	var reasons []string
 	for _, f := range in {
@@ -105,7 +110,8 @@ func damage(in []found) (why string, finished bool) {
 	return shorten(reasons), true
 }
 
-// disagreeing returns a place whose manifest differs from m.
+// disagreeing returns a place whose manifest of the checkpoint differs from m,
+// or nil if all are equal.
 func disagreeing(in []found, m *Manifest) *Place {
 	want, err := m.Encode()
 	for _, f := range in {
@@ -119,7 +125,8 @@ func disagreeing(in []found, m *Manifest) *Place {
 	return nil
 }
 
-// holders returns the tasks that hold a file, and why there are none.
+// holders returns the tasks whose folders have file with the right size. If
+// there are none, wrong says why.
 func holders(file File, in []found) (tasks []cluster.Task, wrong string) {
 	var sizes []string
 	for _, f := range in {
@@ -134,10 +141,11 @@ func holders(file File, in []found) (tasks []cluster.Task, wrong string) {
 	if sizes == nil {
 		return tasks, fmt.Sprintf("%s is on no host, %s wrote it", file.Name, file.Task)
 	}
-	return tasks, fmt.Sprintf("%s is whole on no host: %s", file.Name, shorten(sizes))
+	return tasks, fmt.Sprintf("%s has the right size on no host: %s", file.Name, shorten(sizes))
 }
 
-// shorten keeps a message of many parts readable.
+// shorten joins parts with commas. It lists the first three and counts the
+// others.
 func shorten(parts []string) string {
 	const most = 3
 	if more := len(parts) - most; more > 0 {

@@ -16,8 +16,8 @@ var (
 	ps0     = cluster.Task{Role: cluster.PS}
 )
 
-// twoFiles is the manifest of a checkpoint whose files a and b were written by
-// worker:0 and ps:0.
+// twoFiles returns the manifest of a checkpoint with two files: a by worker:0
+// and b by ps:0.
 func twoFiles(id string) *Manifest {
 	sum := strings.Repeat("0", 64)
 	return manifest(id, File{Name: "a", Task: "worker:0", Size: 1, Sum: sum}, File{Name: "b", Task: "ps:0", Size: 2, Sum: sum})
@@ -51,13 +51,13 @@ func TestCandidates(t *testing.T) {
 		"all are lost": {places: places(Holding{{ID: id(40), Manifest: m}}, nil, nil),
 			missing: "a is on no host, worker:0 wrote it, b is on no host, ps:0 wrote it"},
 		"cut short everywhere": {places: places(Holding{{ID: id(40), Manifest: m, Files: map[string]int64{"a": 1, "b": 0}}}, Holding{{ID: id(40), Files: map[string]int64{"b": 3}}}, nil),
-			missing: "b is whole on no host: worker:0 on host gpu0 has 0 bytes of it, not 2, worker:1 on host gpu1 has 3 bytes of it, not 2"},
+			missing: "b has the right size on no host: worker:0 on host gpu0 has 0 bytes of it, not 2, worker:1 on host gpu1 has 3 bytes of it, not 2"},
 		"no manifest": {places: places(Holding{{ID: id(40), Damage: unfinished, Files: a}}, nil, Holding{{ID: id(40), Damage: unfinished, Files: b}}),
 			missing: "its manifest is on no host: it was not finished", unfinished: true},
 		"no good manifest": {places: places(Holding{{ID: id(40), Damage: unfinished, Files: a}}, Holding{{ID: id(40), Damage: "manifest: it was cut short"}}, nil),
 			missing: "worker:1 on host gpu1: manifest: it was cut short"},
 		"two manifests": {places: places(Holding{{ID: id(40), Damage: unfinished, Files: a}}, Holding{{ID: id(40), Manifest: m, Files: both}}, Holding{{ID: id(40), Manifest: other, Files: both}}),
-			missing: "ps:0 on host store has another manifest of it than worker:1 on host gpu1: it is of another job"},
+			missing: "ps:0 on host store has a different manifest of it than worker:1 on host gpu1: another job wrote it"},
 	} {
 		all := Candidates(test.places)
 		if len(all) != 1 || all[0].ID != id(40) {
@@ -103,7 +103,7 @@ func TestCandidatesAreNewestFirst(t *testing.T) {
 	}
 }
 
-func TestLongReasonsAreShortened(t *testing.T) {
+func TestCandidateListsAtMostThreeReasons(t *testing.T) {
 	m := twoFiles(id(40))
 	for _, name := range []string{"c", "d", "e"} {
 		m.Files = append(m.Files, File{Name: name, Task: "ps:1", Size: 1, Sum: m.Files[0].Sum})

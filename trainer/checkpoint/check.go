@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	maxElements       = 1 << 56 // of a tensor: sizes in bytes, slots included, do not overflow
+	maxElements       = 1 << 56 // elements of a tensor; small enough that its size in bytes with all slots fits into an int64
 	maxFile           = 1 << 50 // bytes
 	maxVirtualWorkers = 1 << 16
 )
 
 var sumPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// check returns what in m makes no sense.
+// check returns an error if the manifest contradicts itself or has invalid
+// values.
 func (m *Manifest) check() error {
 	if m.Format != format {
 		return fmt.Errorf("format %d: want %d", m.Format, format)
@@ -31,9 +32,9 @@ func (m *Manifest) check() error {
 	case err != nil:
 		return err
 	case named.step != m.Step || named.generation != m.Generation:
-		return fmt.Errorf("checkpoint %s: step %d and generation %d are not its name's", m.ID, m.Step, m.Generation)
+		return fmt.Errorf("checkpoint %s: step %d and generation %d do not match its name", m.ID, m.Step, m.Generation)
 	case len(m.Cut) > maxVirtualWorkers || len(m.Cut) > 0 && m.Cut[0] != m.Step:
-		return fmt.Errorf("step %d, and a cut of %d groups that begins otherwise", m.Step, len(m.Cut))
+		return fmt.Errorf("cut of %d groups: want at most %d, beginning with step %d", len(m.Cut), maxVirtualWorkers, m.Step)
 	case m.VirtualWorkers < 1 || m.VirtualWorkers > maxVirtualWorkers || m.Batch < 0:
 		return fmt.Errorf("%d virtual workers and batch %d: want 1 to %d, and not negative", m.VirtualWorkers, m.Batch, maxVirtualWorkers)
 	case !utf8.ValidString(m.Job) || !utf8.ValidString(m.Model):
@@ -56,12 +57,13 @@ func (m *Manifest) check() error {
 	return nil
 }
 
-// checker keeps what later lists of a manifest refer to.
+// checker collects the variables, files and tensors of a manifest while
+// checking it, because later lists refer to earlier ones.
 type checker struct {
 	m         *Manifest
 	variables map[string]*Variable // by name
-	room      map[string]int64     // by file: bytes that no tensor checked so far takes
-	tensors   map[[2]string]bool   // by file and tensor name: the manifest has named the tensor already
+	room      map[string]int64     // by file: bytes that remain for the tensors that have not been checked yet
+	tensors   map[[2]string]bool   // by file and tensor name: true if a part or carried state has named this tensor
 }
 
 func (c *checker) checkVariables() error {
@@ -91,7 +93,8 @@ func (v *Variable) check() error {
 	return v.settings(optimizer.Settings{Rule: optimizer.SGD}).Check()
 }
 
-// settings returns the rule that updates v.
+// settings returns the update rule of v: running average for statistics, and
+// of, the job's optimiser, for all other variables.
 func (v *Variable) settings(of optimizer.Settings) optimizer.Settings {
 	if v.Update == optimizer.Average {
 		return optimizer.Settings{Rule: optimizer.Average, Momentum: v.Momentum}
@@ -99,8 +102,8 @@ func (v *Variable) settings(of optimizer.Settings) optimizer.Settings {
 	return of
 }
 
-// units returns how many units, rows or elements, a variable has, and how many
-// elements a unit has.
+// units returns the number of units of v and the elements in each. A unit is a
+// row of a sparse variable, or an element of a dense one.
 func (v *Variable) units() (n, width int) {
 	if v.Sparse {
 		return v.Shape[0], elements(v.Shape[1:])
@@ -108,8 +111,8 @@ func (v *Variable) units() (n, width int) {
 	return elements(v.Shape), 1
 }
 
-// elements returns how many elements a tensor has; zero: the shape makes no
-// sense.
+// elements returns the number of elements of a tensor of this shape, or 0 if a
+// dimension is not positive or the product exceeds maxElements.
 func elements(shape []int) int {
 	n := 1
 	for _, d := range shape {
@@ -121,7 +124,7 @@ func elements(shape []int) int {
 	return n
 }
 
-// sizes are the bytes of an element.
+// sizes is the size in bytes of one element, by its type.
 var sizes = map[string]int64{"float32": 4, "float64": 8, "int64": 8, "uint64": 8, "uint8": 1}
 
 func (c *checker) checkFiles() error {
@@ -130,7 +133,7 @@ func (c *checker) checkFiles() error {
 			return err
 		}
 		if _, ok := c.room[f.Name]; ok {
-			return fmt.Errorf("file %s: it is there twice", f.Name)
+			return fmt.Errorf("file %s: listed twice", f.Name)
 		}
 		if _, err := cluster.ParseTask(f.Task); err != nil {
 			return fmt.Errorf("file %s: %w", f.Name, err)
@@ -146,12 +149,13 @@ func (c *checker) checkFiles() error {
 	return nil
 }
 
-// take counts a tensor of some bytes in a file.
+// take records that a tensor of size bytes lies in file. It fails if the file
+// is not listed, the tensor is already taken, or the file is too small.
 func (c *checker) take(file, tensor string, size int64) error {
 	left, ok := c.room[file]
 	switch {
 	case !ok:
-		return fmt.Errorf("file %q: it is not among the files", file)
+		return fmt.Errorf("file %q: the manifest does not list it", file)
 	case tensor == "" || !utf8.ValidString(tensor) || c.tensors[[2]string{file, tensor}]:
 		return fmt.Errorf("file %s: tensor %q: names must be distinct, UTF-8 and not empty", file, tensor)
 	case size > left:
@@ -162,7 +166,7 @@ func (c *checker) take(file, tensor string, size int64) error {
 	return nil
 }
 
-// checkParts refuses parts that do not cover each variable exactly once.
+// checkParts checks the parts, and that they cover each variable exactly once.
 func (c *checker) checkParts() error {
 	spans := map[string][]span{}
 	for _, p := range c.m.Parts {
@@ -183,11 +187,11 @@ func (c *checker) checkParts() error {
 func (c *checker) checkPart(p Part) error {
 	v := c.variables[p.Variable]
 	if v == nil {
-		return errors.New("it is not among the variables")
+		return errors.New("the manifest does not list it")
 	}
 	n, width := v.units()
 	if p.Offset < 0 || p.Count < 1 || p.Offset > n || p.Count > n-p.Offset {
-		return fmt.Errorf("part of %d from %d: it has %d", p.Count, p.Offset, n)
+		return fmt.Errorf("part of %d from %d: the variable has %d", p.Count, p.Offset, n)
 	}
 	stored, index := p.Count, 0
 	switch {
@@ -205,8 +209,8 @@ func (c *checker) checkPart(p Part) error {
 	return c.take(p.File, p.Tensor, size)
 }
 
-// checkCarried refuses states of a name that do not cover the global batch, or
-// differ in type or shape.
+// checkCarried checks the recurrent state of the workers: for each name, the
+// rows must cover the global batch exactly once, with one type and shape.
 func (c *checker) checkCarried() error {
 	spans, first := map[string][]span{}, map[string]*Carried{}
 	for i := range c.m.Carried {
@@ -247,7 +251,8 @@ func (c *checker) checkState(s *Carried) error {
 // span is [from, from+count).
 type span struct{ from, count int }
 
-// cover refuses spans that do not cover [0, n), each number once.
+// cover returns an error unless the spans cover each number of [0, n) exactly
+// once.
 func cover(spans []span, n int) error {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	end := 0
@@ -256,12 +261,12 @@ func cover(spans []span, n int) error {
 		case s.from < end:
 			return fmt.Errorf("the parts that end at %d and begin at %d overlap", end, s.from)
 		case s.from > end:
-			return fmt.Errorf("no part has what is in [%d, %d)", end, s.from)
+			return fmt.Errorf("no part covers [%d, %d)", end, s.from)
 		}
 		end += s.count
 	}
 	if end != n {
-		return fmt.Errorf("no part has what is in [%d, %d)", end, n)
+		return fmt.Errorf("no part covers [%d, %d)", end, n)
 	}
 	return nil
 }

@@ -1,8 +1,9 @@
-// Package checkpoint defines what a checkpoint is and keeps checkpoints on disk.
+// Package checkpoint defines what a checkpoint is and stores checkpoints on
+// disk.
 //
-// A checkpoint is a folder of files that hold a training's state after some
-// step, and a manifest that says which file holds what. Every host uses the
-// same folder name, and has some of the files:
+// A checkpoint is the state of a training after some step: a folder of data
+// files, and a manifest that lists which file holds which tensors. Every host
+// has a folder of the same name, which holds some of the files:
 //
 //	f, err := checkpoint.OpenFolder(dir)
 //	id := checkpoint.NewID(step, generation)
@@ -11,24 +12,25 @@
 //	err = f.WriteManifest(&checkpoint.Manifest{ID: id, Step: step, ...})
 //	removed, err := f.Retain(3, "")
 //
-// [Candidates] puts together what every task's folder holds. Package
-// checkpoint/choose takes the first candidate that is good:
+// [Candidates] merges the listings of all tasks' folders. Package
+// checkpoint/choose takes the newest of these candidates whose files are all
+// intact:
 //
 //	holding, err := f.List()
 //	for _, c := range checkpoint.Candidates(places) { ... }
 //
-// # What survives
+// # Crash safety
 //
-// A file gets its name only after its content is on the disk, and a checkpoint
-// gets its manifest only after all its files. So a process, a host or a disk that
-// stops in the middle leaves earlier checkpoints as they were. Of the new one it
-// leaves at most a folder without a manifest, which nobody restores and
-// [Folder.Retain] removes later. The sizes and sums in a manifest tell whole
-// files from damaged ones.
+// [Folder.Write] renames a file to its final name only after the content has
+// been flushed to disk. The manifest is written last, after all files of the
+// checkpoint. So a process, host or disk that fails during a save does not
+// damage earlier checkpoints. It leaves at most a folder without a manifest. A
+// restore ignores such a folder, and [Folder.Retain] removes it later. The
+// sizes and SHA-256 sums in the manifest reveal damaged files.
 //
 // # What it refuses
 //
-// It refuses manifests that contradict themselves: the caller may use offsets
-// and counts of a [Manifest] from [DecodeManifest] without checks. The package
-// knows no network, no other host, and nothing about the content of files.
+// [DecodeManifest] refuses a manifest that contradicts itself, so its caller
+// may use the offsets and counts in it without checks. The package uses no
+// network and does not interpret the content of the data files.
 package checkpoint

@@ -12,10 +12,11 @@ import (
 	"testing"
 )
 
-// crash ends what runs right where it is: nothing is cleaned up.
+// crash is the panic value that simulates the death of a process: no code runs
+// after it.
 type crash struct{}
 
-// crashing runs something that may crash.
+// crashing calls do and reports whether it panicked with crash.
 func crashing(do func() error) (crashed bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -28,12 +29,13 @@ func crashing(do func() error) (crashed bool, err error) {
 	return false, do()
 }
 
-// fault happens at the n-th hit of any hook, counted from 1.
+// fault makes the n-th call of a folder's hook, counted from 1, return an
+// error or crash.
 type fault struct {
 	n    int
 	what error // nil: a crash
 	hits int
-	at   string // where it happened, "" while it has not
+	at   string // name of the disk operation at which the fault happened; "" means that it has not happened yet
 }
 
 func (x *fault) hook(name string) error {
@@ -49,9 +51,9 @@ func (x *fault) hook(name string) error {
 var hookNames = []string{"checkpoint.create", "checkpoint.manifest", "checkpoint.remove", "checkpoint.rename",
 	"checkpoint.sync", "checkpoint.syncdir", "checkpoint.write"}
 
-// TestFaultsEverywhere lets each hit of each hook fail, in a save and a Retain
-// that follow two checkpoints.
-func TestFaultsEverywhere(t *testing.T) {
+// TestFaultAtEachDiskOperation makes each disk operation of a save and a
+// Retain fail, one per run. Two checkpoints exist before.
+func TestFaultAtEachDiskOperation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -61,7 +63,7 @@ func TestFaultsEverywhere(t *testing.T) {
 			x := &fault{n: n, what: err}
 			faultAt(t, x, what)
 			if x.at == "" {
-				break // that run had no more hits
+				break // this run has called the hook fewer than n times: all operations were tested
 			}
 			seen[x.at] = true
 		}
@@ -98,7 +100,7 @@ func faultAt(t *testing.T, x *fault, what string) {
 	}
 
 	f = open(t, f.dir)
-	// When the name of the manifest could not be made to last it may be there.
+	// If flushing the folder has failed, the manifest may exist already.
 	renamed := x.at == "checkpoint.syncdir" && offered(t, f) == id(30)
 	if got := offered(t, f); got != id(20) && !finished && !renamed || got != id(30) && finished {
 		t.Errorf("%s: %q is offered, finished: %t", about, got, finished)
@@ -112,7 +114,7 @@ func faultAt(t *testing.T, x *fault, what string) {
 	}
 }
 
-// temporaries are files that have not got their names.
+// temporaries returns the files that were never renamed to their final names.
 func temporaries(t *testing.T, f *Folder) []string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(f.dir, "*", ".*"))
@@ -122,10 +124,11 @@ func temporaries(t *testing.T, f *Folder) []string {
 	return all
 }
 
-// TestOrderOnDisk has what must be on the disk before what. TestPowerIsLostEverywhere has a
-// disk that keeps nothing but what was flushed; a real one may keep a removal and lose an
-// earlier one.
-func TestOrderOnDisk(t *testing.T) {
+// TestFilesAreFlushedBeforeManifest checks the exact order of disk operations.
+// TestPowerLossAtEachDiskOperation cannot replace it, because it simulates a
+// disk that loses everything not flushed. A real disk may keep a later removal
+// and lose an earlier one.
+func TestFilesAreFlushedBeforeManifest(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(10))
 	var trace []string
@@ -145,9 +148,10 @@ func TestOrderOnDisk(t *testing.T) {
 	}
 }
 
-// TestManifestGoesFirst stops Retain after each of its steps: as soon as
-// anything of a checkpoint is missing it has no manifest.
-func TestManifestGoesFirst(t *testing.T) {
+// TestRetainRemovesManifestFirst checks the folder after each removal in
+// Retain: as soon as any file of a checkpoint is missing, its manifest must be
+// missing too.
+func TestRetainRemovesManifestFirst(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(10), id(20))
 	steps := 0
@@ -165,15 +169,15 @@ func TestManifestGoesFirst(t *testing.T) {
 	}
 }
 
-// TestTemporaryNames: two tasks that write one file at the same time have two
-// temporary files.
-func TestTemporaryNames(t *testing.T) {
+// TestConcurrentWritersUseDifferentTemporaryFiles lets two tasks write the
+// same file at the same time.
+func TestConcurrentWritersUseDifferentTemporaryFiles(t *testing.T) {
 	f := open(t, t.TempDir())
 	f.hook = func(name string) error {
 		if name != "checkpoint.rename" {
 			return nil
 		}
-		half(t, open(t, f.dir), id(1)) // its temporary file is gone by now
+		half(t, open(t, f.dir), id(1)) // the temporary file of this second writer has been renamed already
 		if left := temporaries(t, f); len(left) != 1 || !strings.HasPrefix(filepath.Base(left[0]), "."+names[0]+".") {
 			t.Errorf("got %v, want one temporary file of %s", left, names[0])
 		}

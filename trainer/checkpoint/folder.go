@@ -17,18 +17,21 @@ import (
 	"github.com/plx-run/plx/internal/digest"
 )
 
-// Folder is where one or several tasks keep checkpoints. Goroutines, processes
-// and hosts that share it may call its methods at the same time.
+// Folder is a directory in which one or more tasks store checkpoints.
+// Goroutines, processes and hosts that share the directory may call its
+// methods at the same time.
 type Folder struct {
 	dir   string
-	hook  func(place string) error // called at named places; tests make it return faults
-	flush func(*os.File) error     // flushes a file to the disk; tests replace it
+	hook  func(place string) error // called with a disk operation's name before it starts; tests return an error to make it fail
+	flush func(*os.File) error     // flushes a file or folder to disk (fsync); tests replace it
 }
 
-// hook is that of new folders. A build with the tag failpoint sets it.
+// hook is the initial value of Folder.hook. A build with the tag failpoint
+// replaces it to inject faults.
 var hook = func(place string) error { return nil }
 
-// OpenFolder makes the folder if it is missing. Only its owner may use it.
+// OpenFolder opens the folder dir of checkpoints, and creates it with mode
+// 0700 if it is missing.
 func OpenFolder(dir string) (*Folder, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
@@ -41,8 +44,9 @@ func OpenFolder(dir string) (*Folder, error) {
 	return f, nil
 }
 
-// Split returns the folder of checkpoints that path names, and the ID of the only one that is
-// meant if path is a checkpoint's own folder; empty: any of them.
+// Split splits the path of one checkpoint's folder into the folder of all
+// checkpoints and the checkpoint's ID. If path is not the folder of a finished
+// checkpoint, Split returns path itself and the ID "".
 func Split(path string) (dir, id string) {
 	whole, err := filepath.Abs(path)
 	if err != nil {
@@ -57,7 +61,8 @@ func Split(path string) (dir, id string) {
 	return filepath.Dir(whole), filepath.Base(whole)
 }
 
-// makeFolders makes path and the folders above it, and flushes them.
+// makeFolders creates path and its missing parents, and flushes each parent to
+// disk.
 func (f *Folder) makeFolders(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
@@ -76,7 +81,7 @@ func (f *Folder) makeFolders(path string) error {
 	return f.syncFolder(above)
 }
 
-// Open opens a file of a checkpoint for reading.
+// Open opens a data file of the checkpoint id for reading.
 func (f *Folder) Open(id, name string) (*os.File, error) {
 	file, err := f.open(id, name)
 	if err != nil {
@@ -97,7 +102,7 @@ func openRegular(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() { // to open a pipe waits for its writer
+	if !info.Mode().IsRegular() { // opening a named pipe would block until a process writes to it
 		return nil, errors.New("it is not a regular file")
 	}
 	return os.Open(path)
@@ -110,8 +115,8 @@ func checkPlace(id, name string) error {
 	return checkName(name)
 }
 
-// Verify reads a file and returns in what it differs from the one that a
-// manifest lists.
+// Verify reads a data file and returns an error if its size or SHA-256 differs
+// from file, the manifest's entry.
 func (f *Folder) Verify(id string, file File) error {
 	if err := f.verify(id, file); err != nil {
 		return fmt.Errorf("checkpoint %s: %s in %s: %w", id, file.Name, f.dir, cause(err))
@@ -124,7 +129,7 @@ func (f *Folder) verify(id string, file File) error {
 	if err != nil {
 		return err
 	}
-	defer content.Close() // opened for reading: nothing to lose
+	defer content.Close() // error ignored: the file was only read
 	info, err := content.Stat()
 	if err != nil {
 		return err
@@ -145,8 +150,8 @@ func (f *Folder) verify(id string, file File) error {
 	return nil
 }
 
-// Probe puts an empty folder named by a token into the folder. By it, other tasks find
-// out whether their folder is the same one. The token is random.
+// Probe creates an empty folder with token, a random string, in its name.
+// Other tasks that see it with [Folder.Sees] know that they share this folder.
 func (f *Folder) Probe(token string) error {
 	path, err := f.probe(token)
 	if err == nil {
@@ -158,7 +163,8 @@ func (f *Folder) Probe(token string) error {
 	return nil
 }
 
-// Sees reports whether a probe of that token is in the folder.
+// Sees reports whether the folder contains a probe that Probe created with
+// token.
 func (f *Folder) Sees(token string) bool {
 	path, err := f.probe(token)
 	if err == nil {
@@ -167,11 +173,11 @@ func (f *Folder) Sees(token string) bool {
 	return err == nil
 }
 
-// Unprobe removes a probe, if there is one.
+// Unprobe removes the probe that Probe created with token, if it exists.
 func (f *Folder) Unprobe(token string) error {
 	path, err := f.probe(token)
 	if err == nil {
-		err = unlessGone(os.Remove(path))
+		err = ignoreNotExist(os.Remove(path))
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint folder %s: remove the probe: %w", f.dir, cause(err))
@@ -183,7 +189,8 @@ func (f *Folder) probe(token string) (path string, err error) {
 	return filepath.Join(f.dir, ".probe-"+token), checkName(token)
 }
 
-// cause drops the operation and the path, which messages have already.
+// cause removes the operation and the path from err, because the callers'
+// messages contain them already.
 func cause(err error) error {
 	switch e := err.(type) {
 	case *fs.PathError:
@@ -194,10 +201,11 @@ func cause(err error) error {
 	return err
 }
 
-// Write makes a file of the checkpoint from what fill writes, and returns its
-// size and SHA-256. If it returns nil, the file is on the disk, whole and under
-// its name. If it fails, there is no such file, or an earlier one. Only if the
-// folder could not be flushed may the new file be there, whole.
+// Write creates a data file of the checkpoint with the content that fill
+// writes, and returns its size and SHA-256. After success the whole file is
+// flushed to disk under its name. After a failure the name does not exist, or
+// has its earlier content. There is one exception: if flushing the folder
+// failed, the new file may exist under its name, complete.
 func (f *Folder) Write(id, name string, fill func(io.Writer) error) (size int64, sum string, err error) {
 	if err := checkPlace(id, name); err != nil {
 		return 0, "", fmt.Errorf("checkpoint: write %s: %w", name, err)
@@ -209,8 +217,9 @@ func (f *Folder) Write(id, name string, fill func(io.Writer) error) (size int64,
 	return size, sum, nil
 }
 
-// WriteManifest completes the checkpoint. The caller has written every file that
-// m lists, on whatever host.
+// WriteManifest writes the manifest of a checkpoint, which makes the
+// checkpoint valid. Every file that m lists must have been written before, by
+// any host.
 func (f *Folder) WriteManifest(m *Manifest) error {
 	b, err := m.Encode()
 	if err != nil {
@@ -228,9 +237,11 @@ func (f *Folder) WriteManifest(m *Manifest) error {
 	return nil
 }
 
-// put has no deferred clean-up, because tests stop it anywhere, as a crash does.
+// put writes a file under a temporary name, flushes it and renames it. It has
+// no deferred clean-up, because crash tests make a hook panic at any of its
+// steps.
 func (f *Folder) put(id, name string, fill func(io.Writer) error) (int64, string, error) {
-	if err := f.makeFolders(f.dir); err != nil { // it may have been removed since OpenFolder
+	if err := f.makeFolders(f.dir); err != nil { // a user may have removed the folder since OpenFolder created it
 		return 0, "", err
 	}
 	folder := filepath.Join(f.dir, id)
@@ -259,13 +270,14 @@ func (f *Folder) put(id, name string, fill func(io.Writer) error) (int64, string
 		err = os.Rename(file.Name(), filepath.Join(folder, name))
 	}
 	if err != nil {
-		os.Remove(file.Name()) // the first error says more
+		os.Remove(file.Name()) // error ignored: err is the cause and is returned
 		return 0, "", err
 	}
 	return s.size, hex.EncodeToString(s.hash.Sum(nil)), f.syncFolder(folder)
 }
 
-// syncFolder flushes a folder: names that were made or removed stay so.
+// syncFolder flushes a folder to disk, so that files created or removed in it
+// stay so after a power failure.
 func (f *Folder) syncFolder(path string) error {
 	if err := f.hook("checkpoint.syncdir"); err != nil {
 		return err
@@ -276,7 +288,7 @@ func (f *Folder) syncFolder(path string) error {
 	}
 	err = f.flush(folder)
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		err = nil // of file systems that cannot flush a folder
+		err = nil // this file system cannot flush a folder
 	}
 	if closed := folder.Close(); err == nil {
 		err = closed
@@ -284,7 +296,8 @@ func (f *Folder) syncFolder(path string) error {
 	return err
 }
 
-// sink is a file that is hashed as it is written.
+// sink writes to a file and computes the SHA-256 and the size of what it
+// writes.
 type sink struct {
 	folder *Folder
 	file   *os.File
@@ -294,7 +307,8 @@ type sink struct {
 
 const writeBuffer = 1 << 16
 
-// fill writes all of the file to the disk.
+// fill calls the function fill with a buffered writer to the file, and then
+// flushes the file to disk.
 func (s *sink) fill(fill func(io.Writer) error) error {
 	w := bufio.NewWriterSize(s, writeBuffer)
 	if err := fill(w); err != nil {
@@ -317,7 +331,7 @@ func (s *sink) Write(b []byte) (int, error) {
 		return 0, broken
 	}
 	n, err := s.file.Write(b)
-	s.hash.Write(b[:n]) // never fails
+	s.hash.Write(b[:n]) // a hash's Write never returns an error
 	s.size += int64(n)
-	return n, cmp.Or(broken, cause(err)) // fill may wrap it
+	return n, cmp.Or(broken, cause(err)) // drop the path here, because fill may wrap the error
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// open opens a folder that never waits for the disk.
+// open opens a checkpoint folder that does not flush to disk, to be fast.
 func open(t testing.TB, dir string) *Folder {
 	t.Helper()
 	f, err := OpenFolder(dir)
@@ -29,8 +29,8 @@ func open(t testing.TB, dir string) *Folder {
 	return f
 }
 
-// content is what a file of a checkpoint has in these tests: different in
-// every file, and more than is written at once.
+// content returns the bytes of a test file. They differ from file to file, and
+// exceed the write buffer.
 func content(id, name string) []byte {
 	return []byte(strings.Repeat(id+"/"+name+"\n", 2+writeBuffer/len(id+name)))
 }
@@ -48,10 +48,11 @@ func filling(b []byte) func(io.Writer) error {
 
 var names = []string{"ps-0.safetensors", "worker-0.safetensors"}
 
-// epoch is when the first step of these tests was made.
+// epoch is the time of checkpoints at step 0; later steps have later times.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// manifest is that of a checkpoint of two files, both written by one task.
+// manifest returns the manifest of a checkpoint with these files, all written
+// by one task.
 func manifest(id string, files ...File) *Manifest {
 	named, err := parseID(id)
 	if err != nil {
@@ -61,7 +62,7 @@ func manifest(id string, files ...File) *Manifest {
 		Time: epoch.Add(time.Duration(named.step) * time.Second), Optimizer: optimizer.Settings{Rule: optimizer.SGD}, Files: files}
 }
 
-// save makes a checkpoint as a task does.
+// save writes a complete checkpoint: two files, then the manifest.
 func save(f *Folder, id string) error {
 	var files []File
 	for _, name := range names {
@@ -92,8 +93,8 @@ func listed(t testing.TB, f *Folder) Holding {
 	return holding
 }
 
-// offered is the newest checkpoint that can be restored from the folder, ""
-// for none. What claims to be whole and is not fails the test.
+// offered returns the ID of the newest checkpoint that can be restored from
+// the folder, or "". The test fails if a listed checkpoint is damaged.
 func offered(t testing.TB, f *Folder) string {
 	t.Helper()
 	newest := ""
@@ -123,7 +124,7 @@ func ids(holding Holding) []string {
 
 func id(step uint64) string { return formatID(step, 0, "5f3a9c1e") }
 
-func TestFolderIsPrivate(t *testing.T) {
+func TestFolderModeIs0700(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	f := open(t, dir)
 	saved(t, f, id(1))
@@ -137,9 +138,9 @@ func TestFolderIsPrivate(t *testing.T) {
 	}
 }
 
-// A folder that is removed while a job runs costs what was in it, and not what is
-// saved from then on.
-func TestAFolderThatWasRemovedIsMadeAnew(t *testing.T) {
+// If a user removes the checkpoint folder while a job runs, the next save
+// recreates it.
+func TestWriteRecreatesRemovedFolder(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "a", "b")
 	f := open(t, dir)
@@ -155,7 +156,7 @@ func TestAFolderThatWasRemovedIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestOpenFolderNamesWhatIsInTheWay(t *testing.T) {
+func TestOpenFolderReportsFileInPath(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -167,7 +168,7 @@ func TestOpenFolderNamesWhatIsInTheWay(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrittenIsThere(t *testing.T) {
+func TestWrittenFilesCanBeRead(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(10), id(20))
 	if _, _, err := f.Write(id(30), names[0], filling([]byte("x"))); err != nil {
@@ -201,7 +202,7 @@ func TestWhatIsWrittenIsThere(t *testing.T) {
 	}
 }
 
-func TestOtherNamesAreRefused(t *testing.T) {
+func TestInvalidFileNamesAreRefused(t *testing.T) {
 	f := open(t, t.TempDir())
 	for _, place := range [][2]string{
 		{"..", "a"}, {"", "a"}, {"x", "a"}, {id(1) + "/..", "a"},
@@ -225,7 +226,7 @@ func TestOtherNamesAreRefused(t *testing.T) {
 	}
 }
 
-func TestVerifySaysWhatIsWrong(t *testing.T) {
+func TestVerifyReportsDifference(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(1))
 	good := listed(t, f)[0].Manifest.Files[0]
@@ -263,13 +264,13 @@ func TestVerifySaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestDamagedManifestsAreListedWithTheCause(t *testing.T) {
+func TestListReportsDamagedManifests(t *testing.T) {
 	for want, damage := range map[string]func(path string) error{
 		"no manifest: it was not finished":   os.Remove,
 		"manifest: it was cut short":         func(path string) error { return os.Truncate(path, 100) },
 		"manifest: more than 67108864 bytes": func(path string) error { return os.Truncate(path, maxManifest+1) },
 		"manifest: it is not a regular file": func(path string) error { return errors.Join(os.Remove(path), syscall.Mkfifo(path, 0o600)) },
-		"manifest: it is of checkpoint " + id(1): func(path string) error {
+		"manifest: it belongs to checkpoint " + id(1): func(path string) error {
 			return os.Link(filepath.Join(filepath.Dir(filepath.Dir(path)), id(1), manifestName), path+"x")
 		},
 		"manifest: its sum is wrong: it was damaged, or changed by hand": func(path string) error {
@@ -299,7 +300,7 @@ func TestDamagedManifestsAreListedWithTheCause(t *testing.T) {
 	}
 }
 
-func TestListLooksAtNothingElse(t *testing.T) {
+func TestListIgnoresForeignEntries(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(1))
 	for _, name := range []string{"notes", ".probe-x", "40"} {

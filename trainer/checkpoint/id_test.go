@@ -62,7 +62,7 @@ func TestNewestFirst(t *testing.T) {
 		return Held{ID: id, Manifest: &Manifest{Time: time.Unix(int64(second), 0)}}
 	}
 	want := []Held{
-		at("1000000000000-g0-00000000", 0), // more digits sort behind as text
+		at("1000000000000-g0-00000000", 0), // a step of 13 digits is larger, although it sorts before 12 digits as text
 		at("000000000050-g0-00000000", 0),
 		at("000000000040-g0-00000000", 3), // of a later job
 		at("000000000040-g9-00000001", 2),

@@ -11,18 +11,20 @@ import (
 	"time"
 )
 
-// Holding is what one folder holds, the newest checkpoint first.
+// Holding lists the checkpoints in one folder, the newest first.
 type Holding []Held
 
-// Held is what one folder holds of a checkpoint.
+// Held is a checkpoint as one host's folder holds it: usually only some of the
+// files.
 type Held struct {
 	ID       string           `json:"id"`
-	Manifest *Manifest        `json:"manifest,omitempty"` // nil if the folder has no good manifest
+	Manifest *Manifest        `json:"manifest,omitempty"` // nil if this folder has no manifest of the checkpoint, or a damaged one
 	Damage   string           `json:"damage,omitempty"`   // why Manifest is nil; empty if it is set
-	Files    map[string]int64 `json:"files,omitempty"`    // by name: size in bytes; the manifest is left out
+	Files    map[string]int64 `json:"files,omitempty"`    // size of each data file in bytes, by file name; without the manifest
 }
 
-// time is when the checkpoint was made; zero without a manifest.
+// time returns when the checkpoint was made, or the zero time if the manifest
+// is missing.
 func (h Held) time() time.Time {
 	if h.Manifest == nil {
 		return time.Time{}
@@ -32,11 +34,12 @@ func (h Held) time() time.Time {
 
 const unfinished = "no manifest: it was not finished"
 
-// List returns what the folder holds. A damaged checkpoint is no error: see
-// [Held.Damage]. List does not compare sizes with the manifest's, and sums
-// neither: see [Candidates] and [Folder.Verify].
+// List returns the checkpoints in the folder. A damaged checkpoint is no
+// error: its [Held.Damage] is set. List does not compare the files with the
+// manifest. [Candidates] compares their sizes, [Folder.Verify] their
+// checksums.
 func (f *Folder) List() (Holding, error) {
-	all, err := f.look()
+	all, err := f.scan()
 	if err != nil {
 		return nil, err
 	}
@@ -47,43 +50,44 @@ func (f *Folder) List() (Holding, error) {
 	return holding, nil
 }
 
-// sight is a checkpoint as look finds it.
-type sight struct {
+// entry is a checkpoint found in the folder, with the time of its last change.
+type entry struct {
 	Held
-	changed time.Time // last change of a file in the folder, or of the folder if it is empty
+	changed time.Time // newest modification time of the files in the checkpoint's folder, or of the folder if it is empty
 }
 
-func (f *Folder) look() ([]sight, error) {
+func (f *Folder) scan() ([]entry, error) {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint folder %s: read it: %w", f.dir, cause(err))
 	}
-	var all []sight
+	var all []entry
 	for _, e := range entries {
 		if _, err := parseID(e.Name()); err != nil || !e.IsDir() {
 			continue
 		}
-		s, err := f.sight(e.Name())
-		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile by another task
+		s, err := f.entry(e.Name())
+		if errors.Is(err, fs.ErrNotExist) { // another task has just removed this checkpoint
 			continue
 		}
 		if err != nil {
-			s = sight{Held: Held{ID: e.Name(), Damage: "folder: " + cause(err).Error()}}
+			s = entry{Held: Held{ID: e.Name(), Damage: "folder: " + cause(err).Error()}}
 		}
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b sight) int { return newestFirst(a.Held, b.Held) })
+	slices.SortFunc(all, func(a, b entry) int { return newestFirst(a.Held, b.Held) })
 	return all, nil
 }
 
-func (f *Folder) sight(id string) (sight, error) {
+func (f *Folder) entry(id string) (entry, error) {
 	folder := filepath.Join(f.dir, id)
-	s := sight{Held: Held{ID: id, Files: map[string]int64{}}}
+	s := entry{Held: Held{ID: id, Files: map[string]int64{}}}
 	info, err := os.Stat(folder)
 	if err != nil {
 		return s, err
 	}
-	// The manifest comes first: if it is there, all files are.
+	// Read the manifest before the list of files. A manifest is written last,
+	// so if it exists, all files of this host exist too.
 	s.Manifest, err = readManifest(folder)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -97,7 +101,7 @@ func (f *Folder) sight(id string) (sight, error) {
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil { // removed or renamed meanwhile
+		if err != nil { // another task has just removed or renamed this file
 			continue
 		}
 		if info.ModTime().After(s.changed) {
@@ -118,31 +122,33 @@ func readManifest(folder string) (*Manifest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", cause(err))
 	}
-	defer file.Close() // opened for reading: nothing to lose
+	defer file.Close() // error ignored: the file was only read
 	b, err := io.ReadAll(io.LimitReader(file, maxManifest+1))
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", cause(err))
 	}
 	m, err := DecodeManifest(b)
 	if err == nil && m.ID != filepath.Base(folder) {
-		return nil, fmt.Errorf("manifest: it is of checkpoint %s", m.ID)
+		return nil, fmt.Errorf("manifest: it belongs to checkpoint %s", m.ID)
 	}
 	return m, err
 }
 
-// Retain removes all but the newest keep finished checkpoints and the best one, and unfinished
-// and damaged ones older than the newest finished one. It returns the names of
-// those that it has removed. It does not touch checkpoints newer than the newest
-// finished one, nor the checkpoint busy; empty: none. Several tasks that share
-// the folder may call it at the same time.
+// Retain removes old checkpoints from the folder and returns their IDs. It
+// does not remove the finished checkpoints with the highest steps (their
+// number is keep), the one with the best score, the one with the ID busy (it
+// is being written now; "" means none), and those newer than the newest
+// finished checkpoint. It also removes older checkpoints that are unfinished
+// or damaged. Tasks that share the folder may call it at the same time.
 //
-// After a restart from an older checkpoint, steps and times may disagree on
-// which is the newest. Then the newest keep by either order stay.
+// After a restart from an older checkpoint, the order by step and the order by
+// time may differ. Retain then keeps the newest keep checkpoints of each
+// order.
 func (f *Folder) Retain(keep int, busy string) (removed []string, err error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("checkpoint folder %s: keep %d checkpoints: want at least 1", f.dir, keep)
 	}
-	all, err := f.look()
+	all, err := f.scan()
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +169,8 @@ func (f *Folder) Retain(keep int, busy string) (removed []string, err error) {
 	return removed, errors.Join(failures...)
 }
 
-// Discard removes the files of a checkpoint that will not be finished, for
-// example because the disk is full. It refuses a checkpoint with a manifest.
+// Discard removes the files of a checkpoint whose save has failed, for example
+// because the disk is full. It refuses a checkpoint that has a manifest.
 func (f *Folder) Discard(id string) error {
 	if _, err := parseID(id); err != nil {
 		return err
@@ -182,21 +188,21 @@ func (f *Folder) Discard(id string) error {
 	return nil
 }
 
-// expired returns the names of the checkpoints that Retain removes, the newest
-// first, as in all.
-func expired(all []sight, keep int, busy string) []string {
-	finished := slices.DeleteFunc(slices.Clone(all), func(s sight) bool { return !s.finished() })
+// expired returns the IDs of the checkpoints that Retain removes, in the order
+// of all.
+func expired(all []entry, keep int, busy string) []string {
+	finished := slices.DeleteFunc(slices.Clone(all), func(s entry) bool { return !s.finished() })
 	if len(finished) == 0 {
 		return nil
 	}
 	newest := finished[0]
 	kept := map[string]bool{busy: true}
-	byTime := slices.SortedStableFunc(slices.Values(finished), func(a, b sight) int { return b.time().Compare(a.time()) })
+	byTime := slices.SortedStableFunc(slices.Values(finished), func(a, b entry) int { return b.time().Compare(a.time()) })
 	keep = min(keep, len(finished))
 	for _, s := range slices.Concat(finished[:keep], byTime[:keep], highest(finished)) {
 		kept[s.ID] = true
 	}
-	last := slices.MaxFunc(finished, func(a, b sight) int { return a.changed.Compare(b.changed) }).changed
+	last := slices.MaxFunc(finished, func(a, b entry) int { return a.changed.Compare(b.changed) }).changed
 	var ids []string
 	for _, s := range all {
 		if !kept[s.ID] && (s.finished() || s.abandoned(newest, last)) {
@@ -208,31 +214,32 @@ func expired(all []sight, keep int, busy string) []string {
 
 // Best returns the ID of the checkpoint with the highest score.
 func (f *Folder) Best() (id string, err error) {
-	all, err := f.look()
+	all, err := f.scan()
 	if err != nil {
 		return "", err
 	}
-	best := highest(slices.DeleteFunc(all, func(s sight) bool { return !s.finished() }))
+	best := highest(slices.DeleteFunc(all, func(s entry) bool { return !s.finished() }))
 	if best == nil {
 		return "", fmt.Errorf("checkpoint folder %s: no checkpoint in it has a score: the program gives it with Session.SaveIfBest", f.dir)
 	}
 	return best[0].ID, nil
 }
 
-// highest is the checkpoint with the highest score, of several the newest; none if the program
-// gives no scores.
-func highest(finished []sight) (one []sight) {
+// highest returns the checkpoint with the highest score, and the newest of
+// several with that score. It returns nil if no checkpoint has a score.
+func highest(finished []entry) (one []entry) {
 	for _, s := range finished {
 		if s.Manifest.IsBest && (one == nil || *s.Manifest.Best > *one[0].Manifest.Best) {
-			one = []sight{s}
+			one = []entry{s}
 		}
 	}
 	return one
 }
 
-// finished reports whether this folder shows nothing wrong with the checkpoint.
-// Most of its files may be on other hosts.
-func (s sight) finished() bool {
+// finished reports whether the checkpoint has a manifest and no file of a
+// wrong size in this folder. Missing files do not matter: they may be on other
+// hosts.
+func (s entry) finished() bool {
 	if s.Manifest == nil {
 		return false
 	}
@@ -244,28 +251,30 @@ func (s sight) finished() bool {
 	return true
 }
 
-// abandoned reports whether nobody will finish the checkpoint: it is older than
-// the newest finished one by name, and nothing in it has changed since the last
-// one was finished. The second condition matters after a restart from an older
-// checkpoint, because steps are then counted from there again.
-func (s sight) abandoned(newest sight, last time.Time) bool {
+// abandoned reports whether no task will finish the checkpoint. This is so if
+// the checkpoint is older than newest, and no file in its folder has changed
+// after last, the last change of any finished checkpoint. The time matters
+// after a restart from an older checkpoint, when new checkpoints have lower
+// steps.
+func (s entry) abandoned(newest entry, last time.Time) bool {
 	return newestFirst(s.Held, newest.Held) > 0 && !s.changed.After(last)
 }
 
-// remove removes the manifest first, and flushes that, so that a half removed
-// checkpoint never looks finished. It reports false if the folder stays, for
-// example because another host has a file open.
+// remove deletes a checkpoint, the manifest first. It flushes that deletion to
+// disk before it deletes the files, so that a half deleted checkpoint never
+// looks finished. remove returns false if the folder remains, for example
+// because another host has a file open.
 func (f *Folder) remove(id string) (gone bool, err error) {
 	folder := filepath.Join(f.dir, id)
 	if err := f.removeName(filepath.Join(folder, manifestName)); err != nil {
 		return false, err
 	}
 	if err := f.syncFolder(folder); err != nil {
-		return errors.Is(err, fs.ErrNotExist), unlessGone(err)
+		return errors.Is(err, fs.ErrNotExist), ignoreNotExist(err)
 	}
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return errors.Is(err, fs.ErrNotExist), unlessGone(err)
+		return errors.Is(err, fs.ErrNotExist), ignoreNotExist(err)
 	}
 	for _, e := range entries {
 		if err := f.removeName(filepath.Join(folder, e.Name())); err != nil {
@@ -273,7 +282,7 @@ func (f *Folder) remove(id string) (gone bool, err error) {
 		}
 	}
 	if err := f.removeName(folder); err != nil {
-		if errors.Is(err, fs.ErrExist) { // not empty
+		if errors.Is(err, fs.ErrExist) { // the folder is not empty
 			return false, nil
 		}
 		return false, err
@@ -281,15 +290,16 @@ func (f *Folder) remove(id string) (gone bool, err error) {
 	return true, nil
 }
 
-// removeName returns nil if another task has removed the name.
+// removeName deletes a file or an empty folder. It returns nil if another task
+// has deleted it already.
 func (f *Folder) removeName(path string) error {
 	if err := f.hook("checkpoint.remove"); err != nil {
 		return err
 	}
-	return unlessGone(os.Remove(path))
+	return ignoreNotExist(os.Remove(path))
 }
 
-func unlessGone(err error) error {
+func ignoreNotExist(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -21,32 +21,35 @@ const (
 	maxManifest = 64 << 20 // bytes
 )
 
-// Manifest says what a checkpoint is made of.
+// Manifest describes a checkpoint: the state of the training, the variables,
+// and which file holds which part of them. It is stored as JSON.
 type Manifest struct {
-	Format     int    `json:"format"` // version of this format; Encode sets it
+	Format     int    `json:"format"` // version of the manifest's format; Encode sets it
 	ID         string `json:"id"`
 	Job        string `json:"job"`
-	Generation int    `json:"generation"` // number of restarts of the job before the checkpoint
-	Step       uint64 `json:"step"`       // number of steps before the checkpoint
-	// Cut is, by group of workers, the number of steps before the checkpoint, if
-	// groups do not wait for each other. The first is Step. nil means that all
-	// groups have made Step steps.
+	Generation int    `json:"generation"` // number of restarts of the job before this checkpoint
+	Step       uint64 `json:"step"`       // number of training steps that this checkpoint contains
+	// Cut is the number of training steps that each worker group had made. It
+	// is set only if the groups do not wait for each other; Cut[0] equals
+	// Step. nil means that all groups have made Step steps.
 	Cut            []uint64  `json:"cut,omitempty"`
 	Time           time.Time `json:"time"`
 	VirtualWorkers int       `json:"leaves"`          // number of virtual workers of the job
-	Batch          int       `json:"batch"`           // rows of the global batch
+	Batch          int       `json:"batch"`           // rows of the global batch, over all workers
 	Seed           uint64    `json:"seed"`            // seed of the job
-	Model          string    `json:"model,omitempty"` // stands for the graph, such as a hash of it; empty if not known
+	Model          string    `json:"model,omitempty"` // identifies the model's graph, for example by a hash; empty if not known
 
 	Optimizer optimizer.Settings `json:"optimizer"`
 	Variables []Variable         `json:"variables"`
 	Files     []File             `json:"files"`
 	Parts     []Part             `json:"parts"`
 	Carried   []Carried          `json:"carried,omitempty"`
-	// Notes are numbers of the program's own, by name.
+	// Notes are numbers that the user's program stores in the checkpoint, by
+	// name.
 	Notes map[string]float64 `json:"notes,omitempty"`
-	// Best is the highest score that the program has given to a state of the training so
-	// far; nil: none. IsBest: this checkpoint has that state.
+	// Best is the highest score that the program has given to any state of the
+	// training so far; nil means that it has given no score. IsBest is true if
+	// the state in this checkpoint has that score.
 	Best   *float64 `json:"best,omitempty"`
 	IsBest bool     `json:"is_best,omitempty"`
 }
@@ -56,16 +59,17 @@ type Variable struct {
 	Name   string `json:"name"`
 	Dtype  string `json:"dtype"` // float32 or float64
 	Shape  []int  `json:"shape"`
-	Sparse bool   `json:"sparse,omitempty"` // a Part counts rows of it, the first dimension, not elements
-	// Update and Momentum are set for running statistics: optimizer.Average.
-	// They have no slots, whatever the optimiser. Empty and zero: the optimiser
-	// updates the variable.
+	Sparse bool   `json:"sparse,omitempty"` // if true, a Part of this variable counts rows (its first dimension), not elements
+	// Update and Momentum are set only for running statistics, such as the
+	// means of batch normalisation: Update is then optimizer.Average. An empty
+	// Update means that the optimiser updates the variable. Running statistics
+	// have no optimiser slots.
 	Update   optimizer.Rule `json:"update,omitempty"`
 	Momentum float64        `json:"momentum,omitempty"`
 }
 
-// File is one file of the checkpoint and the task that wrote it. Other tasks
-// may hold copies.
+// File is one data file of the checkpoint. The task that wrote it has the
+// original; other tasks may have copies.
 type File struct {
 	Name string `json:"name"`
 	Task string `json:"task"` // the task that wrote the file, such as ps:1
@@ -73,22 +77,23 @@ type File struct {
 	Sum  string `json:"sum"`  // SHA-256, lower-case hexadecimal
 }
 
-// Part is the part [Offset, Offset+Count) of a variable and the tensor that
-// holds it: elements of a dense variable, rows of a sparse one.
+// Part says which tensor of which file holds the range [Offset, Offset+Count)
+// of a variable. The range counts elements of a dense variable, and rows of a
+// sparse one.
 type Part struct {
 	Variable string `json:"variable"`
 	File     string `json:"file"`
-	Tensor   string `json:"tensor"` // name of the tensor of values; checkpoint/tensors derives the others' names
+	Tensor   string `json:"tensor"` // name of the tensor with the values; package checkpoint/tensors derives the names of rows and slots from it
 	Offset   int    `json:"offset"`
 	Count    int    `json:"count"`
-	Rows     int    `json:"rows"`    // number of stored rows of a sparse variable; -1 for a dense one
-	Updates  uint64 `json:"updates"` // number of steps that the optimiser has applied to the part
-	Slots    int    `json:"slots"`   // number of tensors of the optimiser's state
+	Rows     int    `json:"rows"`    // number of rows in the file, if the variable is sparse; -1 if it is dense
+	Updates  uint64 `json:"updates"` // number of steps that the optimiser has applied to this part
+	Slots    int    `json:"slots"`   // number of tensors of optimiser state for each value, for example 2 for Adam
 }
 
-// Carried is what a worker keeps from one step to the next for the rows
-// [Lo, Hi) of the global batch, such as an LSTM's state. The first dimension
-// of the shape is these rows.
+// Carried is recurrent state, such as an LSTM's, that a worker passes from one
+// step to the next for the rows [Lo, Hi) of the global batch. The first
+// dimension of Shape counts these rows.
 type Carried struct {
 	Name   string `json:"name"`
 	File   string `json:"file"`
@@ -99,9 +104,10 @@ type Carried struct {
 	Hi     int    `json:"hi"`
 }
 
-// The file is {"sum":"<SHA-256 of the checkpoint's bytes>","checkpoint":{...}}
-// to the byte, in every format, so that a damaged manifest differs from a newer
-// one.
+// A manifest file is exactly {"sum":"<SHA-256 of the value of
+// checkpoint>","checkpoint":{...}}. Every version of the format keeps this
+// frame, so that a reader can tell a damaged manifest from one in a newer
+// format.
 const (
 	beforeSum  = `{"sum":"`
 	beforeBody = `","checkpoint":`
@@ -109,8 +115,8 @@ const (
 	bodyAt     = len(beforeSum) + 2*sha256.Size + len(beforeBody)
 )
 
-// Encode returns the manifest as it is stored, in the current format. It refuses
-// one that contradicts itself.
+// Encode returns the bytes of the manifest file, in the current format. It
+// fails if the manifest contradicts itself.
 func (m *Manifest) Encode() ([]byte, error) {
 	current := *m
 	current.Format, current.Time = format, m.Time.UTC()
@@ -129,9 +135,9 @@ func (m *Manifest) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// DecodeManifest reads what Encode returned. Nothing in the result contradicts
-// itself: names and indices are valid, and the parts of each variable cover it
-// exactly once.
+// DecodeManifest parses the bytes that Encode returned, and validates them: in
+// the result all names and indices are valid, and the parts of each variable
+// cover it exactly once.
 func DecodeManifest(b []byte) (*Manifest, error) {
 	m, err := decode(b)
 	if err != nil {
@@ -148,7 +154,7 @@ func decode(b []byte) (*Manifest, error) {
 	var version struct {
 		Format int `json:"format"`
 	}
-	if err := json.Unmarshal(body, &version); err != nil { // it also refuses bytes after the value
+	if err := json.Unmarshal(body, &version); err != nil { // Unmarshal also refuses bytes after the JSON value
 		return nil, err
 	}
 	if version.Format > format {
@@ -163,7 +169,8 @@ func decode(b []byte) (*Manifest, error) {
 	return &m, m.check()
 }
 
-// openEnvelope returns the checkpoint's bytes if their sum is right.
+// openEnvelope checks the frame of a manifest file and its SHA-256, and
+// returns the JSON of the checkpoint in it.
 func openEnvelope(b []byte) ([]byte, error) {
 	switch {
 	case len(b) > maxManifest:
@@ -179,11 +186,11 @@ func openEnvelope(b []byte) ([]byte, error) {
 	return body, nil
 }
 
-// NewID names a checkpoint of the state after step steps. Every call returns
-// another name.
+// NewID returns a new name for a checkpoint after step training steps. It ends
+// with random digits, so no two calls return the same name.
 func NewID(step uint64, generation int) string {
 	var salt [4]byte
-	rand.Read(salt[:]) // never fails
+	rand.Read(salt[:]) // rand.Read never returns an error
 	return formatID(step, generation, hex.EncodeToString(salt[:]))
 }
 
@@ -191,7 +198,8 @@ func formatID(step uint64, generation int, salt string) string {
 	return fmt.Sprintf("%012d-g%d-%s", step, generation, salt)
 }
 
-// identity is what a checkpoint's name says.
+// identity is the step and the generation (number of restarts) in a
+// checkpoint's ID.
 type identity struct {
 	step       uint64
 	generation int
@@ -216,12 +224,13 @@ func parseID(id string) (identity, error) {
 	return identity{step: step, generation: int(generation)}, nil
 }
 
-// newestFirst orders checkpoints by step, then time, then generation. Time comes
-// before generation because another job has generations of its own, and because
-// workers that are not in step may have made more steps than the chief. If all
-// three are equal, or manifests are missing, the name decides.
+// newestFirst orders checkpoints by step, then by time, then by generation
+// (number of restarts). Time precedes generation for two reasons: generations
+// of different jobs cannot be compared, and asynchronous workers may have made
+// more steps than the chief (worker 0), whose step the ID has. If all are
+// equal, or a manifest is missing, the ID decides.
 func newestFirst(a, b Held) int {
-	x, _ := parseID(a.ID) // List and Candidates take no other names
+	x, _ := parseID(a.ID) // cannot fail: List and Candidates skip names that parseID refuses
 	y, _ := parseID(b.ID)
 	return -cmp.Or(cmp.Compare(x.step, y.step), a.time().Compare(b.time()),
 		cmp.Compare(x.generation, y.generation), cmp.Compare(a.ID, b.ID))
@@ -229,13 +238,14 @@ func newestFirst(a, b Held) int {
 
 const (
 	manifestName = "manifest.json"
-	longestName  = 128 // bytes; a temporary name is longer
+	longestName  = 128 // in bytes; longer temporary names stay within file systems' limit of 255
 )
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
-// checkName refuses a name that is not plain on every system: names come from
-// other hosts and become parts of paths.
+// checkName accepts only names of letters, digits, dots, dashes and
+// underscores. Names come from other hosts and become parts of paths, so
+// "../x" must fail.
 func checkName(name string) error {
 	switch {
 	case len(name) > longestName || !namePattern.MatchString(name):
@@ -246,10 +256,11 @@ func checkName(name string) error {
 	return nil
 }
 
-// Fits returns why a program with these variables and this optimiser cannot
-// resume from the checkpoint; nil: it can. The settings on which the optimiser's
-// state depends must be equal. Decay, epsilon and the learning rate may differ,
-// but then the training is not the one that was interrupted.
+// Fits returns nil if a program with these variables and this optimiser can
+// resume from the checkpoint, and otherwise an error that names the
+// difference. Settings that determine the optimiser's state must be equal. The
+// learning rate, decay and epsilon may differ; the training then continues
+// with the new values.
 func (m *Manifest) Fits(variables []Variable, opt optimizer.Settings) error {
 	saved := map[string]*Variable{}
 	for i := range m.Variables {
@@ -259,7 +270,7 @@ func (m *Manifest) Fits(variables []Variable, opt optimizer.Settings) error {
 		v := &variables[i]
 		s := saved[v.Name]
 		if s == nil {
-			return fmt.Errorf("checkpoint %s: variable %q is not in it: it is of another program", m.ID, v.Name)
+			return fmt.Errorf("checkpoint %s: variable %q is not in the checkpoint: another program wrote it", m.ID, v.Name)
 		}
 		if what := s.difference(v); what != "" {
 			return fmt.Errorf("checkpoint %s: variable %q %s", m.ID, v.Name, what)
@@ -268,7 +279,7 @@ func (m *Manifest) Fits(variables []Variable, opt optimizer.Settings) error {
 	}
 	for _, v := range m.Variables {
 		if saved[v.Name] != nil {
-			return fmt.Errorf("checkpoint %s: variable %q is in it and not in this program", m.ID, v.Name)
+			return fmt.Errorf("checkpoint %s: variable %q is in the checkpoint and not in this program", m.ID, v.Name)
 		}
 	}
 	if what := optimizerDifference(m.Optimizer, opt); what != "" {
@@ -277,8 +288,8 @@ func (m *Manifest) Fits(variables []Variable, opt optimizer.Settings) error {
 	return nil
 }
 
-// difference returns in what v, of this program, differs from s; empty: in
-// nothing.
+// difference describes the first difference between variable s of the
+// checkpoint and variable v of the program; "" means that they are equal.
 func (s *Variable) difference(v *Variable) string {
 	return cmp.Or(
 		differ("is ", s.Dtype, v.Dtype),
@@ -292,7 +303,7 @@ func differ[T comparable](what string, saved, now T) string {
 	if saved == now {
 		return ""
 	}
-	return fmt.Sprintf("%s%v in it and %v in this program", what, saved, now)
+	return fmt.Sprintf("%s%v in the checkpoint and %v in this program", what, saved, now)
 }
 
 func density(sparse bool) string {
@@ -309,7 +320,8 @@ func updating(v *Variable) string {
 	return fmt.Sprintf("by %s with momentum %v", v.Update, v.Momentum)
 }
 
-// optimizerDifference compares the settings on which the slots depend.
+// optimizerDifference describes the first difference between two optimisers'
+// settings that change the meaning of their state (slots); "" means none.
 func optimizerDifference(s, opt optimizer.Settings) string {
 	return cmp.Or(
 		differ("", s.Rule, opt.Rule),

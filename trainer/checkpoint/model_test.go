@@ -13,25 +13,26 @@ import (
 	"time"
 )
 
-// model is a folder in the simplest words: what was finished, what was begun.
+// model is a simple model of a checkpoint folder, to compare the real one
+// with: which checkpoints were finished, and which were only begun.
 type model struct {
 	t       *testing.T
 	r       *rand.Rand
 	f       *Folder
 	clock   time.Time
-	begun   map[string]int64     // when it was last written to, not finished
+	begun   map[string]int64     // by ID of unfinished checkpoints: model time of the last write
 	made    map[string]*Manifest // finished
-	finish  int64                // when the last of those that are there was finished
+	finish  int64                // model time at which the last of the existing checkpoints was finished
 	history []string
 }
 
-// TestAgainstModel makes random saves, faults, crashes and Retains, and has
-// the folder agree with the model after each.
+// TestAgainstModel does random saves, faults, crashes and Retains, and
+// compares the folder with a model after each.
 func TestAgainstModel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
-	againstModel(t, 0, 6) // a long test has more
+	againstModel(t, 0, 6) // few rounds; TestAgainstModelForLong has more
 }
 
 func againstModel(t *testing.T, first, seeds uint64) {
@@ -60,7 +61,7 @@ func (m *model) note(format string, args ...any) {
 	m.history = append(m.history, fmt.Sprintf(format, args...))
 }
 
-// trouble makes some of the things to come fail, or crash.
+// trouble makes a random one of the next disk operations fail or crash.
 func (m *model) trouble() *fault {
 	x := &fault{n: -1}
 	if m.r.IntN(2) == 0 {
@@ -73,8 +74,8 @@ func (m *model) trouble() *fault {
 	return x
 }
 
-// save makes a checkpoint of a step that may be before others: the job went
-// back. It may stop on the way by itself.
+// save saves a random step, possibly an older one, as after a restart from an
+// older checkpoint. It may stop in the middle even without a fault.
 func (m *model) save() {
 	id := NewID(uint64(m.r.IntN(20)), m.r.IntN(2))
 	parts := m.r.IntN(len(names) + 2)
@@ -108,7 +109,7 @@ func (m *model) save() {
 	if errors.Is(statErr, fs.ErrNotExist) {
 		delete(m.begun, id)
 	}
-	// The manifest has its name before the folder is flushed.
+	// If only the flush of the folder failed, the manifest exists already.
 	if whole || x.at == "checkpoint.syncdir" && m.listed(id) {
 		delete(m.begun, id)
 		m.made[id], m.finish = man, m.clock.Unix()
@@ -157,7 +158,8 @@ func (m *model) emptied(id string) bool {
 	return err == nil && len(entries) == 0
 }
 
-// goes is the rule, checkpoint by checkpoint.
+// goes returns the checkpoints that Retain should remove, by the documented
+// rule.
 func (m *model) goes(keep int, busy string) []string {
 	var goes []string
 	for id, man := range m.made {
@@ -186,7 +188,8 @@ func (m *model) goes(keep int, busy string) []string {
 	return goes
 }
 
-// settle gives what was just written the model's time, which has no ties.
+// settle sets the modification times of files just written to the model's
+// time, which never repeats.
 func (m *model) settle() {
 	for _, pattern := range []string{"*", "*/*", "*/.*"} {
 		paths, err := filepath.Glob(filepath.Join(m.f.dir, pattern))
@@ -212,7 +215,8 @@ func (m *model) settle() {
 	}
 }
 
-// compare wants all that was finished and not removed, whole, and no more.
+// compare checks that the folder lists exactly the checkpoints that are
+// finished in the model, and that they are intact.
 func (m *model) compare() {
 	holding := listed(m.t, m.f)
 	if len(holding) != len(m.made)+len(m.begun) {

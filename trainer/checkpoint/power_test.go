@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-// disk remembers what of a folder would be there after a loss of power, at
-// worst: of a file what was flushed, of a folder the names that it had when it
-// was flushed.
+// disk simulates the worst possible power loss in a folder. Of a file, only
+// content that was flushed survives; of a folder, only the names that it had
+// when it was last flushed.
 type disk struct {
 	dir   string
-	side  string                       // a second name of each flushed file
+	side  string                       // folder with a hard link to each flushed file, so that renames do not lose it
 	names map[string]map[string]uint64 // by folder
 }
 
@@ -24,7 +24,7 @@ func inode(info fs.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Ino }
 
 func (d *disk) content(number uint64) string { return filepath.Join(d.side, fmt.Sprint(number)) }
 
-// flush takes the place of (*os.File).Sync.
+// flush replaces (*os.File).Sync: it records what would survive a power loss.
 func (d *disk) flush(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -49,7 +49,8 @@ func (d *disk) flush(file *os.File) error {
 	return nil
 }
 
-// after makes a folder of what is left.
+// after creates a folder with what survives the power loss, and returns its
+// path.
 func (d *disk) after(t *testing.T) string {
 	left := t.TempDir()
 	for id := range d.names[d.dir] {
@@ -70,8 +71,9 @@ func (d *disk) after(t *testing.T) string {
 	return left
 }
 
-// TestPowerIsLostEverywhere cuts the power at each hit of each hook.
-func TestPowerIsLostEverywhere(t *testing.T) {
+// TestPowerLossAtEachDiskOperation simulates a power loss at each disk
+// operation of a save and a Retain.
+func TestPowerLossAtEachDiskOperation(t *testing.T) {
 	for n := 1; ; n++ {
 		f := open(t, t.TempDir())
 		d := &disk{dir: f.dir, side: t.TempDir(), names: map[string]map[string]uint64{}}
@@ -95,10 +97,10 @@ func TestPowerIsLostEverywhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if x.at == "checkpoint.syncdir" { // the manifest may be there before its writer knows
+		if x.at == "checkpoint.syncdir" { // the manifest may exist although its writer has not returned yet
 			made = append(made, id(30))
 		}
-		for _, dir := range []string{d.after(t), f.dir} { // at worst, and at best
+		for _, dir := range []string{d.after(t), f.dir} { // the worst case (only flushed data survive) and the best case (all data survive)
 			f := open(t, dir)
 			if got := offered(t, f); !slices.Contains(made, got) {
 				t.Errorf("power lost at %s, hit %d: %q is offered, want one of %v", x.at, n, got, made)

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// childVariable has this program save a checkpoint in a folder, with a small limit for the
-// size of files, instead of running tests.
+// childVariable names an environment variable. If it is set to a folder, the
+// test program saves a checkpoint there under a small file size limit, instead
+// of running tests.
 const childVariable = "PLX_TEST_CHECKPOINT"
 
 func TestMain(m *testing.M) {
@@ -36,9 +37,10 @@ func child(dir string) error {
 	return save(f, id(30))
 }
 
-// TestFullDisk has a limit instead of a small disk, which takes root: the
-// system writes as much as it can and then says why no more.
-func TestFullDisk(t *testing.T) {
+// TestFullDiskKeepsEarlierCheckpoint uses a limit of the file size instead of
+// a full disk, which only root could set up: both make the system write a part
+// and then fail.
+func TestFullDiskKeepsEarlierCheckpoint(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(10), id(20))
 	cmd := exec.CommandContext(t.Context(), os.Args[0])

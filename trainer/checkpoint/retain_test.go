@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// half writes a file of a checkpoint that is never finished.
+// half writes one file of each checkpoint, but no manifest, as a save that
+// never finishes.
 func half(t testing.TB, f *Folder, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -20,7 +21,7 @@ func half(t testing.TB, f *Folder, ids ...string) {
 }
 
 func TestRetain(t *testing.T) {
-	other := formatID(20, 0, "00000000") // the same step, another save
+	other := formatID(20, 0, "00000000") // a second checkpoint of the same step
 	for name, test := range map[string]struct {
 		prepare func(f *Folder)
 		keep    int
@@ -87,7 +88,8 @@ func gone(t testing.TB, f *Folder, id, name string) {
 	}
 }
 
-// later has a checkpoint's first file written after all others.
+// later sets the modification time of a checkpoint's first file after that of
+// all others.
 func later(t testing.TB, f *Folder, id string) {
 	t.Helper()
 	at := time.Now().Add(time.Hour)
@@ -96,10 +98,11 @@ func later(t testing.TB, f *Folder, id string) {
 	}
 }
 
-// TestRetainAfterGoingBack has three newer checkpoints that nobody could
-// restore, since bits in them are flipped, as sizes do not show. What is made
-// from the older one on is not to be removed in their favour.
-func TestRetainAfterGoingBack(t *testing.T) {
+// TestRetainAfterRestartFromOlderStep resumes from step 10, as a job does if
+// the checkpoints of higher steps have wrong checksums. Retain sees only their
+// sizes, which are right. It must not remove the new checkpoints in favour of
+// those.
+func TestRetainAfterRestartFromOlderStep(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(10), id(30), id(40), id(50))
 	for step := uint64(11); step <= 15; step++ {
@@ -132,7 +135,7 @@ func TestDiscard(t *testing.T) {
 	saved(t, f, id(10), id(20))
 	half(t, f, id(30))
 	cut(t, f, id(20), manifestName)
-	for range 2 { // the second time there is nothing
+	for range 2 { // Discard must also succeed the second time, when nothing exists
 		if err := f.Discard(id(30)); err != nil {
 			t.Error(err)
 		}
@@ -150,9 +153,9 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-// TestRetainLeavesWhatIsHeld has a folder that does not go away, as on NFS when
-// another host has a file of it open.
-func TestRetainLeavesWhatIsHeld(t *testing.T) {
+// TestRetainReportsOnlyRemovedFolders has a folder that cannot be removed, as
+// on NFS while another host has a file of it open.
+func TestRetainReportsOnlyRemovedFolders(t *testing.T) {
 	f := open(t, t.TempDir())
 	saved(t, f, id(10), id(20))
 	f.hook = func(name string) error {

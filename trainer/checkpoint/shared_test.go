@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// TestSharedFolder has tasks of several hosts in one folder: each writes its
-// file and the manifest, and removes what is old, at the same time as others
-// do and as the next save begins. Another reads all the while.
-func TestSharedFolder(t *testing.T) {
+// TestTasksSaveToOneFolderAtOnce lets tasks of several hosts share a folder.
+// Each writes its file and the manifest and removes old checkpoints, while the
+// others do the same and the next save begins. Another goroutine reads all the
+// time.
+func TestTasksSaveToOneFolderAtOnce(t *testing.T) {
 	const tasks, saves, keep = 4, 25, 2
 	dir := t.TempDir()
 	begin, done := make(chan struct{}), make(chan struct{})
@@ -57,7 +58,7 @@ func TestSharedFolder(t *testing.T) {
 					t.Error(err)
 				}
 				finished[s].Done()
-				finished[s].Wait() // the chief begins no save before the one before has ended
+				finished[s].Wait() // the chief begins a save only after the previous one has ended
 				if _, err := f.Retain(keep, ""); err != nil {
 					t.Error(err)
 				}
@@ -76,9 +77,10 @@ func TestSharedFolder(t *testing.T) {
 	}
 }
 
-// watchShared wants, once there was a finished checkpoint, always one that is
-// whole and no older. Between two looks it lets one save begin: what is the
-// newest when a look begins stays until it ends.
+// watchShared lists the folder again and again. Once a checkpoint is finished,
+// the newest one must always be intact and never become older. It lets at most
+// one save begin between two listings, so that the newest checkpoint is not
+// removed while it is verified.
 func watchShared(t *testing.T, dir string, begin chan<- struct{}, done <-chan struct{}) {
 	defer close(begin)
 	f, err := OpenFolder(dir)
@@ -120,8 +122,9 @@ func watchShared(t *testing.T, dir string, begin chan<- struct{}, done <-chan st
 	}
 }
 
-// TestRetainByManyAtOnce has every step of one Retain meet those of others.
-func TestRetainByManyAtOnce(t *testing.T) {
+// TestConcurrentRetain lets several goroutines call Retain at the same time,
+// so that their removals interleave.
+func TestConcurrentRetain(t *testing.T) {
 	for range 5 {
 		dir := t.TempDir()
 		f := open(t, dir)

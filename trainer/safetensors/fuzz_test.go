@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// allocated is what a call allocates, in bytes.
+// allocated returns how many bytes a call of f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -16,7 +16,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// What opens is written and opened again, the same.
+// Every file that Open accepts can be written again and reopened with the same
+// content.
 func FuzzOpen(f *testing.F) {
 	metadata, tensors := checkpoint()
 	var whole bytes.Buffer
@@ -47,7 +48,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// What Write takes, Open reads; what it refuses has a reason.
+// Open reads every file that Write has written. Write refuses only arguments
+// that are invalid.
 func FuzzRoundTrip(f *testing.F) {
 	f.Add("w1", "F32", 2, 1, []byte("01234567"), "w2", []byte("abc"), "step", "40")
 	f.Add("", "U8", 0, 0, []byte{}, "__metadata__", []byte{}, "", "")
@@ -78,7 +80,7 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// plain says that nothing about these texts keeps them from being written.
+// plain reports whether these names and this metadata are valid in a file.
 func plain(name, other, key, value string) bool {
 	return utf8.ValidString(name+"|"+other+"|"+key+"|"+value) &&
 		name != "" && other != "" && name != metadataKey && other != metadataKey

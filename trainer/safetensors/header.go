@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	lengthSize  = 8       // bytes of the header's length
-	maxHeader   = 1 << 24 // bytes of the header
+	lengthSize  = 8       // bytes of the field with the header's length, at the beginning of the file
+	maxHeader   = 1 << 24 // maximal length of the header in bytes
 	metadataKey = "__metadata__"
 
-	maxDimensions = 64 // NumPy's own bound
+	maxDimensions = 64 // most dimensions of a tensor; NumPy has the same limit
 )
 
-// parseHeader returns the tensors in the header's order. text must be UTF-8.
+// parseHeader parses the JSON text of a header, which must be valid UTF-8. It
+// returns the tensors in the order of the text.
 func parseHeader(text []byte) (metadata map[string]string, tensors []placed, err error) {
 	p := &parser{text: text, json: json.NewDecoder(bytes.NewReader(text))}
 	p.json.UseNumber()
@@ -58,8 +59,8 @@ func (p *parser) metadata() (map[string]string, error) {
 	return m, err
 }
 
-// tensor returns a tensor whose offsets fit its shape. Nothing else is known of
-// the offsets yet.
+// tensor parses the entry of one tensor and checks that its offsets fit its
+// shape and type. It does not check that the offsets lie within the file.
 func (p *parser) tensor(name string) (placed, error) {
 	t := placed{Info: Info{Name: name}}
 	if name == "" {
@@ -101,7 +102,8 @@ func (p *parser) tensor(name string) (placed, error) {
 	return t, err
 }
 
-// shape reads an array of dimensions. It is never nil.
+// shape parses an array of dimensions. The result is never nil, even if it is
+// empty.
 func (p *parser) shape() ([]int, error) {
 	all, err := p.numbers(maxDimensions)
 	shape := make([]int, len(all))
@@ -113,19 +115,21 @@ func (p *parser) shape() ([]int, error) {
 	return shape, err
 }
 
-// parser reads the header token by token. A decoder into structs would silently
-// accept a key that occurs twice, and silently drop an unknown key.
+// parser reads the header token by token. Decoding into structs is not strict
+// enough: encoding/json would accept duplicate keys and ignore unknown ones.
 type parser struct {
 	text []byte
 	json *json.Decoder
-	at   int64 // offset of the latest token, with the separator before it
+	at   int64 // offset of the latest token in text, including the separator before it
 }
 
 func (p *parser) fault(format string, args ...any) error {
 	return fmt.Errorf("after byte %d: "+format, append([]any{p.at}, args...)...)
 }
 
-// next returns the next token. A string can be written again without a change.
+// next returns the next token of the header. It refuses strings that Go's
+// decoder would change, so that they can be written again without a
+// difference.
 func (p *parser) next() (json.Token, error) {
 	p.at = p.json.InputOffset()
 	token, err := p.json.Token()
@@ -141,7 +145,8 @@ func (p *parser) next() (json.Token, error) {
 	return token, nil
 }
 
-// object calls each for every key. The callback reads the key's value.
+// object parses an object. It calls each with every key; each must parse the
+// value. A duplicate key is an error.
 func (p *parser) object(each func(key string) error) error {
 	if err := p.expect('{', "an object"); err != nil {
 		return err
@@ -180,8 +185,8 @@ func (p *parser) string() (string, error) {
 	return s, err
 }
 
-// numbers reads an array of at most most non-negative whole numbers. It is
-// never nil.
+// numbers parses an array of non-negative integers that has at most most
+// elements. The result is never nil, even if it is empty.
 func (p *parser) numbers(most int) ([]int64, error) {
 	all := []int64{}
 	if err := p.expect('[', "an array"); err != nil {
@@ -207,8 +212,9 @@ func (p *parser) numbers(most int) ([]int64, error) {
 
 var escape = regexp.MustCompile(`\\(u[0-9a-fA-F]{4}|.)`)
 
-// halfPair reports whether a string has an escaped surrogate without its other
-// half: Go's decoder has silently replaced it. text is the string in JSON.
+// halfPair reports whether a JSON string contains half of a surrogate pair,
+// such as "\ud800". Go's decoder silently replaces it by U+FFFD. text is the
+// string before decoding, s after it.
 func halfPair(s string, text []byte) bool {
 	meant := bytes.Count(text, []byte("\uFFFD"))
 	for _, e := range escape.FindAll(text, -1) {
@@ -219,11 +225,12 @@ func halfPair(s string, text []byte) bool {
 	return strings.Count(s, "\uFFFD") > meant
 }
 
-// Dtype is the type of a tensor's elements, as the header names it.
+// Dtype is the type of a tensor's elements, with the name that the format
+// gives it.
 type Dtype string
 
-// The types of checkpoints. Tensors of the format's other types can be read and
-// written too.
+// The types that plx's checkpoints use. Other types of the format can also be
+// read and written, as bytes.
 const (
 	F32 Dtype = "F32"
 	F64 Dtype = "F64"
@@ -232,8 +239,9 @@ const (
 	U8  Dtype = "U8"
 )
 
-// elementBits has all types of the format. Elements of fewer than 8 bits are
-// packed; a tensor of them fills whole bytes.
+// elementBits has the size in bits of every element type in the format.
+// Elements of fewer than 8 bits are packed; their tensor must fill whole
+// bytes.
 var elementBits = map[Dtype]uint64{
 	"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
 	"BOOL": 8, U8: 8, "I8": 8,
@@ -243,9 +251,9 @@ var elementBits = map[Dtype]uint64{
 	U64: 64, I64: 64, F64: 64, "C64": 64,
 }
 
-// sizeOf returns the number of bytes of a tensor. It refuses a shape whose
-// other dimensions have too many elements even if one dimension is 0. So a
-// reader that multiplies them in another order does not overflow.
+// sizeOf returns the size of a tensor in bytes. If one dimension is 0 the size
+// is 0, but the product of the other dimensions must still not overflow,
+// because a reader may multiply them first.
 func sizeOf(dtype Dtype, shape []int) (int64, error) {
 	size, known := elementBits[dtype]
 	if !known {

@@ -11,16 +11,16 @@ import (
 	"unicode/utf8"
 )
 
-// File is an open file. Its methods may run side by side if the reader's ReadAt
-// may.
+// File is an open safetensors file. Its methods may be called by several
+// goroutines if the reader's ReadAt allows that.
 type File struct {
 	reader   io.ReaderAt
-	data     int64 // offset of the data in the file
+	data     int64 // offset in the file at which the tensors' data begin
 	metadata map[string]string
 	tensors  map[string]placed // by name
 }
 
-// Info describes a tensor of a file.
+// Info describes a tensor of a safetensors file.
 type Info struct {
 	Name  string
 	Dtype Dtype
@@ -28,14 +28,15 @@ type Info struct {
 	Size  int64 // bytes
 }
 
-// placed is a tensor with the offset of its first byte in the data.
+// placed is a tensor together with its position in the data.
 type placed struct {
 	Info
 	begin int64
 }
 
-// Open reads the header of a file of size bytes. It reads nothing else from r.
-// The caller keeps r open for ReadAt, and closes it.
+// Open reads the header of a safetensors file. size is the file's size in
+// bytes. Open reads no tensor data; [File.ReadAt] does that later, so the
+// caller must keep r open, and close it at the end.
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	text, err := readHeader(r, size)
 	if err != nil {
@@ -52,7 +53,8 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	return f, nil
 }
 
-// readHeader checks the header's length and returns its text.
+// readHeader reads the header's text. It first checks that the length fits
+// into the file.
 func readHeader(r io.ReaderAt, size int64) ([]byte, error) {
 	if size < lengthSize {
 		return nil, fmt.Errorf("file of %d bytes, too few for the length of a header", size)
@@ -81,8 +83,8 @@ func readHeader(r io.ReaderAt, size int64) ([]byte, error) {
 	return text, nil
 }
 
-// arrange sorts the tensors by the order of their data. It checks that they
-// cover its length bytes, each once.
+// arrange sorts the tensors by their offset in the data. It checks that
+// together they cover the length bytes of data without gaps or overlaps.
 func (f *File) arrange(tensors []placed, length int64) error {
 	slices.SortStableFunc(tensors, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.Size, b.Size))
@@ -113,14 +115,15 @@ func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
 // Names returns the names of all tensors, sorted.
 func (f *File) Names() []string { return slices.Sorted(maps.Keys(f.tensors)) }
 
-// Tensor describes the tensor of that name. It returns false if there is none.
+// Tensor returns the description of the tensor with this name, or false if the
+// file does not have it.
 func (f *File) Tensor(name string) (Info, bool) {
 	t, ok := f.tensors[name]
 	t.Shape = slices.Clone(t.Shape)
 	return t.Info, ok
 }
 
-// ReadAt fills p with the bytes [off, off+len(p)) of a tensor.
+// ReadAt fills p with bytes of the tensor name, beginning at its byte off.
 func (f *File) ReadAt(name string, p []byte, off int64) error {
 	t, ok := f.tensors[name]
 	if !ok {
@@ -135,7 +138,8 @@ func (f *File) ReadAt(name string, p []byte, off int64) error {
 	return nil
 }
 
-// readFull is ReadAt, but does not return io.EOF together with the last bytes.
+// readFull fills p from offset off of r. Unlike r.ReadAt, it never returns
+// io.EOF together with a filled p.
 func readFull(r io.ReaderAt, p []byte, off int64) error {
 	switch n, err := r.ReadAt(p, off); {
 	case n == len(p):

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// file is a file with this header and so many bytes of data: 0, 1, 2, ...
+// file returns a file with this header and a number of data bytes: 0, 1, 2,
+// ...
 func file(header string, data int) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	b = append(b, header...)
@@ -21,13 +22,15 @@ func file(header string, data int) []byte {
 
 func open(b []byte) (*File, error) { return Open(bytes.NewReader(b), int64(len(b))) }
 
-// says compares an error with what is wanted of it, up to "..."
+// says reports whether err has the text want, or begins with the part of want
+// before "..."
 func says(err error, want string) bool {
 	start, cut := strings.CutSuffix(want, "...")
 	return err != nil && (err.Error() == want || cut && strings.HasPrefix(err.Error(), start))
 }
 
-// one is the header of a single tensor with this value.
+// one returns the header of a file whose only tensor, a, is described by
+// value.
 func one(value string) string { return `{"a":` + value + `}` }
 
 var wrongFiles = map[string]struct {
@@ -112,7 +115,7 @@ var wrongFiles = map[string]struct {
 	"only data":     {file(`{}`, 3), "3 bytes after the last tensor"},
 }
 
-func TestWrongFiles(t *testing.T) {
+func TestOpenRefusesInvalidFiles(t *testing.T) {
 	for name, c := range wrongFiles {
 		t.Run(name, func(t *testing.T) {
 			f, err := open(c.file)
@@ -123,8 +126,8 @@ func TestWrongFiles(t *testing.T) {
 	}
 }
 
-// A name or a number of a megabyte does not become an error of a megabyte.
-func TestErrorsAreShort(t *testing.T) {
+// A name or number of a megabyte in a file causes only a short error text.
+func TestErrorsQuoteOnlyShortTexts(t *testing.T) {
 	long := strings.Repeat("1", 1<<20)
 	for _, header := range []string{
 		`{"` + long + `":7}`,
@@ -139,7 +142,7 @@ func TestErrorsAreShort(t *testing.T) {
 	}
 }
 
-// failing reads the first bytes and then fails.
+// failing is a reader that returns the first bytes and then an error.
 type failing struct {
 	good []byte
 	err  error
@@ -153,7 +156,7 @@ func (f failing) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func TestReaderFails(t *testing.T) {
+func TestReadErrorsAreReturned(t *testing.T) {
 	whole := file(one(`{"dtype":"U8","shape":[4],"data_offsets":[0,4]}`), 4)
 	broken := errors.New("input/output error")
 	for _, c := range []struct {
@@ -177,7 +180,8 @@ func TestReaderFails(t *testing.T) {
 	}
 }
 
-// eager reports the end of the file along with the last bytes, as it may.
+// eager is a reader that returns io.EOF together with the last bytes, which
+// io.ReaderAt allows.
 type eager struct{ content []byte }
 
 func (e eager) ReadAt(p []byte, off int64) (int, error) {
@@ -188,7 +192,7 @@ func (e eager) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func TestEndOfFileIsNoError(t *testing.T) {
+func TestEOFWithLastBytesIsNoError(t *testing.T) {
 	whole := file(one(`{"dtype":"U8","shape":[4],"data_offsets":[0,4]}`), 4)
 	f, err := Open(eager{whole}, int64(len(whole)))
 	if err != nil {
@@ -199,7 +203,7 @@ func TestEndOfFileIsNoError(t *testing.T) {
 	}
 }
 
-// counting notes the furthest byte that was asked for.
+// counting is a reader that records the highest offset that was read.
 type counting struct {
 	io.ReaderAt
 	end int64
@@ -228,7 +232,7 @@ func TestReadAt(t *testing.T) {
 		name   string
 		length int
 		off    int64
-		want   string // what is read, or the error
+		want   string // expected content, or the expected error
 	}{
 		{"a", 4, 0, "\x00\x01\x02\x03"},
 		{"b", 4, 0, "\x04\x05\x06\x07"},

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// content is what testdata/reader.py says of a file.
+// content is what testdata/reader.py, an independent reader, prints about a
+// file.
 type content struct {
 	Aligned  bool              `json:"aligned"`
 	Metadata map[string]string `json:"metadata"`
@@ -22,11 +23,12 @@ type described struct {
 	Name   string    `json:"name"`
 	Dtype  Dtype     `json:"dtype"`
 	Shape  []int     `json:"shape"`
-	Values []float64 `json:"values"` // whole ones up to 1<<53: JSON rounds larger ones
+	Values []float64 `json:"values"` // integers are at most 1<<53, because JSON rounds larger ones
 }
 
-// python runs the other implementation. It needs Python 3 alone; in CI a test
-// without it fails.
+// python runs testdata/reader.py, an independent implementation of the format.
+// It needs only Python 3. Without Python the test is skipped, but in CI it
+// fails.
 func python(t *testing.T, stdin []byte, args ...string) []byte {
 	t.Helper()
 	interpreter, err := exec.LookPath("python3")
@@ -47,7 +49,8 @@ func python(t *testing.T, stdin []byte, args ...string) []byte {
 	return out
 }
 
-// known is a file's content in Python's words and in plx's.
+// known returns the content of an example file, once as reader.py prints it
+// and once as tensors to write.
 func known() (content, []Tensor) {
 	said := content{true, map[string]string{"step": "40", "ключ": "\"ü\"\n\\"}, []described{
 		{"w1[0:2]", F32, []int{2, 3}, []float64{0.5, -1.25, 3, 4, 5, 1 << 100}},
@@ -68,7 +71,7 @@ func known() (content, []Tensor) {
 	return said, tensors
 }
 
-// appendNumber writes a number byte by byte.
+// appendNumber appends the bytes of the number v in the type dtype.
 func appendNumber(b []byte, dtype Dtype, v float64) []byte {
 	var bits uint64
 	size := 8
@@ -91,7 +94,7 @@ func appendNumber(b []byte, dtype Dtype, v float64) []byte {
 	return b
 }
 
-func TestPythonReadsOurs(t *testing.T) {
+func TestPythonReadsFilesOfWrite(t *testing.T) {
 	want, tensors := known()
 	path := filepath.Join(t.TempDir(), "ours.safetensors")
 	if err := os.WriteFile(path, encode(t, want.Metadata, tensors), 0o600); err != nil {
@@ -106,7 +109,7 @@ func TestPythonReadsOurs(t *testing.T) {
 	}
 }
 
-func TestPythonWritesForUs(t *testing.T) {
+func TestOpenReadsFilesOfPython(t *testing.T) {
 	said, tensors := known()
 	stdin, err := json.Marshal(said)
 	if err != nil {

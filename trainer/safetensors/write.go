@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Tensor is a tensor to write. Data has its elements in C order, little-endian.
+// Tensor is a tensor to write. Data holds the elements in row-major order,
+// little-endian.
 type Tensor struct {
 	Name  string
 	Dtype Dtype
@@ -18,10 +19,10 @@ type Tensor struct {
 	Data  []byte
 }
 
-// Write writes a file and returns the number of bytes that w took. It writes
-// tensors in the given order. If wide elements come first, all of them are
-// aligned for readers that map the file. Write checks everything before the
-// first byte, and copies no tensor.
+// Write writes the tensors to w as one file, in the given order, and returns
+// the number of bytes written. Write checks all arguments before it writes
+// anything, and does not copy the data. Put tensors with wide elements first:
+// then all tensors are aligned for readers that map the file into memory.
 func Write(w io.Writer, metadata map[string]string, tensors []Tensor) (int64, error) {
 	header, err := encodeHeader(metadata, tensors)
 	if err != nil {
@@ -41,8 +42,8 @@ func Write(w io.Writer, metadata map[string]string, tensors []Tensor) (int64, er
 	return written, nil
 }
 
-// encodeHeader returns everything before the data, which begin at a multiple of
-// 8.
+// encodeHeader returns all bytes before the tensors' data. It pads the header
+// so that the data begin at a multiple of 8.
 func encodeHeader(metadata map[string]string, tensors []Tensor) ([]byte, error) {
 	b := bytes.NewBuffer(make([]byte, lengthSize, 512))
 	b.WriteByte('{')
@@ -81,14 +82,15 @@ func encodeHeader(metadata map[string]string, tensors []Tensor) ([]byte, error) 
 	return header, nil
 }
 
-// entry is a tensor of the header.
+// entry is the value that describes a tensor in the header.
 type entry struct {
 	Dtype   Dtype    `json:"dtype"`
 	Shape   []int    `json:"shape"`
 	Offsets [2]int64 `json:"data_offsets"`
 }
 
-// encodeMetadata writes the first member of the header, with sorted keys.
+// encodeMetadata writes the metadata as the first key of the header, sorted by
+// key.
 func encodeMetadata(b *bytes.Buffer, metadata map[string]string) error {
 	for key, value := range metadata {
 		if !utf8.ValidString(key) || !utf8.ValidString(value) {
@@ -100,18 +102,19 @@ func encodeMetadata(b *bytes.Buffer, metadata map[string]string) error {
 	return nil
 }
 
-// encodeJSON writes strings, maps of strings and entries. Encoding them cannot
-// fail.
+// encodeJSON writes v as JSON without a newline. v must be a string, a map of
+// strings or an entry, which encoding/json can always encode.
 func encodeJSON(b *bytes.Buffer, v any) {
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		panic(err)
 	}
-	b.Truncate(b.Len() - 1) // the line end
+	b.Truncate(b.Len() - 1) // remove the newline that Encode has added
 }
 
-// check refuses text that JSON would change, and data of the wrong size.
+// check returns an error if the name is empty or not UTF-8, or the data have
+// the wrong size for type and shape.
 func (t Tensor) check() error {
 	switch {
 	case t.Name == "":

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// checkpoint is a little of everything.
+// checkpoint returns example metadata and tensors of several types and shapes.
 func checkpoint() (map[string]string, []Tensor) {
 	return map[string]string{"step": "40", "job": "<ä & \"b\">\n", "": ""}, []Tensor{
 		{"w1[0:2]", F32, []int{2, 2}, []byte("0123456789abcdef")},
@@ -37,7 +37,7 @@ func encode(t *testing.T, metadata map[string]string, tensors []Tensor) []byte {
 	return b.Bytes()
 }
 
-// names returns the tensors' names in the order of their data.
+// names returns the names of the tensors in the order of their data.
 func names(f *File) []string {
 	return slices.SortedFunc(maps.Keys(f.tensors), func(a, b string) int {
 		x, y := f.tensors[a], f.tensors[b]
@@ -45,7 +45,7 @@ func names(f *File) []string {
 	})
 }
 
-// decode reads all that is in a file.
+// decode returns the metadata and all tensors of a file.
 func decode(t *testing.T, f *File) (map[string]string, []Tensor) {
 	t.Helper()
 	var tensors []Tensor
@@ -63,7 +63,7 @@ func decode(t *testing.T, f *File) (map[string]string, []Tensor) {
 	return f.Metadata(), tensors
 }
 
-// checkSame compares what was written with what was read.
+// checkSame checks that the metadata and tensors read equal those written.
 func checkSame(t *testing.T, metadata, gotMetadata map[string]string, want, got []Tensor) {
 	t.Helper()
 	if !maps.Equal(metadata, gotMetadata) {
@@ -93,8 +93,9 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// What is written, byte for byte, so that a checkpoint's checksum stays.
-func TestBytes(t *testing.T) {
+// Write must produce exactly these bytes, so that checksums of checkpoints do
+// not change.
+func TestWriteIsByteExact(t *testing.T) {
 	got := encode(t, map[string]string{"b": "2", "a": "<1>"}, []Tensor{
 		{"z", F32, []int{1, 2}, []byte("12345678")},
 		{"a", U8, nil, []byte("x")},
@@ -112,8 +113,9 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// Files of other programs: members in any order, other spaces, escapes.
-func TestForeignFile(t *testing.T) {
+// Open reads files of other programs: keys in any order, other spaces, escape
+// sequences.
+func TestOpenReadsFilesOfOtherPrograms(t *testing.T) {
 	f, err := open(file("{\"b\" : {\"data_offsets\": [2, 6], \"shape\":\n[2], \"dtype\": \"BF16\"},\t"+
 		`"\ud83d\ude00\ufffd\\ud83d": {"dtype": "BOOL", "shape": [1, 2], "data_offsets": [0, 2]}, `+
 		`"none": {"dtype": "F32", "shape": [0], "data_offsets": [2, 2]}, "__metadata__": {}}`+" \n  ", 6))
@@ -132,7 +134,7 @@ func TestForeignFile(t *testing.T) {
 	}
 }
 
-func TestSizes(t *testing.T) {
+func TestSizesOfAllDtypes(t *testing.T) {
 	for dtype, want := range map[Dtype]int64{
 		"BOOL": 24, "U8": 24, "I8": 24, "F8_E4M3": 24, "F8_E5M2": 24, "F8_E8M0": 24, "F8_E4M3FNUZ": 24, "F8_E5M2FNUZ": 24,
 		"U16": 48, "I16": 48, "F16": 48, "BF16": 48, "U32": 96, "I32": 96, "F32": 96,
@@ -151,7 +153,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func TestWrongTensors(t *testing.T) {
+func TestWriteRefusesInvalidTensors(t *testing.T) {
 	good := Tensor{"a", U8, []int{2}, []byte("ab")}
 	for want, c := range map[string]struct {
 		metadata map[string]string
@@ -179,7 +181,8 @@ func TestWrongTensors(t *testing.T) {
 	}
 }
 
-// full takes room bytes and then fails, or says nothing.
+// full is a writer that accepts room bytes and then fails with err. If err is
+// nil, it returns too small a count without an error.
 type full struct {
 	room int
 	err  error
@@ -194,7 +197,7 @@ func (f *full) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestWriterFails(t *testing.T) {
+func TestWriteErrorsAreReturned(t *testing.T) {
 	tensors := []Tensor{{"a", U8, []int{2}, []byte("ab")}, {"b", U8, []int{2}, []byte("cd")}}
 	whole := len(encode(t, nil, tensors))
 	noSpace := errors.New("no space left on device")

@@ -1,5 +1,6 @@
-// Package cost reports what a training sends in a step, and chooses whether
-// the rows of a table go to servers or to workers.
+// Package cost reports how many bytes a training job transfers in a step. For
+// embedding tables it chooses between parameter servers and all-reduce among
+// the workers.
 //
 //	words := cost.Variable{Name: "words", Bytes: 51_200_000, Rows: 100_000, RowBytes: 512, Touched: 3200}
 //	route, why := cost.Choose(words)
@@ -8,24 +9,26 @@
 //
 // # The choice
 //
-// With n hosts of one worker each, w bytes of a table, a the part of its rows
-// that a worker touches, r bytes of a row and i of a row's index:
+// Let a job have n hosts with one worker each. A table has w bytes, a row r
+// bytes and the index of a row i bytes. A worker uses the fraction a of the
+// rows in a step.
 //
 //   - A dense all-reduce sends 2(n-1)/n w over the link of each host (Patarasuk
 //     and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
 //     workstations", 2009).
 //   - Rows on one server per host send 2(n-1)/n a w (Parallax, Kim et al.,
-//     EuroSys'19, table of data transfer), and i three times per row: a worker
-//     asks for a row, gets it with its index, and sends its gradient with the index.
+//     EuroSys'19, table of data transfer), and three times the index of each row: the
+//     worker requests the row, receives it, and sends its gradient.
 //
-// So rows are fewer bytes while a (1 + 1.5 i/r) < 1. The code of an index is its
-// difference from the one before it, in 7 bits per byte.
+// So sending rows needs fewer bytes if a (1 + 1.5 i/r) < 1. An index is
+// encoded as the difference from the previous index, with 7 bits in each byte.
 //
 // # The report
 //
-// A link carries both directions at once. The bytes of a host are therefore the
-// larger of what leaves it and what enters it. Bytes that stay inside a host are
-// not counted. All numbers are measured; package cost predicts none.
+// A network link transfers both directions at the same time. So the load of a
+// host is the larger of the bytes that leave it and the bytes that enter it.
+// Bytes that stay inside a host are not counted. All reported numbers are
+// measured, none is predicted.
 package cost
 
 import (
@@ -33,33 +36,36 @@ import (
 	"math"
 )
 
-// Route is where a variable travels.
+// Route is how the values and gradients of a variable are exchanged.
 type Route string
 
-// PS is to servers, AllReduce between workers.
+// PS exchanges them with parameter servers, AllReduce directly among the
+// workers.
 const (
 	PS        Route = "ps"
 	AllReduce Route = "allreduce"
 )
 
-// Variable is what package cost knows of one variable.
+// Variable has the sizes of one variable of the model, and how much of it
+// workers use.
 type Variable struct {
 	Name     string
-	Route    Route // how the variable travels now
+	Route    Route // how the variable is exchanged now
 	Bytes    int   // bytes of the whole variable
-	Rows     int   // length of its first dimension; 0 means that it is not known
-	RowBytes int   // bytes of a row of a sparse variable; 0 means that the variable is dense
-	// Touched is the mean number of rows that one worker touches in a step. Of a
-	// dense variable these are the rows of its gradient that are not zero. 0 means
-	// that the number is not known.
+	Rows     int   // length of its first dimension; 0 means unknown
+	RowBytes int   // bytes of one row of an embedding table; 0 means that the variable is dense
+	// Touched is the mean number of rows that one worker uses in a step. For a
+	// dense variable it counts the rows of the gradient that are not zero. 0
+	// means unknown.
 	Touched float64
 }
 
-// Sparse reports whether rows travel instead of the whole variable.
+// Sparse reports whether single rows are exchanged instead of the whole
+// variable.
 func (v Variable) Sparse() bool { return v.RowBytes > 0 }
 
-// density is the part of the rows that one worker touches in a step. ok is
-// false if it is not known.
+// density returns the fraction of the rows that one worker uses in a step. ok
+// is false if that is unknown.
 func (v Variable) density() (part float64, ok bool) {
 	if !(v.Touched > 0) || v.Rows < 1 {
 		return 0, false
@@ -67,16 +73,18 @@ func (v Variable) density() (part float64, ok bool) {
 	return min(v.Touched/float64(v.Rows), 1), true
 }
 
-// share is how many bytes the touched rows and their indices are, as a part of
-// what a dense all-reduce sends: a (1 + 1.5 i/r) of the package's comment.
+// share returns the bytes of the used rows and their indices, divided by the
+// bytes of a dense all-reduce. It is a (1 + 1.5 i/r) in the package comment's
+// notation.
 func (v Variable) share() (part float64, ok bool) {
 	density, ok := v.density()
 	return density * (1 + 1.5*indexBytes(density)/float64(max(1, v.RowBytes))), ok
 }
 
-// Choose returns the route of a sparse variable in a job with servers, and why.
-// Rows go to servers while they are fewer bytes than a dense all-reduce. The route
-// changes nothing of what a gradient means: the variable is sparse on either.
+// Choose returns the cheaper route for a sparse variable in a job with
+// servers, and the reason. Servers are cheaper as long as the used rows have
+// fewer bytes than a dense all-reduce. The route does not change the results
+// of training.
 func Choose(v Variable) (r Route, why string) {
 	share, known := v.share()
 	switch {
@@ -88,9 +96,9 @@ func Choose(v Variable) (r Route, why string) {
 	return AllReduce, "rows+index " + percent(share) + " of dense"
 }
 
-// indexBytes is the mean size of a row's index if each row is touched with the
-// probability density. A difference of 128 or more takes a second byte, one of
-// 128*128 a third.
+// indexBytes returns the mean size of an encoded row index, if every row is
+// used with probability density. Indices are encoded as differences: one of
+// 128 or more takes a second byte, one of 128*128 or more a third.
 func indexBytes(density float64) float64 {
 	bytes := 1.0
 	for least := 128.0; least < 1<<62 && density < 1; least *= 128 {

@@ -17,17 +17,17 @@ func TestIndexBytes(t *testing.T) {
 	}
 }
 
-// Rows go to servers just where the messages of a step, added up host by host,
-// are fewer bytes than those of a dense all-reduce.
-func TestChooseFollowsTheBytes(t *testing.T) {
+// Choose picks servers exactly if the messages of one step, added up by host,
+// have fewer bytes than a dense all-reduce.
+func TestChooseTakesRouteWithFewerBytes(t *testing.T) {
 	const hosts, rows = 4, 1000
 	routes := map[Route]int{}
 	for _, r := range []int{1, 4, 8, 64, 512} {
 		for touched := 1; touched <= rows; touched++ {
-			away := float64(touched) * (hosts - 1) / hosts // rows on the servers of other hosts
+			away := float64(touched) * (hosts - 1) / hosts // used rows that lie on the servers of other hosts
 			index := indexBytes(float64(touched) / rows)
-			// A worker sends requests and gradients; its server sends rows to the
-			// others and gets the same of them.
+			// Bytes that leave a host: requests and gradients of its worker,
+			// and rows that its server sends to the other hosts' workers.
 			out := away*(index+index+float64(r)) + away*(index+float64(r))
 			dense := 2.0 * (hosts - 1) / hosts * rows * float64(r)
 			want := AllReduce
@@ -47,7 +47,7 @@ func TestChooseFollowsTheBytes(t *testing.T) {
 	}
 }
 
-func TestChooseSaysWhy(t *testing.T) {
+func TestChooseReturnsReason(t *testing.T) {
 	sparse := Variable{Bytes: 51200, Rows: 100, RowBytes: 512, Touched: 3}
 	full, unknown, nan := sparse, sparse, sparse
 	full.Touched, unknown.Touched, nan.Touched = 100, 0, math.NaN()

@@ -10,16 +10,17 @@ import (
 	"github.com/plx-run/plx/internal/plural"
 )
 
-// Report is what a training sent in some steps.
+// Report is the input of a report: the bytes that a training transferred in
+// some steps.
 type Report struct {
 	Cluster   Cluster
 	Variables []Variable
-	Exchanged []Exchange // bytes by variable, worker and shard holder, summed over Steps steps
-	Steps     int        // number of steps that Exchanged covers; at least 1
+	Exchanged []Exchange // bytes by variable, worker and shard holder, summed over all Steps
+	Steps     int        // number of steps covered by Exchanged; at least 1
 }
 
-// Lines returns a heading, a table with a line for each variable, and the mean
-// over hosts.
+// Lines formats the report for a log: a heading, a table with one line per
+// variable, and the mean over all hosts.
 func (r Report) Lines() []string {
 	hosts := r.Cluster.Hosts()
 	variables, all := r.measured()
@@ -51,12 +52,14 @@ func touched(v Variable) string {
 	return fmt.Sprintf("%.0f %s", density*float64(v.Rows), percent(density))
 }
 
-// Cluster names the host of each worker and of each server. Any names do.
+// Cluster has the host of each worker and of each server. Host names are only
+// compared and printed.
 type Cluster struct {
-	Workers, Servers []string // host names, by index of the task
+	Workers, Servers []string // host names, by index of the worker or server
 }
 
-// Hosts are the names of all hosts, each once: those of workers first.
+// Hosts returns the names of all hosts without duplicates, those of workers
+// first.
 func (c Cluster) Hosts() (all []string) {
 	for _, host := range slices.Concat(c.Workers, c.Servers) {
 		if !slices.Contains(all, host) {
@@ -66,7 +69,7 @@ func (c Cluster) Hosts() (all []string) {
 	return all
 }
 
-// holder is the host of a shard holder, numbered as in [Exchange].
+// holder returns the host of shard holder i, numbered as Exchange.Holder.
 func (c Cluster) holder(i int) string {
 	if i < len(c.Servers) {
 		return c.Servers[i]
@@ -74,16 +77,17 @@ func (c Cluster) holder(i int) string {
 	return c.Workers[i-len(c.Servers)]
 }
 
-// Exchange is what one worker exchanged with one shard holder for one variable,
-// in bytes. Holder is an index of Cluster.Servers or, from their number on, of
-// Cluster.Workers. A Variable beyond the report's, such as the loss, counts in
-// sums.
+// Exchange has the bytes that one worker exchanged with one shard holder (a
+// task that stores variables) for one variable. Holder is an index of
+// Cluster.Servers; indices from len(Cluster.Servers) on mean workers. If
+// Variable is beyond Report.Variables, as for the loss, the bytes count only
+// in the totals.
 type Exchange struct {
 	Variable, Worker, Holder int
-	Sent, Received           float64 // bytes, from the worker's point of view, in all of the report's steps
+	Sent, Received           float64 // bytes that the worker has sent and received in all Report.Steps steps
 }
 
-// links counts the bytes that leave and enter each host, by name.
+// links has, by host name, the bytes that leave and enter the host.
 type links struct{ out, in map[string]float64 }
 
 func newLinks() links { return links{map[string]float64{}, map[string]float64{}} }
@@ -95,8 +99,8 @@ func (l links) send(from, to string, bytes float64) {
 	}
 }
 
-// busiest is the first of the hosts with the most bytes through its link. mean
-// is that of all hosts.
+// busiest returns the host with the most bytes through its network link, these
+// bytes, and the mean of all hosts.
 func (l links) busiest(hosts []string) (host string, most, mean float64) {
 	for i, h := range hosts {
 		through := max(l.out[h], l.in[h])
@@ -108,7 +112,8 @@ func (l links) busiest(hosts []string) (host string, most, mean float64) {
 	return host, most, mean
 }
 
-// measured returns the bytes of a step by variable, and of all together.
+// measured returns the bytes per step through the hosts' links, by variable
+// and in total.
 func (r Report) measured() (variables []links, all links) {
 	for range r.Variables {
 		variables = append(variables, newLinks())
@@ -128,8 +133,8 @@ func (r Report) measured() (variables []links, all links) {
 	return variables, all
 }
 
-// loads are what each server exchanged in a step, inside its host too: by
-// variable, the loss last, and in all.
+// loads returns the bytes per step that each server exchanged, including those
+// inside its host: by variable (the loss is last), and in total.
 func (r Report) loads() (variables [][]float64, sums []float64) {
 	sums = make([]float64, len(r.Cluster.Servers))
 	for range sums {
@@ -146,12 +151,13 @@ func (r Report) loads() (variables [][]float64, sums []float64) {
 }
 
 const (
-	looksSparse = 0.5 // a dense gradient with fewer rows that are not zero is noted
-	hot         = 2   // a server with more than so many times the mean of the others is noted
+	looksSparse = 0.5 // advise a sparse variable if a smaller fraction of a dense gradient's rows is not zero
+	hot         = 2   // report a server as hot if it has more than this many times the others' mean load
 )
 
-// Notes returns advice: a dense variable whose gradient has few rows, a sparse
-// one whose rows all travel, and a server with far more to do than the others.
+// Notes returns advice for the log: dense variables whose gradients have few
+// nonzero rows, sparse variables of which workers use almost all rows, and
+// overloaded servers.
 func (r Report) Notes() (notes []string) {
 	for _, v := range r.Variables {
 		if note := v.note(); note != "" {
@@ -196,7 +202,8 @@ func (r Report) hotNotes() (notes []string) {
 	return notes
 }
 
-// size writes bytes with three digits, in powers of 1000 as links are.
+// size formats bytes with three significant digits, in decimal units (kB, MB)
+// as is usual for network links.
 func size(bytes float64) string {
 	unit, units := 0, []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}
 	for bytes >= 999.5 && unit < len(units)-1 {
@@ -212,8 +219,9 @@ func size(bytes float64) string {
 	return fmt.Sprintf("%.2f %s", bytes, units[unit])
 }
 
-// clean makes a name fit for a terminal and for so many letters; of one that
-// is longer the end is kept, which tells names apart.
+// clean replaces unprintable characters in a name, and shortens it to most
+// characters by removing its beginning. The ends of variable names differ
+// more.
 func clean(name string, most int) string {
 	letters := []rune(strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// model is a language model on four hosts, each with a worker and a server,
-// which has sent so many bytes of each variable over each link in a step.
+// model returns a report over the given number of steps for a language model
+// on four hosts, each with one worker and one server.
 func model(steps int) Report {
 	hosts := []string{"w0", "w1", "w2", "w3"}
 	r := Report{Cluster: Cluster{Workers: hosts, Servers: hosts}, Steps: steps}
@@ -63,8 +63,9 @@ mean over hosts: 90.7 MB
 `)
 }
 
-// The busier of a link's two directions counts, and nothing inside a host.
-func TestBusiestLink(t *testing.T) {
+// The load of a network link is the larger of its two directions. Bytes inside
+// a host do not count.
+func TestBusiestLinkCountsLargerDirection(t *testing.T) {
 	r := Report{Cluster: Cluster{Workers: []string{"a", "b", "c"}, Servers: []string{"c"}}, Steps: 2,
 		Variables: []Variable{{Name: "w", Bytes: 8, Route: PS}}}
 	for worker, bytes := range []float64{100, 300, 5000} {
@@ -83,9 +84,9 @@ types is sparse, yet a worker touches 100 % of its rows; a dense variable would 
 `)
 }
 
-// A server that does much more than the others is named, with the variable
-// that makes it so; what a host keeps to itself counts as well.
-func TestHotServer(t *testing.T) {
+// Notes names a server that exchanges much more than the others, and the
+// variable that causes it. Bytes inside the server's host count here.
+func TestNotesNameHotServer(t *testing.T) {
 	r := model(10)
 	r.Variables[2].Touched, r.Variables[3].Touched = 0, 0
 	if notes := r.Notes(); len(notes) > 0 {
@@ -113,8 +114,8 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// Whatever the names are, the report has lines of a bounded length without
-// control characters, and the same ones each time.
+// For any names, the report is reproducible, and its lines are short and have
+// no control characters.
 func FuzzReport(f *testing.F) {
 	f.Add("words", "a", 1000, 100, 4, 50.0, 3, 2, uint8(3), uint32(15))
 	f.Add("\x1b[31m\n\t\xff"+strings.Repeat("long ", 50), "\x00"+strings.Repeat("h", 99), 1<<62, 1, 1<<40, math.NaN(), 1, 1<<30, uint8(16), uint32(1<<31))

@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// Assign gives pieces to holders and returns the holder of each piece. The
-// heaviest piece comes first, and each goes to the holder with the least load
-// so far: LPT of Graham, "Bounds on multiprocessing timing anomalies", 1969.
-// Among holders with equal loads it goes to the one with fewer of these pieces,
-// then to the first.
+// Assign assigns pieces to shard holders and returns the holder of each piece.
+// It takes the heaviest piece first, and gives each piece to the holder with
+// the smallest load so far (the LPT rule of Graham, "Bounds on multiprocessing
+// timing anomalies", 1969). If loads are equal, the holder with fewer pieces
+// gets it, then the first holder.
 //
-// base, at least one number, is what each holder carries besides.
+// base is, by holder, the load that it has from other variables; it must not
+// be empty.
 func Assign(loads, base []float64) []int {
 	carried, order := slices.Clone(base), make([]int, len(loads))
 	for i := range order {
@@ -33,10 +34,11 @@ func Assign(loads, base []float64) []int {
 	return holders
 }
 
-// Keep renames the holders of an assignment, so that less has to move. here[i] is
-// how much of piece i each holder has now. The pieces of one holder stay together:
-// the group of which most is at one holder goes to that holder, then the next. It
-// is for holders that carry the same besides.
+// Keep exchanges the holders of an assignment, so that fewer rows have to
+// move. here[i] is how much of piece i each holder has now. All pieces
+// assigned to one holder form a group and stay together. The group of which
+// one holder has the most goes to that holder first, then the next. Keep is
+// only useful if all holders have the same load from other variables.
 func Keep(assigned []int, here [][]float64) []int {
 	type pair struct {
 		group, holder int

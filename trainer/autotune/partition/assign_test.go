@@ -26,7 +26,7 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// heaviest is the load of the shard holder with the most.
+// heaviest returns the largest load of a shard holder in an assignment.
 func heaviest(loads, base []float64, holders []int) float64 {
 	carried := slices.Clone(base)
 	for i, o := range holders {
@@ -52,8 +52,8 @@ func optimum(loads, base []float64) float64 {
 	}
 }
 
-// Graham's bound is (4/3 - 1/(3n)) times the optimum where nobody carries
-// anything before, and 2 - 1/n always.
+// The largest load is at most 2 - 1/n times the optimum, and (4/3 - 1/(3n))
+// times if no holder has any load before. Graham has proved these bounds.
 func FuzzAssign(f *testing.F) {
 	f.Add([]byte{5, 5, 4, 4, 3, 3, 3}, uint8(3), []byte{})
 	f.Add([]byte{1, 200, 3, 90, 17}, uint8(4), []byte{9, 80})

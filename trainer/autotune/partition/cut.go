@@ -9,50 +9,54 @@ import (
 // maxBuckets bounds a histogram.
 const maxBuckets = 4096
 
-// Histogram counts how often rows of a table travelled, by at most 4096
-// buckets of equally many rows, of which the last may have fewer. It is used
-// by one goroutine at a time.
+// Histogram counts how often the rows of an embedding table were transferred.
+// It has at most 4096 buckets of equally many rows; the last may have fewer.
+// Only one goroutine at a time may use it.
 type Histogram struct {
 	width  int       // number of rows in a bucket
-	counts []float64 // by bucket: how often its rows travelled
+	counts []float64 // by bucket: how often rows of this bucket were transferred
 }
 
-// NewHistogram returns an empty histogram of a table of so many rows, at
-// least one.
+// NewHistogram returns an empty histogram of a table with the given number of
+// rows, at least one.
 func NewHistogram(rows int) *Histogram {
 	width := ceil(rows, maxBuckets)
 	return &Histogram{width: width, counts: make([]float64, ceil(rows, width))}
 }
 
-// Add counts each of rows once, all of which are of the table.
+// Add adds one to the count of each row in rows. All must be rows of the
+// table.
 func (h *Histogram) Add(rows []int64) {
 	for _, row := range rows {
 		h.counts[int(row)/h.width]++
 	}
 }
 
-// Counts returns the counts by bucket, which are the histogram's own.
+// Counts returns the counts by bucket. The slice shares the histogram's
+// memory.
 func (h *Histogram) Counts() []float64 { return h.counts }
 
-// ceil is a/b, rounded up; a+b may overflow.
+// ceil returns a/b rounded up. Unlike (a+b-1)/b, it cannot overflow.
 func ceil(a, b int) int { return a/b + min(a%b, 1) }
 
-// near is how much heavier than the least possible maximum a piece may be, as a
-// part of it, so that the piece ends with a bucket.
+// near is by how much, as a fraction, a part may be heavier than the best
+// possible maximum, if that lets the part end at the end of a bucket.
 const near = 0.05
 
-// Cut returns the bounds of parts of the rows [0, rows): part i is
-// [bounds[i], bounds[i+1]), the first bound is 0 and the last is rows.
+// Cut divides the rows [0, rows) into parts of about the same weight and
+// returns their bounds. Part i is [bounds[i], bounds[i+1]); the first bound is
+// 0 and the last is rows.
 //
-// Counts by bucket, as of a [Histogram] of the table, say how often rows
-// travel; the heaviest part is at most 5 % heavier than it must be, with rows
-// of a bucket taken to be alike. Bounds are those of buckets unless a bucket
-// is too heavy for that. Without counts, with only zeros, or with counts that
-// are negative or no numbers, parts have equally many rows.
+// counts are those of a [Histogram] of the table: how often the rows of each
+// bucket were transferred. They are the weights; the rows of one bucket count
+// as equally heavy. The heaviest part is at most 5 % heavier than in the best
+// possible division. Parts end at the end of a bucket, unless one bucket is
+// too heavy for that. If counts are missing, all zero, negative or not finite,
+// all parts have equally many rows.
 //
-// No part is empty, so there are no more than rows. No part has more than
-// most rows (0: no limit), which may take more parts than were asked for. The
-// same arguments give the same bounds.
+// No part is empty, so there are at most as many parts as rows. No part has
+// more than most rows (0 means no limit); this may need more parts than
+// requested. The same arguments always give the same bounds.
 func Cut(rows, parts, most int, counts []float64) []int {
 	rows = max(rows, 0)
 	if most < 1 || most > rows {
@@ -68,7 +72,7 @@ func Cut(rows, parts, most int, counts []float64) []int {
 	return c.cut()
 }
 
-// even cuts in near-equal parts.
+// even returns the bounds of parts with nearly equal numbers of rows.
 func even(rows, parts int) []int {
 	bounds := make([]int, 1, parts+1)
 	for k := 1; k <= parts; k++ {
@@ -77,8 +81,9 @@ func even(rows, parts int) []int {
 	return bounds
 }
 
-// Loads returns how often each part travels, given the bounds of Cut and
-// counts that it would accept; without such, the rows of each part.
+// Loads returns how often the rows of each part were transferred. bounds are
+// those of Cut, and counts those of a [Histogram]. If Cut would ignore the
+// counts, Loads returns the number of rows of each part instead.
 func Loads(bounds []int, counts []float64) []float64 {
 	var loads []float64
 	w := newWeight(bounds[len(bounds)-1], counts)
@@ -92,13 +97,15 @@ func Loads(bounds []int, counts []float64) []float64 {
 	return loads
 }
 
-// weight is the count of the rows before a row, linear within a bucket.
+// weight is the cumulative weight of a table's rows: how often all rows before
+// a given row were transferred. Within a bucket it grows linearly.
 type weight struct {
 	rows, width int
-	sums        []float64 // by bucket: weight of all rows before it; the last element is the weight of all rows
+	sums        []float64 // by bucket: weight of all rows before it; one more element for the weight of all rows
 }
 
-// newWeight returns nil where counts say nothing.
+// newWeight returns nil if counts are missing, all zero, negative or not
+// finite.
 func newWeight(rows int, counts []float64) *weight {
 	if len(counts) == 0 || rows < 1 {
 		return nil
@@ -118,12 +125,12 @@ func newWeight(rows int, counts []float64) *weight {
 	return w
 }
 
-// start is the first row of a bucket.
+// start returns the first row of a bucket.
 func (w *weight) start(bucket int) int { return min(bucket*w.width, w.rows) }
 
 func (w *weight) total() float64 { return w.sums[len(w.sums)-1] }
 
-// until is the weight of the rows before row.
+// until returns the total weight of the rows before row.
 func (w *weight) until(row int) float64 {
 	b := row / w.width
 	if w.start(b) == row || b+1 >= len(w.sums) {
@@ -133,7 +140,7 @@ func (w *weight) until(row int) float64 {
 	return w.sums[b] + float64(part*(w.sums[b+1]-w.sums[b]))
 }
 
-// heaviestRow is the weight of the heaviest row.
+// heaviestRow returns the weight of the heaviest row.
 func (w *weight) heaviestRow() float64 {
 	heaviest := 0.0
 	for b := range len(w.sums) - 1 {
@@ -142,14 +149,14 @@ func (w *weight) heaviestRow() float64 {
 	return heaviest
 }
 
-// last is the last row in [from, to] that has at most so much weight before
-// it; from has.
+// last returns the last row in [from, to] for which the rows before it weigh
+// at most most. The row from must satisfy this.
 func (w *weight) last(from, to int, most float64) int {
 	return from + sort.Search(to-from, func(i int) bool { return w.until(from+i+1) > most })
 }
 
-// nearest is the bound of a bucket: of the bucket that has the weight at inside,
-// the nearer one.
+// nearest returns the end of a bucket at which the cumulative weight is
+// closest to at.
 func (w *weight) nearest(at float64) int {
 	b, _ := slices.BinarySearch(w.sums, at)
 	if b > 0 && at-w.sums[b-1] < w.sums[b]-at {
@@ -158,15 +165,16 @@ func (w *weight) nearest(at float64) int {
 	return w.start(b)
 }
 
-// cutter cuts in parts with at most limit weight and most rows each.
+// cutter divides rows into parts that have at most the weight limit and at
+// most most rows.
 type cutter struct {
 	*weight
-	parts, most int     // number of parts; most rows in a part
-	limit       float64 // most weight of a part
+	parts, most int     // number of parts; maximal number of rows in a part
+	limit       float64 // maximal weight of a part
 }
 
-// least is the smallest limit with which so many parts hold all rows, found
-// by bisection.
+// least returns the smallest limit with which c.parts parts can cover all
+// rows. It finds the limit by bisection.
 func (c *cutter) least() float64 {
 	low := max(c.total()/float64(c.parts), c.heaviestRow())
 	high := c.total()
@@ -181,7 +189,8 @@ func (c *cutter) least() float64 {
 	return high
 }
 
-// suffices makes every part as long as may be.
+// suffices reports whether c.parts parts can cover all rows within the limits.
+// It makes every part as long as possible.
 func (c *cutter) suffices() bool {
 	at := 0
 	for range c.parts {
@@ -192,22 +201,23 @@ func (c *cutter) suffices() bool {
 	return false
 }
 
-// reach is the end of the longest part from a row on.
+// reach returns the end of the longest allowed part that starts at row from.
 func (c *cutter) reach(from int) int {
 	return max(min(from+1, c.rows), c.last(from, from+min(c.most, c.rows-from), c.until(from)+c.limit))
 }
 
-// back is the start of the longest part up to a row.
+// back returns the start of the longest allowed part that ends at row to.
 func (c *cutter) back(to int) int {
 	least := c.until(to) - c.limit
 	from := max(0, to-c.most)
 	return min(max(to-1, 0), from+sort.Search(to-from, func(i int) bool { return c.until(from+i) >= least }))
 }
 
-// cut takes, bound by bound, an equal share of what is left, as far as the
-// limits of this part and of those to come allow.
+// cut returns the bounds of the parts. It gives each part an equal share of
+// the remaining weight, as far as the limits of this part and of the later
+// parts allow.
 func (c *cutter) cut() []int {
-	earliest := make([]int, c.parts+1) // by bound, so that the parts after it suffice
+	earliest := make([]int, c.parts+1) // by bound: the smallest row at which the remaining parts can still cover the rest
 	earliest[c.parts] = c.rows
 	for k := c.parts - 1; k > 0; k-- {
 		earliest[k] = c.back(earliest[k+1])
@@ -222,8 +232,9 @@ func (c *cutter) cut() []int {
 	return append(bounds, c.rows)
 }
 
-// end is the end of the next of so many parts: that of a bucket, or a row inside
-// one if no bucket ends near the share.
+// end returns the end of the next part if parts remain to cover the rows after
+// from. It prefers the end of a bucket. If no bucket ends near an equal share
+// of the weight, it returns a row inside a bucket.
 func (c *cutter) end(from, parts int) int {
 	share := (c.total() - c.until(from)) / float64(parts)
 	at := c.until(from) + share

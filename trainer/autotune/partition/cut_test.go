@@ -31,7 +31,7 @@ func TestHistogram(t *testing.T) {
 	}
 }
 
-func TestHistogramRefuses(t *testing.T) {
+func TestHistogramPanicsOnForeignRows(t *testing.T) {
 	for name, f := range map[string]func(){
 		"another row": func() { NewHistogram(5).Add([]int64{5}) },
 	} {
@@ -69,7 +69,8 @@ func TestCut(t *testing.T) {
 		{4, 2, 0, []float64{3, 1, 1, 1}, []int{0, 1, 4}},
 		{4, 2, 2, []float64{3, 1, 1, 1}, []int{0, 2, 4}},
 		{4, 3, 0, []float64{0, 0, 0, 5}, []int{0, 2, 3, 4}},
-		// Bounds of buckets of 10 rows, where they do.
+		// Buckets of 10 rows: the parts end at bucket ends, if the weights
+		// allow that.
 		{100, 4, 0, []float64{10, 10, 10, 10, 10, 10, 10, 10, 10, 10}, []int{0, 25, 50, 75, 100}},
 		{100, 2, 0, []float64{11, 10, 10, 10, 10, 10, 10, 10, 10, 10}, []int{0, 50, 100}},
 		{100, 5, 0, []float64{10, 10, 10, 10, 10, 10, 10, 10, 10, 10}, []int{0, 20, 40, 60, 80, 100}},
@@ -83,7 +84,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// checkCut wants what Cut promises of any arguments.
+// checkCut calls Cut and checks what its documentation promises for any
+// arguments.
 func checkCut(t *testing.T, rows, parts, most int, counts []float64) []int {
 	t.Helper()
 	bounds := Cut(rows, parts, most, counts)
@@ -105,8 +107,8 @@ func checkCut(t *testing.T, rows, parts, most int, counts []float64) []int {
 	return bounds
 }
 
-// bestCut is the least possible weight of the heaviest part, by dynamic
-// programming over all bounds.
+// bestCut returns the smallest possible weight of the heaviest part. It
+// computes that by dynamic programming over all bounds.
 func bestCut(w *weight, parts, most int) float64 {
 	best := make([]float64, w.rows+1) // of the rows before
 	for i := range best[1:] {
@@ -125,7 +127,8 @@ func bestCut(w *weight, parts, most int) float64 {
 	return best[w.rows]
 }
 
-// Against the naive twin: no part is more than 5 % heavier than it must be.
+// No part is more than 5 % heavier than in the best division, which bestCut
+// finds.
 func TestCutIsNearTheBest(t *testing.T) {
 	for i := range uint64(400) {
 		s := random.New(6, "cut").Derive(i)
@@ -155,14 +158,14 @@ func TestCutIsNearTheBest(t *testing.T) {
 	}
 }
 
-// A vocabulary sorted by how often words occur: parts travel equally often and
-// end where buckets do, but at the hot end.
+// In a vocabulary sorted by frequency, all parts are used about equally often.
+// They end at bucket ends, except among the most frequent words.
 func TestCutZipf(t *testing.T) {
 	const rows = 100_000
 	h := NewHistogram(rows)
 	counts := make([]float64, len(h.Counts()))
 	for row := range rows {
-		counts[row/25] += 1 - math.Exp(-20_000/float64(row+1)/12) // a step has 20,000 words
+		counts[row/25] += 1 - math.Exp(-20_000/float64(row+1)/12) // probability that a step of 20,000 words contains this word
 	}
 	for _, parts := range []int{2, 8, 64, 256} {
 		bounds := checkCut(t, rows, parts, 0, counts)

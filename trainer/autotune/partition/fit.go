@@ -6,22 +6,23 @@ import (
 	"time"
 )
 
-// Fit is the curve t(P) = C + B/P + A*P through samples, in seconds: what
-// does not depend on P, what pieces share, and what each piece costs. A and B
-// are positive, so it has a minimum.
+// Fit is the curve t(P) = C + B/P + A*P through measured step times, in
+// seconds. C is the time that does not depend on the number P of pieces, B the
+// work that the pieces share, and A the cost of each piece. A and B are
+// positive, so the curve has a minimum.
 type Fit struct {
 	A, B, C   float64
-	Residuals []float64 // measured minus fitted seconds, of those samples that were measured
+	Residuals []float64 // measured minus fitted seconds, one for each measured sample, ascending by P
 }
 
-// At returns the fitted time of P pieces, in seconds.
+// At returns the fitted time of a step with p pieces, in seconds.
 func (f *Fit) At(p float64) float64 { return f.C + f.B/p + float64(f.A*p) }
 
-// Best is where the curve is lowest.
+// Best returns the P at which the curve has its minimum.
 func (f *Fit) Best() float64 { return math.Sqrt(f.B / f.A) }
 
-// fit returns the curve through measured samples, weighted by how sure they
-// are, or why there is none.
+// fit returns the curve through the samples, weighted by their accuracy. If
+// there is no such curve, it returns nil and the reason.
 func fit(samples []Sample) (*Fit, string) {
 	if len(samples) < 3 {
 		return nil, "fewer than three samples"
@@ -58,7 +59,7 @@ func equal(samples []Sample) bool {
 	return true
 }
 
-// leastSquares finds x with the smallest |rows*x - values|.
+// leastSquares finds the x that minimizes |rows*x - values|.
 type leastSquares struct {
 	rows   [][3]float64
 	values []float64
@@ -68,10 +69,12 @@ func (l *leastSquares) add(row [3]float64, value float64) {
 	l.rows, l.values = append(l.rows, row), append(l.values, value)
 }
 
-// nonNegative tries all sets of unknowns that are not 0: the constrained
-// minimum is the free one of some set (Lawson and Hanson, "Solving Least
-// Squares Problems", 1974, chapter 23), and with three there are seven. Sets
-// come in order of size, and a larger one must be really better.
+// nonNegative returns the x without negative elements that minimizes the
+// error. It solves the unconstrained problem for each of the seven sets of
+// elements that may be positive; one of these solutions is the constrained
+// minimum (Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter
+// 23). Larger sets are tried later and must be better by more than rounding
+// errors.
 func (l *leastSquares) nonNegative() (best [3]float64) {
 	least := l.error(best)
 	enough := least * 1e-20
@@ -95,11 +98,11 @@ func (l *leastSquares) error(x [3]float64) (sum float64) {
 	return sum
 }
 
-// solve is the minimum over the unknowns of set, ok where none is negative.
-// It makes the columns orthogonal one by one (modified Gram-Schmidt, which
-// stands badly scaled columns, as 1/P and P are).
+// solve returns the x that minimizes the error if only the elements in set may
+// differ from 0. ok is false if one of them is negative. It uses modified
+// Gram-Schmidt, which tolerates badly scaled columns such as 1/P and P.
 func (l *leastSquares) solve(set []int) (x [3]float64, ok bool) {
-	columns := make([][]float64, len(set)+1) // and the values
+	columns := make([][]float64, len(set)+1) // one column for each element of set, and one for the values
 	for k := range columns {
 		for i, row := range l.rows {
 			if k == len(set) {
@@ -142,19 +145,20 @@ func dot(a, b []float64) (sum float64) {
 	return sum
 }
 
-// Sample is what was measured at P pieces.
+// Sample is the measured time of steps with P pieces.
 type Sample struct {
 	P       int           // number of pieces
 	Steps   int           // number of steps that were measured
 	Median  time.Duration // median time of a step
-	Spread  time.Duration // in about 95 of 100 cases the true median is no further than this from Median
-	Skipped string        // why nothing was measured, so that the other fields but P are 0; empty if they are set
+	Spread  time.Duration // the true median is within Median ± Spread in about 95 of 100 cases
+	Skipped string        // why P was not measured; then Steps, Median and Spread are 0. "" means that it was measured
 }
 
-// newSample reads steps, at least one. The spread is twice the standard error
-// of a median of normal numbers, 2 * 1.2533 * deviation / sqrt(n), the
-// deviation taken as 1.4826 times the median distance from the median: a few
-// steps that took very long, as happens, do not change it.
+// newSample computes a Sample from the durations of steps, at least one.
+// Spread is twice the standard error of the median of a normal distribution, 2
+// * 1.2533 * deviation / sqrt(n). The standard deviation is estimated as
+// 1.4826 times the median distance from the median, so that a few very slow
+// steps do not change it.
 func newSample(p int, steps []time.Duration) Sample {
 	s := Sample{P: p, Steps: len(steps), Median: median(steps)}
 	distances := make([]time.Duration, len(steps))
@@ -171,13 +175,15 @@ func median(times []time.Duration) time.Duration {
 	return a + (b-a)/2
 }
 
-// alike is the part by which times may differ at most and still be a tie. With
-// noisier times the one that seems the fastest is the better guess.
-const alike = 0.05
+// maxTie is the largest relative difference at which two times can still tie.
+// If the measurements are noisier than that, the faster one is still the
+// better guess.
+const maxTie = 0.05
 
-// tie reports whether a and b differ by less than they may be off.
+// tie reports whether the medians of a and b differ by no more than their
+// combined spread, and by at most 5 %.
 func tie(a, b Sample) bool {
 	difference := math.Abs(float64(a.Median) - float64(b.Median))
 	off := math.Hypot(float64(a.Spread), float64(b.Spread))
-	return difference <= min(off, alike*float64(min(a.Median, b.Median)))
+	return difference <= min(off, maxTie*float64(min(a.Median, b.Median)))
 }

@@ -15,7 +15,7 @@ func samplesOf(t func(p float64) float64, ps ...int) (samples []Sample) {
 	return samples
 }
 
-func TestFitFindsWhatIsThere(t *testing.T) {
+func TestFitRecoversExactCurve(t *testing.T) {
 	for _, c := range []struct{ c, b, a float64 }{{1, 2, 0.1}, {0, 5, 0.2}, {0.01, 3, 0.003}, {1000, 10, 10}, {1e-3, 1e-4, 1e-5}} {
 		f, why := fit(samplesOf(func(p float64) float64 { return c.c + c.b/p + c.a*p }, 1, 2, 4, 8, 16, 32))
 		if f == nil {
@@ -34,7 +34,7 @@ func TestFitFindsWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestNoFit(t *testing.T) {
+func TestFitReportsWhyThereIsNone(t *testing.T) {
 	for name, c := range map[string]struct {
 		samples []Sample
 		why     string
@@ -54,8 +54,9 @@ func TestNoFit(t *testing.T) {
 	}
 }
 
-// gridSearch is the naive twin: it looks for the least error over a grid of
-// non-negative unknowns, finer and finer around the best.
+// gridSearch is a slow and simple alternative to leastSquares: it searches a
+// grid of non-negative x for the smallest error, and refines the grid around
+// the best point.
 func gridSearch(l *leastSquares, high [3]float64) (best [3]float64) {
 	const points = 8
 	low := [3]float64{}
@@ -78,8 +79,8 @@ func gridSearch(l *leastSquares, high [3]float64) (best [3]float64) {
 	return best
 }
 
-// No point of the grid is better than the fit, and with samples full of noise
-// all sets of unknowns occur.
+// No point of the grid has a smaller error than nonNegative's result. The
+// samples are noisy enough that every set of positive elements occurs.
 func TestFitAgainstGridSearch(t *testing.T) {
 	occurred := map[[3]bool]int{}
 	for i := range uint64(60) {

@@ -14,7 +14,7 @@ func TestKeep(t *testing.T) {
 		want     []int
 	}{
 		{[]int{0, 1, 2}, [][]float64{{0, 0, 5}, {5, 0, 0}, {0, 5, 0}}, []int{2, 0, 1}},
-		{[]int{0, 0, 1}, [][]float64{{0, 3}, {2, 0}, {0, 9}}, []int{0, 0, 1}}, // 2 and 9 stay, 3 moves
+		{[]int{0, 0, 1}, [][]float64{{0, 3}, {2, 0}, {0, 9}}, []int{0, 0, 1}}, // piece 0 moves its 3 rows; the 2 and 9 rows of pieces 1 and 2 stay
 		{[]int{1, 0}, [][]float64{{0, 0, 0}, {0, 0, 0}}, []int{1, 0}},
 		{nil, nil, []int{}},
 	} {
@@ -24,9 +24,10 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// Groups stay groups, no two become one, and at least half as much stays as
-// with any names: that is what taking the largest first is good for.
-func TestKeepIsHalfAsGoodAsAny(t *testing.T) {
+// Keep never splits or merges groups. At least half as many rows stay as in
+// the best possible renaming; the greedy choice of the largest group
+// guarantees that.
+func TestKeepMovesAtMostTwiceTheOptimum(t *testing.T) {
 	for trial := range uint64(500) {
 		s := random.New(trial, "keep")
 		holders := 1 + int(s.Bits(0)[0]%5)
@@ -66,7 +67,7 @@ func stays(holders []int, here [][]float64) (amount float64) {
 	return amount
 }
 
-// permute calls do with every order of 0 to n-1.
+// permute calls do with every permutation of the numbers 0 to n-1.
 func permute(n int, do func([]int)) {
 	var grow func(names []int)
 	grow = func(names []int) {

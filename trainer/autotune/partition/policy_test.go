@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// ask runs a search whose times are exact; those in skipped do not fit.
+// ask runs a search with exact step times t(p), and skips the numbers in
+// skipped. It returns the numbers that the search has requested.
 func ask(s *Search, t func(p int) time.Duration, skipped ...int) (asked []int) {
 	for p, more := s.Next(); more; p, more = s.Next() {
 		if again, _ := s.Next(); again != p {
@@ -24,12 +25,12 @@ func ask(s *Search, t func(p int) time.Duration, skipped ...int) (asked []int) {
 	return asked
 }
 
-// curve is c + b/P + a*P in milliseconds.
+// curve returns the function c + b/P + a*P, in milliseconds.
 func curve(c, b, a float64) func(p int) time.Duration {
 	return func(p int) time.Duration { return time.Duration(1e6 * (c + b/float64(p) + a*float64(p))) }
 }
 
-func TestPolicy(t *testing.T) {
+func TestSearchSequence(t *testing.T) {
 	valley, falls, rises, flat := curve(100, 400, 4), curve(10, 100, 0), curve(10, 0, 10), curve(5, 0, 0)
 	noise := func(p int) time.Duration { return time.Duration(1e9 + p*7919%13*1e8) }
 	for _, c := range []struct {
@@ -75,8 +76,8 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// A larger range than any: doubling ends at most, without overflow.
-func TestDoublingUpToTheLargestNumber(t *testing.T) {
+// With the largest possible range, doubling ends without an integer overflow.
+func TestDoublingDoesNotOverflow(t *testing.T) {
 	const half = math.MaxInt / 2
 	s := NewSearch(half, 1, math.MaxInt)
 	falls := func(p int) time.Duration { return time.Duration(math.MaxInt64 - p/2) }
@@ -85,8 +86,9 @@ func TestDoublingUpToTheLargestNumber(t *testing.T) {
 	}
 }
 
-// A tie goes to the smaller P; what differs by more does not.
-func TestTies(t *testing.T) {
+// If times tie, the smaller P wins. Times that differ by more than 5 % do not
+// tie.
+func TestTieGoesToSmallerP(t *testing.T) {
 	steps := func(ms ...float64) (times []time.Duration) {
 		for _, x := range ms {
 			times = append(times, time.Duration(x*1e6))
@@ -100,7 +102,7 @@ func TestTies(t *testing.T) {
 	}{
 		{steps(102, 100, 104), steps(101, 99, 103), 2, "the smallest, as all times are equal within their spread"},
 		{steps(102, 102, 102), steps(101, 101, 101), 4, "the fastest of 2"},
-		{steps(110, 90, 130), steps(100, 80, 120), 4, "the fastest of 2"}, // noise does not excuse 10 %
+		{steps(110, 90, 130), steps(100, 80, 120), 4, "the fastest of 2"}, // a difference of 10 % is no tie, even if the times are noisy
 		{steps(104, 90, 130), steps(100, 80, 120), 2, "the smallest, as all times are equal within their spread"},
 		{steps(100, 100, 900), steps(101, 101, 101), 2, "the fastest of 2"}, // one slow step
 	} {
@@ -120,7 +122,8 @@ func TestTies(t *testing.T) {
 	}
 }
 
-// Answers that nobody waits for count too; those without a time do not.
+// Add and Skip also accept numbers that the search has not requested. Add
+// ignores durations of 0.
 func TestAddAndSkip(t *testing.T) {
 	s := NewSearch(4, 1, 8)
 	s.Add(8, []time.Duration{5})

@@ -10,16 +10,18 @@ import (
 	"unicode"
 )
 
-// Result is what a search has found so far.
+// Result is the outcome of a search for the best number of pieces, possibly
+// unfinished.
 type Result struct {
-	P       int      // the chosen number of pieces; 0 means that nothing was measured
-	Why     string   // the reason for choosing P
-	Samples []Sample // all numbers of pieces that were tried or skipped, ascending by P
-	Fit     *Fit     // the curve through the samples; nil if there is none, for the reason in NoFit
-	NoFit   string   // empty if there is a Fit
+	P       int      // the best number of pieces; 0 means that nothing was measured
+	Why     string   // the reason for the choice of P, for the log
+	Samples []Sample // every number of pieces that was measured or skipped, ascending
+	Fit     *Fit     // the curve through the samples; nil if none fits, for the reason in NoFit
+	NoFit   string   // why Fit is nil; "" if Fit is set
 }
 
-// Result returns what follows from the samples so far.
+// Result returns the best number of pieces so far, with all samples and the
+// fit.
 func (s *Search) Result() Result {
 	samples := s.measured()
 	r := Result{Samples: slices.Clone(samples)}
@@ -50,8 +52,8 @@ func reason(samples []Sample, best Sample) string {
 	return fmt.Sprintf("the fastest of %d", len(samples))
 }
 
-// Lines describe the result for a log: samples, fit, choice. None is longer
-// than 140 characters.
+// Lines formats the result for a log: the samples, the fit and the choice.
+// Each line has at most 140 characters.
 func (r Result) Lines() (lines []string) {
 	residual, worst := 0, 0.0
 	for _, s := range r.Samples {
@@ -95,7 +97,7 @@ func shorten(line string, most int) string {
 	return line
 }
 
-// digits writes a duration with four of them.
+// digits formats a duration with about four significant digits.
 func digits(d time.Duration) string {
 	to := time.Duration(1)
 	for to < d/10_000 {
@@ -104,7 +106,8 @@ func digits(d time.Duration) string {
 	return d.Round(to).String()
 }
 
-// seconds writes so many; what a fit has may be below a nanosecond.
+// seconds formats a number of seconds. Values below a microsecond are not
+// rounded to nanoseconds, because coefficients of a fit may be that small.
 func seconds(s float64) string {
 	if s > 0 && s < 1e-6 || s > 1e9 {
 		return fmt.Sprintf("%.3gs", s)

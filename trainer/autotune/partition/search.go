@@ -1,9 +1,10 @@
-// Package partition decides how the rows of a table are cut and which shard
-// holder gets which piece: it cuts so that every piece travels about as often,
-// and finds by measuring how many pieces are best.
+// Package partition decides into how many pieces the rows of an embedding
+// table are cut, where the cuts are, and which shard holder (a task that
+// stores variables) gets which piece. All pieces are transferred about equally
+// often. The best number of pieces is found by measuring.
 //
 //	h := partition.NewHistogram(100_000)
-//	h.Add(rows)                                  // every step: rows that travelled
+//	h.Add(rows)                                  // every step: rows that were transferred
 //	bounds := partition.Cut(100_000, 16, 0, h.Counts())
 //	holders := partition.Assign(partition.Loads(bounds, h.Counts()), make([]float64, servers))
 //
@@ -16,19 +17,21 @@
 //
 // # The search
 //
-// It goes the way of Parallax (Kim et al., EuroSys'19, the section on
-// partitioning): double from the start while steps get faster, then halve from
-// the start, then fit t(P) = c + b/P + a*P, whose minimum is at sqrt(b/a). A
-// time is the median of the steps; differences within the uncertainty of the
-// medians, and of at most 5 %, are ties, and a tie goes to the smaller P. If the
-// fit promises a shorter time than the samples have, the search measures its
-// minimum too. It chooses nothing that it did not measure.
+// The search follows Parallax (Kim et al., EuroSys'19, the section on
+// partitioning). It doubles the number P of pieces as long as steps get
+// faster, then halves it, beginning from the start again. Then it fits the
+// curve t(P) = c + b/P + a*P, whose minimum is at sqrt(b/a), and measures
+// there too if the fit predicts a shorter time.
+//
+// The time for a P is the median of its steps. Two times tie if they differ by
+// at most 5 % and by no more than the uncertainty of the medians; then the
+// smaller P wins. The search only chooses a P that was measured.
 //
 // # What it refuses
 //
-// It moves no rows and measures no time: its caller does. It knows counts by bucket
-// and not by row: a row that travels more often than a piece should stays in one
-// piece.
+// The caller moves the rows and measures the times. The package has counts for
+// buckets of rows, not for single rows. It cannot split a row: a very frequent
+// row makes its piece heavier than the others.
 package partition
 
 import (
@@ -37,15 +40,15 @@ import (
 	"time"
 )
 
-// Search finds how many pieces are best by asking for the times of some. It
-// is used by one goroutine.
+// Search finds the number P of pieces with the fastest steps. It proposes
+// numbers, and the caller measures them. Only one goroutine may use it.
 type Search struct {
 	start, least, most int
 	phase              phase
-	at                 int                     // the P that this phase took up last
-	asked              int                     // the P that Next returns until Add or Skip answers; 0 means none
-	steps              map[int][]time.Duration // by P: times of the measured steps
-	skipped            map[int]string          // by P: why it was not measured
+	at                 int                     // the P that the current phase has requested last
+	asked              int                     // the P that Next returns until Add or Skip is called for it; 0 means none
+	steps              map[int][]time.Duration // by P: durations of the measured steps
+	skipped            map[int]string          // by P: the reason why it was not measured
 }
 
 type phase int
@@ -58,9 +61,9 @@ const (
 	ended
 )
 
-// NewSearch returns a search in [least, most] that begins at start, which is
-// brought into that range. least is at least 1; where most is below it, least
-// alone is tried.
+// NewSearch returns a search for the best P in [least, most] that begins at
+// start. start is moved into that range, and least is raised to 1. If most is
+// below least, the search tries only least.
 func NewSearch(start, least, most int) *Search {
 	least = max(least, 1)
 	most = max(least, most)
@@ -70,8 +73,8 @@ func NewSearch(start, least, most int) *Search {
 	}
 }
 
-// Next returns the P to measure next, the same until it was added or skipped,
-// or no more.
+// Next returns the P to measure next. It returns the same P until the caller
+// has called Add or Skip for it. more is false at the end of the search.
 func (s *Search) Next() (p int, more bool) {
 	for s.asked == 0 && s.phase != ended {
 		s.advance()
@@ -79,8 +82,8 @@ func (s *Search) Next() (p int, more bool) {
 	return s.asked, s.asked != 0
 }
 
-// Add tells what steps took at p. Steps of no time are not counted; without
-// any, p is skipped. More steps at the same p join the earlier ones.
+// Add records durations of steps with p pieces, in addition to earlier ones.
+// It ignores durations of 0. If p then has no durations, it is skipped.
 func (s *Search) Add(p int, steps []time.Duration) {
 	for _, t := range steps {
 		if t > 0 {
@@ -95,8 +98,8 @@ func (s *Search) Add(p int, steps []time.Duration) {
 	s.answered(p)
 }
 
-// Skip leaves p out; why is the reason, such as that it does not fit in
-// memory.
+// Skip records that p cannot be measured. why is the reason, for example that
+// a shard holder lacks memory.
 func (s *Search) Skip(p int, why string) {
 	if len(s.steps[p]) == 0 {
 		s.skipped[p] = why
@@ -110,13 +113,13 @@ func (s *Search) answered(p int) {
 	}
 }
 
-// known reports whether there is an answer for p.
+// known reports whether p has been measured or skipped.
 func (s *Search) known(p int) bool {
 	_, skipped := s.skipped[p]
 	return skipped || len(s.steps[p]) > 0
 }
 
-// advance asks for the next P of the phase, or goes to the next phase.
+// advance requests the next P of the current phase, or goes to the next phase.
 func (s *Search) advance() {
 	switch s.phase {
 	case begin:
@@ -136,13 +139,14 @@ func (s *Search) advance() {
 		s.phase = fitting
 	case fitting:
 		s.phase = ended
-		if p := s.further(); p > 0 {
+		if p := s.proposeMinimum(); p > 0 {
 			s.ask(p)
 		}
 	}
 }
 
-// ask takes up p in this phase, and waits for it unless it is known.
+// ask makes p the current number of pieces of this phase. If p has not been
+// measured before, Next will return it.
 func (s *Search) ask(p int) {
 	s.at = p
 	if !s.known(p) {
@@ -150,8 +154,8 @@ func (s *Search) ask(p int) {
 	}
 }
 
-// promising reports whether the last P was the best so far, so that it is
-// worth going on; as long as none fits, it is.
+// promising reports whether the last P was the best so far, so that this
+// direction is worth continuing. It is true as long as every P was skipped.
 func (s *Search) promising() bool {
 	samples := s.measured()
 	if len(samples) == 0 {
@@ -160,9 +164,11 @@ func (s *Search) promising() bool {
 	return choose(samples).P == s.at
 }
 
-// further is the minimum of the fit if it promises more than 1 % over the best
-// sample, else 0. It stays near the samples: elsewhere the curve is a guess.
-func (s *Search) further() int {
+// proposeMinimum returns the P with the lowest predicted time, if the fit
+// predicts at least 1 % less than for the best sample, and otherwise 0. P is
+// at most twice the largest sample and at least half the smallest, because the
+// fit is unreliable elsewhere.
+func (s *Search) proposeMinimum() int {
 	samples := s.measured()
 	f, _ := fit(samples)
 	if f == nil {
@@ -179,7 +185,7 @@ func (s *Search) further() int {
 	return p
 }
 
-// whole is the best whole P of a fit.
+// whole returns the integer P for which the fit predicts the lowest time.
 func whole(f *Fit) int {
 	below := math.Floor(min(max(f.Best(), 1), 1e15))
 	if f.At(below) <= f.At(below+1) {
@@ -188,7 +194,7 @@ func whole(f *Fit) int {
 	return int(below) + 1
 }
 
-// measured returns the samples that have a time, by P.
+// measured returns the samples of all P that were measured, ascending by P.
 func (s *Search) measured() (samples []Sample) {
 	for p, steps := range s.steps {
 		if len(steps) > 0 {
@@ -201,8 +207,8 @@ func (s *Search) measured() (samples []Sample) {
 
 func byP(a, b Sample) int { return a.P - b.P }
 
-// choose returns the first of the samples, which ascend, that is as fast as
-// the fastest.
+// choose returns the sample with the smallest P that ties with the fastest.
+// samples must be ascending by P.
 func choose(samples []Sample) Sample {
 	fastest := samples[0]
 	for _, s := range samples {

@@ -8,7 +8,7 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// truth is how long a step takes at P, in seconds.
+// truth is the curve of true step times, c + b/P + a*P, in seconds.
 type truth struct{ a, b, c float64 }
 
 func (t truth) at(p int) float64 { return t.c + t.b/float64(p) + t.a*float64(p) }
@@ -22,8 +22,8 @@ func (t truth) best(least, most int) float64 {
 	return best
 }
 
-// drawTruth draws c from 1 to 100 ms, and b and a in relation to it, from
-// next to nothing to most of the time.
+// drawTruth returns a random curve. c is from 1 to 100 ms; b and a range from
+// almost nothing to most of the step time.
 func drawTruth(s random.Stream) truth {
 	x, y := s.Pair(0)
 	z, _ := s.Pair(1)
@@ -31,8 +31,8 @@ func drawTruth(s random.Stream) truth {
 	return truth{c: c, b: c * math.Pow(10, -2+4*y), a: c * math.Pow(10, -4+4*z)}
 }
 
-// noise is what a step takes more or less than it should: a normal part, and
-// one step in twenty takes three times as long.
+// noise returns a random factor for the duration of step i. It is normally
+// distributed around 1; one step in twenty takes three times as long.
 func noise(s random.Stream, i int, deviation float64) float64 {
 	u, v := s.Pair(uint64(2 * i))
 	factor := 1 + deviation*math.Sqrt(-2*math.Log(1-u))*math.Cos(2*math.Pi*v)
@@ -42,7 +42,8 @@ func noise(s random.Stream, i int, deviation float64) float64 {
 	return max(factor, 0.1)
 }
 
-// run lets a search measure t and returns it and how often it asked.
+// run lets a search measure noisy times of t, and returns the numbers that it
+// has requested.
 func run(s *Search, t truth, stream random.Stream, steps int, deviation float64) (asked []int) {
 	for p, more := s.Next(); more; p, more = s.Next() {
 		asked = append(asked, p)
@@ -56,8 +57,8 @@ func run(s *Search, t truth, stream random.Stream, steps int, deviation float64)
 	return asked
 }
 
-// The choice is within 10 % of the best P of all in at least 95 % of the
-// trials.
+// In at least 95 % of the trials, the true time of the chosen P is within 10 %
+// of the best.
 func TestChoiceIsNearTheBest(t *testing.T) {
 	const trials, most = 200, 256
 	for _, c := range []struct {

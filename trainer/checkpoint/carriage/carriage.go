@@ -1,10 +1,10 @@
-// Package carriage holds the recurrent state of a worker, such as what an LSTM's
-// sequences ended with: what the worker's rows carry from one step to the next. It makes
-// that state part of checkpoints.
+// Package carriage keeps the recurrent state of a worker, such as the last
+// hidden state of an LSTM, from one step to the next, and adds it to
+// checkpoints. Each row of the global batch has state of its own.
 //
 //	c, err := carriage.New(carriage.Config{Store: store, Inputs: inputs, ...})
 //	missing, err := c.Restore(ctx)  // from the checkpoint that training resumes from
-//	feed = c.Complete(feed, 0)      // of a step
+//	feed = c.Complete(feed, 0)      // adds the state to the feed of a step
 //	c.Keep()                        // the step begins
 //	err = c.Take(replica, vw, vws)  // a virtual worker has run
 //	c.SaveBefore(step)              // a checkpoint was made before that step
@@ -12,8 +12,8 @@
 //
 // # What it refuses
 //
-// It decides nothing about when a checkpoint is made, see package saver, and writes none
-// itself: it gives copies to the checkpoint store.
+// Package saver decides when a checkpoint is made, and package store writes
+// it. This package only passes copies of the state to the store.
 package carriage
 
 import (
@@ -31,31 +31,32 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Config is what a carriage needs.
+// Config has the settings of a [Carriage].
 type Config struct {
-	Store      *store.Store   // nil means that there are no checkpoints
-	InStep     bool           // all workers take every step together; if not, state is not saved
+	Store      *store.Store   // checkpoint store; nil means that the job makes no checkpoints
+	InStep     bool           // training is synchronous: all workers take every step together; if false, state is not saved
 	Checkpoint string         // ID of the checkpoint that training resumes from; empty means none
-	From, To   int            // this worker feeds rows [From, To) of the global batch
-	Rows       int            // rows of one virtual worker
-	Inputs     gorgonia.Nodes // the model's inputs that are carried, as a virtual worker has them
+	From, To   int            // this worker processes rows [From, To) of the global batch
+	Rows       int            // rows of the batch that one virtual worker (a fixed share of the global batch) processes
+	Inputs     gorgonia.Nodes // the model's inputs that get recurrent state; their first dimension is Rows
 }
 
-// Carriage is what one worker carries. One goroutine at a time uses it, but for Take.
+// Carriage is the recurrent state of one worker. Only one goroutine at a time
+// may use it, except that several may call Take at the same time.
 type Carriage struct {
 	config Config
 	states []carried // sorted by name
 }
 
-// carried is the state of one input.
+// carried is the recurrent state for one input of the model.
 type carried struct {
 	name   string
-	state  *tensor.Dense // rows [From, To); a step is fed it, and then writes to it
-	memory []byte        // the bytes of state, not a copy
-	before []byte        // copy of memory as it was when the step under way began; nil without checkpoints
+	state  *tensor.Dense // state for rows [From, To); each step reads it and then overwrites it
+	memory []byte        // the bytes of state in row-major order; shares the tensor's memory
+	before []byte        // copy of memory from the beginning of the current step; nil if the job makes no checkpoints
 }
 
-// New begins with zeros.
+// New returns a Carriage in which all state is zero.
 func New(config Config) (*Carriage, error) {
 	c := &Carriage{config: config}
 	for _, input := range config.Inputs {
@@ -65,7 +66,7 @@ func New(config Config) (*Carriage, error) {
 		}
 		shape[0] = config.To - config.From
 		state := carried{name: input.Name(), state: tensor.New(tensor.Of(input.Dtype()), tensor.WithShape(shape...))}
-		state.memory, _ = replica.RowMajor(state.state) // it was made so
+		state.memory, _ = replica.RowMajor(state.state) // cannot fail: tensor.New has made a row-major tensor
 		if config.Store != nil {
 			state.before = make([]byte, len(state.memory))
 		}
@@ -75,8 +76,9 @@ func New(config Config) (*Carriage, error) {
 	return c, nil
 }
 
-// Restore fills the states from the checkpoint that training resumes from. It returns the
-// names of those that the checkpoint lacks: they begin anew.
+// Restore reads the state from the checkpoint that training resumes from. It
+// returns the names of inputs for which the checkpoint has no state; those
+// start with zeros.
 func (c *Carriage) Restore(ctx context.Context) (missing []string, err error) {
 	if c.config.Checkpoint == "" {
 		return nil, nil
@@ -97,8 +99,9 @@ func (c *Carriage) Restore(ctx context.Context) (missing []string, err error) {
 	return missing, nil
 }
 
-// Complete is feed with the states that it does not set. An evaluation of so many rows
-// gets zeros; rows is 0 for a step.
+// Complete returns feed with the recurrent state added for each input that
+// feed does not set. In a step, rows is 0. In an evaluation, rows is the size
+// of its batch, and the state is zeros.
 func (c *Carriage) Complete(feed map[string]tensor.Tensor, rows int) map[string]tensor.Tensor {
 	all := map[string]tensor.Tensor{}
 	maps.Copy(all, feed)
@@ -113,8 +116,10 @@ func (c *Carriage) Complete(feed map[string]tensor.Tensor, rows int) map[string]
 	return all
 }
 
-// Take keeps what the vw-th of so many virtual workers leaves to the next step. Its
-// part of the state was read before. Several virtual workers may call it at the same time.
+// Take copies the state that virtual worker vw of vws leaves for the next step
+// from its replica. It overwrites the state that this virtual worker has read
+// for the current step. Several goroutines may call Take, for different
+// virtual workers.
 func (c *Carriage) Take(one *replica.Replica, vw, vws int) error {
 	for i, s := range c.states {
 		n := len(s.memory) / vws
@@ -125,12 +130,12 @@ func (c *Carriage) Take(one *replica.Replica, vw, vws int) error {
 	return nil
 }
 
-// Saves reports whether workers add state of their own to checkpoints.
+// Saves reports whether this worker adds recurrent state to checkpoints.
 func (c *Carriage) Saves() bool {
 	return len(c.states) > 0 && c.config.InStep && c.config.Store != nil
 }
 
-// Keep notes what is carried into the step that begins.
+// Keep copies the current state at the beginning of a step, for SaveBefore.
 func (c *Carriage) Keep() {
 	if c.Saves() {
 		for _, s := range c.states {
@@ -139,10 +144,11 @@ func (c *Carriage) Keep() {
 	}
 }
 
-// SaveBefore gives the store what was carried into a step.
+// SaveBefore passes the state from the beginning of the current step to the
+// store. step is the number of steps made before it.
 func (c *Carriage) SaveBefore(step int) { c.save(step, func(s carried) []byte { return s.before }) }
 
-// SaveNow gives the store what is carried into the next step.
+// SaveNow passes the current state to the store, after step steps.
 func (c *Carriage) SaveNow(step int) { c.save(step, func(s carried) []byte { return s.memory }) }
 
 func (c *Carriage) save(step int, of func(carried) []byte) {

@@ -1,20 +1,21 @@
-// Package choose decides from which checkpoint a training goes on.
+// Package choose selects the checkpoint from which a training resumes.
 //
-// [Newest] takes the checkpoints that the tasks' folders hold, the newest
+// [Newest] goes through the checkpoints in the tasks' folders, the newest
 // first, until one passes three tests:
 //
-//  1. Its manifest and every file that the manifest lists lie in some folder,
-//     at their sizes ([checkpoint.Candidates]).
-//  2. It fits the program: the same variables, the same optimiser
-//     ([checkpoint.Manifest.Fits], which the caller passes).
-//  3. Some copy of every file has the SHA-256 that the manifest says. Each copy
-//     is read by a task that has it.
+//  1. Some folder has its manifest, and every file in the manifest exists in some
+//     folder with the right size ([checkpoint.Candidates]).
+//  2. It fits the program: the variables and the optimiser are the same
+//     ([checkpoint.Manifest.Fits], which the caller passes as fits).
+//  3. At least one copy of every file has the SHA-256 in the manifest. A task that
+//     has the copy reads it to find out.
 //
-// The log names the checkpoints that are skipped, and why. If there are
-// checkpoints and none is good, that is an error: a training never begins anew
-// by accident. Unfinished checkpoints do not count.
+// The log names each skipped checkpoint and the reason. If there are
+// checkpoints but none passes, Newest returns an error, so that training does
+// not start from scratch by accident. Unfinished checkpoints do not count
+// here.
 //
-// The package knows no network: [Folders] asks the tasks.
+// The package does not use the network itself: the caller's [Folders] does.
 package choose
 
 import (
@@ -30,24 +31,27 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Choice is what a training resumes from.
+// Choice is the checkpoint from which a training resumes, and where its files
+// are.
 type Choice struct {
-	Manifest *checkpoint.Manifest      // the checkpoint to resume from; nil means that training begins anew
-	Holders  map[string][]cluster.Task // by file: the tasks in whose folders it lies with the right checksum
+	Manifest *checkpoint.Manifest      // manifest of the checkpoint; nil means that training begins from scratch
+	Holders  map[string][]cluster.Task // by file name: the tasks whose folders have the file with the right checksum
 }
 
-// Folders asks the tasks about their folders.
+// Folders gives access to the checkpoint folders of all tasks.
 type Folders interface {
-	// Places returns what each folder holds.
+	// Places lists the checkpoints in each folder.
 	Places(ctx context.Context) ([]checkpoint.Place, error)
-	// Verify has a task read a file of a checkpoint and returns in what it is
-	// not the one that the manifest lists. The error names the task.
+	// Verify makes the task by read one file of the checkpoint id. It returns
+	// an error that names the task if the file's size or checksum differs from
+	// file, the manifest's entry.
 	Verify(ctx context.Context, by cluster.Task, id string, file checkpoint.File) error
 }
 
-// Newest returns the newest good checkpoint. fits says why the program cannot
-// resume from one. logf gets a warning about each checkpoint and each copy that
-// is not used.
+// Newest returns the newest checkpoint whose files are intact and for which
+// fits returns nil; fits returns why the program cannot resume from a
+// checkpoint. logf receives a warning for each checkpoint that is skipped and
+// each damaged copy.
 func Newest(ctx context.Context, folders Folders, fits func(*checkpoint.Manifest) error,
 	logf func(level slog.Level, format string, args ...any)) (Choice, error) {
 	places, err := folders.Places(ctx)
@@ -75,7 +79,9 @@ func Newest(ctx context.Context, folders Folders, fits func(*checkpoint.Manifest
 	return Choice{}, nil
 }
 
-// try puts one checkpoint to the three tests.
+// try tests whether training can resume from the candidate: no file is
+// missing, it fits the program, and every file has a copy with the right
+// checksum.
 func try(ctx context.Context, folders Folders, places []checkpoint.Place, candidate checkpoint.Candidate,
 	fits func(*checkpoint.Manifest) error, logf func(slog.Level, string, ...any)) (Choice, error) {
 	if candidate.Missing != "" {
@@ -89,26 +95,27 @@ func try(ctx context.Context, folders Folders, places []checkpoint.Place, candid
 		why := strings.Join(faults[file.Name], ", ")
 		switch {
 		case holders[file.Name] == nil:
-			return Choice{}, fmt.Errorf("checkpoint %s: %s is good on no host: %s", candidate.ID, file.Name, why)
+			return Choice{}, fmt.Errorf("checkpoint %s: %s has no intact copy on any host: %s", candidate.ID, file.Name, why)
 		case why != "":
-			logf(slog.LevelWarn, "a copy is not used: %s", why)
+			logf(slog.LevelWarn, "ignored an unusable copy: %s", why)
 		}
 	}
 	return Choice{candidate.Manifest, holders}, nil
 }
 
-// copyOf is a file of a checkpoint in one folder.
+// copyOf is the copy of a checkpoint's file in one folder, and the result of
+// reading it.
 type copyOf struct {
 	file  checkpoint.File
 	tasks []cluster.Task // the tasks that share the folder
-	by    cluster.Task   // the task of these that verifies the file
-	err   error          // what is wrong with the copy; nil means nothing
+	by    cluster.Task   // the one of tasks that reads and verifies this copy
+	err   error          // why the copy cannot be used, set by verify; nil means that it is intact
 }
 
-// copiesOf lists every file in every folder that holds it. It spreads the
-// reading over the tasks that share a folder.
+// copiesOf lists every copy of every file of the candidate. Of the tasks that
+// share a folder, each is assigned some of the copies to read.
 func copiesOf(candidate checkpoint.Candidate, places []checkpoint.Place) (all []*copyOf) {
-	next := make([]int, len(places)) // by place: whose turn it is
+	next := make([]int, len(places)) // by place: number of copies assigned so far, to rotate among the tasks
 	for _, file := range candidate.Manifest.Files {
 		for i, p := range places {
 			if slices.Contains(candidate.Holders[file.Name], p.Tasks[0]) {
@@ -120,9 +127,9 @@ func copiesOf(candidate checkpoint.Candidate, places []checkpoint.Place) (all []
 	return all
 }
 
-// verify has every copy read, by all tasks at once and by each task one after
-// the other. It returns, by file, which tasks hold a good copy and what is wrong
-// with the others.
+// verify reads every copy: all tasks at the same time, each task its copies
+// one after the other. By file name, it returns the tasks that have an intact
+// copy, and what is wrong with the other copies.
 func verify(ctx context.Context, folders Folders, id string, copies []*copyOf) (holders map[string][]cluster.Task, faults map[string][]string) {
 	readers := map[cluster.Task][]*copyOf{}
 	for _, c := range copies {

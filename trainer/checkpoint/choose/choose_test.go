@@ -19,10 +19,11 @@ import (
 
 func worker(i int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: i} }
 
-// folders of a test: what each holds, and which copies are bad.
+// folders implements Folders for tests, with fixed listings and a set of
+// damaged copies.
 type folders struct {
 	places []checkpoint.Place
-	bad    map[string]bool // "task checkpoint"
+	bad    map[string]bool // keys are "task checkpoint-ID": copies that Verify reports as damaged
 
 	mu   sync.Mutex
 	read []string // by whom, sorted
@@ -41,7 +42,8 @@ func (f *folders) Verify(_ context.Context, by cluster.Task, id string, file che
 	return nil
 }
 
-// held is a checkpoint with some files, all of which one folder holds.
+// held returns a checkpoint with these files, as a folder that has all of them
+// lists it.
 func held(t *testing.T, step uint64, files ...string) checkpoint.Held {
 	t.Helper()
 	m := &checkpoint.Manifest{ID: fmt.Sprintf("%012d-g0-00000001", step), Step: step, Time: time.Unix(int64(step), 0), VirtualWorkers: 1,
@@ -68,13 +70,13 @@ func TestNewest(t *testing.T) {
 		bad     map[string]bool
 		step    uint64 // zero: nothing is chosen
 		holders map[string][]cluster.Task
-		want    string // in the error or in the log
+		want    string // text expected in the error, or in the log if there is no error
 	}{
 		"nothing":        {[]checkpoint.Holding{nil, nil}, all, nil, 0, nil, "begins anew"},
 		"the newest":     {[]checkpoint.Holding{{now, old}, {now, old}}, all, nil, 20, map[string][]cluster.Task{"a": {worker(0), worker(1), worker(2)}, "b": {worker(0), worker(1), worker(2)}}, ""},
 		"a file is lost": {[]checkpoint.Holding{{lost, old}, nil}, all, nil, 10, map[string][]cluster.Task{"a": both}, "b is on no host"},
-		"a bad copy":     {[]checkpoint.Holding{{now}, {now}}, all, map[string]bool{"worker:2 " + now.ID: true}, 20, map[string][]cluster.Task{"a": both, "b": both}, "a copy is not used: worker:2: damaged"},
-		"all copies bad": {[]checkpoint.Holding{{old}, {now}}, all, map[string]bool{"worker:2 " + now.ID: true}, 10, map[string][]cluster.Task{"a": both}, "a is good on no host: worker:2: damaged"},
+		"a bad copy":     {[]checkpoint.Holding{{now}, {now}}, all, map[string]bool{"worker:2 " + now.ID: true}, 20, map[string][]cluster.Task{"a": both, "b": both}, "ignored an unusable copy: worker:2: damaged"},
+		"all copies bad": {[]checkpoint.Holding{{old}, {now}}, all, map[string]bool{"worker:2 " + now.ID: true}, 10, map[string][]cluster.Task{"a": both}, "a has no intact copy on any host: worker:2: damaged"},
 		"another program": {[]checkpoint.Holding{{old}, {now}}, func(m *checkpoint.Manifest) error {
 			if m.Step == 20 {
 				return errors.New("of another program")
@@ -101,8 +103,8 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// The tasks that share a folder share the reading.
-func TestReadingIsSpread(t *testing.T) {
+// Tasks that share a folder take turns at verifying its files.
+func TestTasksOfAFolderShareVerification(t *testing.T) {
 	f := &folders{places: []checkpoint.Place{{Tasks: []cluster.Task{worker(0), worker(1)}, Host: "x", Holding: checkpoint.Holding{held(t, 10, "a", "b", "c")}}}}
 	if _, err := Newest(t.Context(), f, func(*checkpoint.Manifest) error { return nil }, func(slog.Level, string, ...any) {}); err != nil {
 		t.Fatal(err)

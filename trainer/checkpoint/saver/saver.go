@@ -1,5 +1,6 @@
-// Package saver is the chief's part in checkpoints: it decides when one is made,
-// and holds training after it if the job is about to move to other hosts.
+// Package saver decides, in the chief (worker 0), when the job makes a
+// checkpoint. If the job is about to move to other hosts, it also pauses
+// training after the checkpoint.
 //
 //	s := saver.New(saver.Config{...})
 //	... after every step: err := s.After(ctx, step)
@@ -7,14 +8,15 @@
 //	err := s.Conclude(ctx, step)           // after the last step
 //	s.Wait()
 //
-// A checkpoint is due every so many steps, every so many seconds, when somebody
-// asks for it, and at the end. One is made at a time: one that is due while another is
-// written is made after that, with the steps that were taken meanwhile.
+// A checkpoint is due after Config.Steps steps, after Config.Period, on a
+// [Request], and at the end of training. Only one is written at a time: if
+// another becomes due meanwhile, it is made afterwards, with all steps up to
+// then.
 //
 // # What it refuses
 //
-// It writes nothing: shard holders copy what they have, and the checkpoint store
-// (package store) writes and replicates it.
+// The package writes no files. The shard holders (the tasks that store the
+// variables) take snapshots, and package store writes and replicates them.
 package saver
 
 import (
@@ -29,61 +31,65 @@ import (
 	"github.com/plx-run/plx/trainer/exchange/client"
 )
 
-// Config is what a saver needs.
+// Config has the settings of a [Saver] and the functions that it calls.
 type Config struct {
-	Steps   int           // number of steps from one checkpoint to the next; 0 means not by steps
-	Period  time.Duration // time from one checkpoint to the next; 0 means not by time
-	Saved   int           // step of the checkpoint that training resumed from; -1 means that it began anew
-	InStep  bool          // all workers take the same steps together
+	Steps   int           // number of steps between two checkpoints; 0 means that steps do not trigger any
+	Period  time.Duration // time between two checkpoints; 0 means that time does not trigger any
+	Saved   int           // step of the checkpoint that training resumed from; -1 means that training began from scratch
+	InStep  bool          // training is synchronous: all workers take the same step at the same time
 	Workers int           // number of workers of the job
 
 	Store    *store.Store
 	Exchange *client.Saves
-	// Describe returns the tasks that take part in a checkpoint, and its manifest
-	// as far as it is known. cut is the number of steps of each group; nil means
-	// that all workers are in the same step.
+	// Describe returns the tasks that take part in a checkpoint, and its
+	// manifest as far as it is known before the save. cut is the number of
+	// steps of each worker group; nil means that all workers are at the same
+	// step.
 	Describe func(cut []uint64) store.Expected
-	// Waiting is called when the saver begins to wait. what describes the event
-	// that the saver waits for. The saver calls stop when the wait ends.
+	// Waiting is called when the saver begins to wait for something, such as
+	// the end of a save. what returns a text that names it. The saver calls
+	// stop when the wait ends.
 	Waiting func(what func() string) (stop func())
-	// Late is called when a checkpoint is due by steps and the one of step writing is still
-	// being written. The saver makes the next checkpoint after that.
+	// Late is called if a checkpoint is due after step, but the checkpoint of
+	// the step writing is still being written. The due checkpoint is made
+	// afterwards.
 	Late func(step, writing int)
 }
 
-// Saver decides when a checkpoint is made. A nil Saver makes none.
+// Saver decides when the job makes a checkpoint. A nil Saver never makes one.
 type Saver struct {
-	config  Config
-	due     bool           // a checkpoint is to be made as soon as none is being written
-	last    time.Time      // when the last checkpoint began; before the first, when New was called
-	at      int            // number of steps in the last checkpoint, or in the one resumed from; -1 means none
-	saved   int            // number of checkpoints that were completed
-	passed  int            // multiple of Steps that was last found late; 0 means none
-	done    []int          // steps of those that Completed has not returned
-	telling sync.WaitGroup // goroutines that answer requests
+	config    Config
+	due       bool           // a checkpoint must be made as soon as the store is not busy with another
+	last      time.Time      // when the last checkpoint was begun; before the first checkpoint, when New was called
+	at        int            // step of the last checkpoint, made or resumed from; -1 means that there was none
+	saved     int            // number of completed checkpoints that note has counted
+	passed    int            // step/Config.Steps of the last call of Config.Late; 0 means that Late was not called
+	done      []int          // steps of the completed checkpoints that Completed has not returned yet
+	notifying sync.WaitGroup // goroutines that wait for a save and then call Request.Tell
 
 	mu      sync.Mutex
-	asked   []Request // requests that no checkpoint was begun for yet
-	resting *rest     // the chief's pause, present or about to begin; nil means none
-	left    bool      // the chief takes no further step; other workers may
-	over    *result   // outcome of the checkpoint at the end of training; nil before it was made
+	pending []Request // requests for which no checkpoint has been begun yet
+	paused  *pause    // the chief's pause after a checkpoint, current or about to begin; nil means none
+	left    bool      // the chief has made its last step; other workers may still train
+	over    *result   // outcome of the final checkpoint; nil until it has been made
 }
 
-// result is what became of a checkpoint.
+// result is the outcome of a checkpoint.
 type result struct {
-	step int   // number of steps before the checkpoint
+	step int   // number of training steps in the checkpoint
 	err  error // why the checkpoint failed; nil means that it was written
 }
 
 // New returns a saver.
 func New(c Config) *Saver { return &Saver{config: c, last: time.Now(), at: c.Saved} }
 
-// Ask has a checkpoint made at the next step boundary. Any goroutine may call it.
+// Ask requests a checkpoint, which [Saver.After] makes after the current step.
+// Any goroutine may call Ask.
 func (s *Saver) Ask(r Request) {
 	s.mu.Lock()
 	over, err := s.over, s.refuses(r)
 	if over == nil && err == nil {
-		s.asked = append(s.asked, r)
+		s.pending = append(s.pending, r)
 	}
 	s.mu.Unlock()
 	switch {
@@ -97,18 +103,20 @@ func (s *Saver) Ask(r Request) {
 func (s *Saver) wanted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.asked) > 0
+	return len(s.pending) > 0
 }
 
-// urgent reports whether somebody wants a checkpoint of this very step.
+// urgent reports whether a request wants a checkpoint of exactly the current
+// step.
 func (s *Saver) urgent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.asked, func(r Request) bool { return r.Exact })
+	return slices.ContainsFunc(s.pending, func(r Request) bool { return r.Exact })
 }
 
-// After makes a checkpoint if one is due after so many steps, and holds the chief
-// if a request wants that.
+// After makes a checkpoint if one is due. The chief calls it after each step,
+// with the number of steps made. If a request has Hold set, After blocks the
+// chief until [Saver.Resume].
 func (s *Saver) After(ctx context.Context, step int) error {
 	if s == nil {
 		return nil
@@ -117,7 +125,7 @@ func (s *Saver) After(ctx context.Context, step int) error {
 	s.due = s.due || s.wanted() || c.Steps > 0 && step/c.Steps > max(s.at, 0)/c.Steps ||
 		c.Period > 0 && time.Since(s.last) >= c.Period
 	if s.due && s.urgent() {
-		c.Store.Wait(ctx) // a failed save is reported by itself
+		c.Store.Wait(ctx) // error ignored: the store logs a failed save itself
 	}
 	if s.due && !c.Store.Busy() {
 		if err := s.save(ctx, step); err != nil {
@@ -127,21 +135,21 @@ func (s *Saver) After(ctx context.Context, step int) error {
 		s.passed = step / c.Steps
 		c.Late(step, s.at)
 	}
-	return s.rest(ctx, step)
+	return s.waitPaused(ctx, step)
 }
 
-// save has every shard holder save what it has now or, if workers are not in
-// step, at a cut.
+// save begins a checkpoint: every shard holder copies its current values. If
+// the workers are not synchronous, the copies are taken at a consistent cut.
 func (s *Saver) save(ctx context.Context, step int) error {
 	s.note()
 	s.due, s.last, s.at = false, time.Now(), step
 	s.mu.Lock()
-	asked := s.asked
-	s.asked = nil
-	resting := s.hold(asked, step)
+	asked := s.pending
+	s.pending = nil
+	paused := s.hold(asked, step)
 	s.mu.Unlock()
 	kind := client.Passing
-	if resting != nil {
+	if paused != nil {
 		kind = client.Holding
 	}
 	cut, err := s.config.Exchange.Cut(ctx, kind)
@@ -149,9 +157,9 @@ func (s *Saver) save(ctx context.Context, step int) error {
 		return err
 	}
 	expected := s.config.Describe(cut)
-	if resting != nil {
-		expected.Leaving = resting.leaving
-		resting.carried = len(expected.Carriers) > 0
+	if paused != nil {
+		expected.Leaving = paused.leaving
+		paused.carried = len(expected.Carriers) > 0
 	}
 	if err := s.config.Store.Expect(expected); err != nil {
 		return err
@@ -161,12 +169,13 @@ func (s *Saver) save(ctx context.Context, step int) error {
 	}
 	if len(asked) > 0 {
 		step := int(expected.Manifest.Step)
-		s.telling.Go(func() { s.tell(asked, resting, step, s.config.Store.Wait(context.Background())) }) // closing the store ends it
+		s.notifying.Go(func() { s.notify(asked, paused, step, s.config.Store.Wait(context.Background())) }) // the goroutine ends at the latest when the store is closed
 	}
 	return nil
 }
 
-// note notes a checkpoint that was completed since the last call.
+// note counts the last checkpoint as completed if the store has finished it
+// since the last call.
 func (s *Saver) note() {
 	if s.config.Store.Busy() {
 		return
@@ -176,8 +185,8 @@ func (s *Saver) note() {
 	}
 }
 
-// Completed returns the number of steps in each checkpoint that was completely written
-// since the last call. The goroutine of After calls it.
+// Completed returns the steps of the checkpoints that were completed since its
+// last call. Only the goroutine that calls After may call it.
 func (s *Saver) Completed() []int {
 	if s == nil {
 		return nil
@@ -188,113 +197,119 @@ func (s *Saver) Completed() []int {
 	return steps
 }
 
-// Wait waits until everybody who asked was told. The store must be closed.
+// Wait waits until every [Request] has received its outcome through
+// Request.Tell. The store must be closed before.
 func (s *Saver) Wait() {
 	if s != nil {
-		s.telling.Wait()
+		s.notifying.Wait()
 	}
 }
 
-// Request is somebody's wish for a checkpoint.
+// Request asks for a checkpoint, and optionally for a pause of training after
+// it.
 type Request struct {
 	Number  int            // number of the request; a later request has a higher one
-	Exact   bool           // the checkpoint is of the steps so far, also if an earlier one must be waited for
-	Hold    bool           // the chief takes no step after the checkpoint until Resume
-	Workers int            // with Hold: number of workers that will resume from the checkpoint
-	Leaving []cluster.Task // with Hold: tasks that will have left when the job resumes
-	// Tell gets the checkpoint's step and, with Hold, for how long the chief was
-	// held until the checkpoint was written. If none was written, err says why.
-	// Any goroutine may call Tell.
+	Exact   bool           // the checkpoint must have exactly the steps made so far, even if the chief must first wait for an earlier save
+	Hold    bool           // the chief makes no step after the checkpoint until Resume is called
+	Workers int            // number of workers that will resume from the checkpoint; only used with Hold
+	Leaving []cluster.Task // tasks that will be gone when the job resumes; only used with Hold
+	// Tell receives the checkpoint's step, or an error if no checkpoint was
+	// written. held is how long the chief was paused until the checkpoint was
+	// written, or 0 if no request had Hold set. Any goroutine may call Tell.
 	Tell func(step int, held time.Duration, err error)
 }
 
-// rest is the chief's pause after a checkpoint.
-type rest struct {
-	number  int            // Number of the request that wants the pause
-	leaving []cluster.Task // tasks that will have left when the job resumes; nil: none
-	step    int            // number of steps before the checkpoint
-	carried bool           // workers save carried state with the next step, so the chief takes that step before it pauses
+// pause is an interruption of training by the chief, after a checkpoint. It
+// ends with [Saver.Resume].
+type pause struct {
+	number  int            // Number of the request that asked for the pause
+	leaving []cluster.Task // tasks that will be gone when the job resumes; nil means none
+	step    int            // number of training steps in the checkpoint
+	carried bool           // recurrent state is saved only after the next step, so the chief makes that step before it pauses
 	since   time.Time      // when the checkpoint began
-	over    chan struct{}  // closed when the chief may go on
+	over    chan struct{}  // closed when the chief may continue training
 }
 
-// hold begins a rest if one of the requests wants it. It needs s.mu.
-func (s *Saver) hold(asked []Request, step int) *rest {
+// hold starts the pause if one of the requests asks for it, and returns it;
+// nil means that none does. The caller holds s.mu.
+func (s *Saver) hold(asked []Request, step int) *pause {
 	i := slices.IndexFunc(asked, func(r Request) bool { return r.Hold })
 	if i < 0 {
 		return nil
 	}
-	s.resting = &rest{number: asked[i].Number, leaving: asked[i].Leaving, step: step, since: time.Now(), over: make(chan struct{})}
-	return s.resting
+	s.paused = &pause{number: asked[i].Number, leaving: asked[i].Leaving, step: step, since: time.Now(), over: make(chan struct{})}
+	return s.paused
 }
 
-// tell answers requests. Without a checkpoint nobody is held.
-func (s *Saver) tell(asked []Request, resting *rest, step int, err error) {
+// notify passes the outcome of a checkpoint to the requests. If the checkpoint
+// failed, it also ends the chief's pause.
+func (s *Saver) notify(asked []Request, paused *pause, step int, err error) {
 	held := time.Duration(0)
-	if resting != nil {
-		held = time.Since(resting.since)
+	if paused != nil {
+		held = time.Since(paused.since)
 	}
-	if err != nil && resting != nil {
-		s.Resume(resting.number)
+	if err != nil && paused != nil {
+		s.Resume(paused.number)
 	}
 	for _, r := range asked {
 		r.Tell(step, held, err)
 	}
 }
 
-// Resume ends a rest that a request up to this one asked for, also one that has
-// not begun. A later request may have come before this call. Any goroutine may
-// call it.
+// Resume ends the chief's pause, if the request with this number or an earlier
+// one asked for it; a pause that has not begun is cancelled. Requests with a
+// higher number are not affected. Any goroutine may call Resume.
 func (s *Saver) Resume(number int) {
 	if s == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, r := range s.asked {
+	for i, r := range s.pending {
 		r.Hold = r.Hold && r.Number > number
-		s.asked[i] = r
+		s.pending[i] = r
 	}
-	if s.resting != nil && s.resting.number <= number {
-		close(s.resting.over)
-		s.resting = nil
+	if s.paused != nil && s.paused.number <= number {
+		close(s.paused.over)
+		s.paused = nil
 	}
 }
 
-// rest holds the chief, and with it, in step, all workers. State that workers
-// carry is saved with the outcome of the next step. The chief takes that step
-// before it rests, and the workers recompute it after the restart.
-func (s *Saver) rest(ctx context.Context, step int) error {
+// waitPaused blocks the chief during its pause. In synchronous training this
+// stops all workers. If workers save recurrent state, which they do after the
+// next step, the chief first makes that step; it will be recomputed after the
+// restart.
+func (s *Saver) waitPaused(ctx context.Context, step int) error {
 	s.mu.Lock()
-	resting := s.resting
+	paused := s.paused
 	s.mu.Unlock()
-	if resting == nil || resting.carried && resting.step == step {
+	if paused == nil || paused.carried && paused.step == step {
 		return nil
 	}
-	defer s.config.Waiting(func() string { return fmt.Sprintf("the job to go on with other hosts after step %d", resting.step) })()
+	defer s.config.Waiting(func() string { return fmt.Sprintf("the job to go on with other hosts after step %d", paused.step) })()
 	select {
-	case <-resting.over:
+	case <-paused.over:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// Conclude makes the last checkpoint of a training that has ended well, after so
-// many steps, and waits until all of it is written. The store has reported one
-// that fails. If workers are not in step, the checkpoint has the last step of
-// each.
+// Conclude makes the final checkpoint after a successful training of step
+// steps, and waits until it is written. A failed save is not returned, because
+// the store logs it. If workers are not synchronous, Conclude first waits for
+// the other workers, so that the checkpoint has the last step of each.
 func (s *Saver) Conclude(ctx context.Context, step int) error {
 	if s == nil {
 		return nil
 	}
 	store := s.config.Store
-	store.Wait(ctx) // a failed save is reported by itself
+	store.Wait(ctx) // error ignored: the store logs a failed save itself
 	if !s.config.InStep {
-		if err := s.outlast(ctx, step); err != nil {
+		if err := s.waitForWorkers(ctx, step); err != nil {
 			return err
 		}
-		store.Wait(ctx) // a failed save is reported by itself
+		store.Wait(ctx) // error ignored: the store logs a failed save itself
 	}
 	if s.at != step || !s.config.InStep || s.urgent() {
 		if err := s.save(ctx, step); err != nil {
@@ -303,18 +318,18 @@ func (s *Saver) Conclude(ctx context.Context, step int) error {
 	}
 	last := result{step, store.Wait(ctx)}
 	s.mu.Lock()
-	asked := s.asked
-	s.asked, s.over = nil, &last // who asks from now on gets the last checkpoint too
+	asked := s.pending
+	s.pending, s.over = nil, &last // Ask answers all later requests with this result
 	s.mu.Unlock()
-	s.tell(asked, nil, last.step, last.err)
-	s.telling.Wait()
+	s.notify(asked, nil, last.step, last.err)
+	s.notifying.Wait()
 	return nil
 }
 
-// outlast waits until all other workers have left, in modes in which none waits
-// for another. Meanwhile it saves what is due and what somebody asks for, as
-// between two steps.
-func (s *Saver) outlast(ctx context.Context, step int) error {
+// waitForWorkers waits until all other workers have finished, in modes in which
+// workers do not wait for each other. Meanwhile it makes checkpoints that are
+// due or requested.
+func (s *Saver) waitForWorkers(ctx context.Context, step int) error {
 	s.end()
 	defer s.config.Waiting(func() string { return "the other workers' last steps" })()
 	for {
@@ -329,33 +344,36 @@ func (s *Saver) outlast(ctx context.Context, step int) error {
 	}
 }
 
-// end notes that the chief takes no further step, and refuses the requests that
-// need one.
+// end records that the chief has made its last step, and refuses pending
+// requests that need a further one.
 func (s *Saver) end() {
 	s.mu.Lock()
 	s.left = true
-	asked := s.asked
-	s.asked = nil
+	asked := s.pending
+	s.pending = nil
 	s.mu.Unlock()
 	for _, r := range asked {
 		s.Ask(r)
 	}
 }
 
-// refuses returns why nothing can be saved for a request. Another number of
-// workers would begin with the chief's step, so nobody would take the steps that
-// others have still to take. It needs s.mu.
+// refuses returns why a request cannot be served, or nil. After the chief's
+// last step, a job cannot resume with another number of workers: all workers
+// would resume after the chief's step, and the steps that others still have to
+// make would be lost. The caller holds s.mu.
 func (s *Saver) refuses(r Request) error {
 	if !s.left || !r.Hold || r.Workers == s.config.Workers {
 		return nil
 	}
-	return fmt.Errorf("%s has made its last step, and others have not: only as many workers as now, %d, can go on, not %d",
+	return fmt.Errorf("%s has made its last step, but other workers have not: the job can resume only with %d workers, as now, not with %d",
 		cluster.Chief, s.config.Workers, r.Workers)
 }
 
-// meanwhile is the time between two checkpoints after the chief's last step if
-// they are counted in steps, of which the chief takes none any more.
-const meanwhile = time.Minute
+// finalPeriod is the time between two checkpoints after the chief's last step,
+// if Config.Steps is set. Steps cannot trigger checkpoints then, because the
+// chief makes no more.
+const finalPeriod = time.Minute
 
-// overdue reports whether it is time for the next of these.
-func (s *Saver) overdue() bool { return s.config.Steps > 0 && time.Since(s.last) >= meanwhile }
+// overdue reports whether checkpoints by steps are configured and the last one
+// is at least a minute old.
+func (s *Saver) overdue() bool { return s.config.Steps > 0 && time.Since(s.last) >= finalPeriod }

@@ -16,47 +16,50 @@ import (
 
 func quiet(func() string) func() { return func() {} }
 
-// A chief that is told to stop while it holds the job ends.
-func TestAHeldJobEnds(t *testing.T) {
+// If the context ends while the chief is paused, the pause ends with the
+// context's error.
+func TestCancelEndsPausedChief(t *testing.T) {
 	s := New(Config{Waiting: quiet})
 	s.hold([]Request{{}, {Hold: true, Number: 3}}, 1)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped")
 	cancel(stopped)
-	if err := s.rest(ctx, 1); !errors.Is(err, stopped) {
+	if err := s.waitPaused(ctx, 1); !errors.Is(err, stopped) {
 		t.Errorf("got %v", err)
 	}
 	s.Resume(2) // of a request before
-	if s.resting == nil {
+	if s.paused == nil {
 		t.Fatal("the answer to another request ended it")
 	}
 	s.Resume(3)
-	if err := s.rest(t.Context(), 1); err != nil {
+	if err := s.waitPaused(t.Context(), 1); err != nil {
 		t.Errorf("resumed: %v", err)
 	}
 }
 
-// With state that workers carry, the step after the checkpoint is still taken.
-func TestCarriedStateIsSavedBeforeTheRest(t *testing.T) {
+// If workers carry recurrent state, the chief makes one more step before it
+// pauses.
+func TestChiefMakesOneStepBeforePauseWithCarriedState(t *testing.T) {
 	s := New(Config{Waiting: quiet})
 	s.hold([]Request{{Hold: true}}, 4).carried = true
-	if err := s.rest(t.Context(), 4); err != nil {
+	if err := s.waitPaused(t.Context(), 4); err != nil {
 		t.Errorf("after the step of the checkpoint: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.rest(ctx, 5); err == nil {
+	if err := s.waitPaused(ctx, 5); err == nil {
 		t.Error("the step after it did not rest")
 	}
 }
 
-// After the chief's last step the clock says when a checkpoint is due.
-func TestWhatIsDueAfterTheChief(t *testing.T) {
+// After the chief's last step, checkpoints are due by time instead of by
+// steps.
+func TestCheckpointsAfterChiefsLastStepAreTimed(t *testing.T) {
 	for _, c := range []struct {
 		steps int
 		since time.Duration
 		want  bool
-	}{{5, meanwhile, true}, {5, meanwhile / 2, false}, {0, 2 * meanwhile, false}} {
+	}{{5, finalPeriod, true}, {5, finalPeriod / 2, false}, {0, 2 * finalPeriod, false}} {
 		s := New(Config{Steps: c.steps})
 		s.last = time.Now().Add(-c.since)
 		if got := s.overdue(); got != c.want {
@@ -65,22 +68,23 @@ func TestWhatIsDueAfterTheChief(t *testing.T) {
 	}
 }
 
-// writing returns a store that is writing a checkpoint until the test ends.
+// writing returns a store that is busy with a checkpoint until the test ends.
 func writing(t *testing.T) *store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{Peers: peers.Config{Self: cluster.Chief, Workers: 1}, Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() }) // the checkpoint that nobody completes
+	t.Cleanup(func() { s.Close() }) // ends the save, which no task completes
 	if err := s.Expect(store.Expected{Manifest: checkpoint.Manifest{Step: 1}, Holders: []cluster.Task{cluster.Chief}}); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// A step whose checkpoint is not made is reported once, and a step in between is not.
-func TestLateCheckpointsAreReported(t *testing.T) {
+// Late is called once for each due checkpoint that must wait, not for steps in
+// between.
+func TestLateCheckpointIsReportedOnce(t *testing.T) {
 	var late []string
 	s := New(Config{Steps: 50, Store: writing(t), Waiting: quiet, Late: func(step, writing int) {
 		late = append(late, fmt.Sprintf("%d while %d", step, writing))
@@ -96,9 +100,9 @@ func TestLateCheckpointsAreReported(t *testing.T) {
 	}
 }
 
-// A checkpoint is due when the last one is as old as the period, and not before. While
-// another is written it stays due.
-func TestACheckpointIsDueAfterItsPeriod(t *testing.T) {
+// A checkpoint becomes due when the last one is one period old. It stays due
+// as long as another is being written.
+func TestCheckpointIsDueAfterPeriod(t *testing.T) {
 	const period = 600 * time.Second
 	busy := writing(t)
 	for _, c := range []struct {

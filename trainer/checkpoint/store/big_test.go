@@ -15,9 +15,10 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// Files of many chunks travel whole, both ways, also where a disk is slow: it
-// may be so for longer than a task may be silent.
-func TestBigFiles(t *testing.T) {
+// Files of many chunks are copied completely in both directions, even if a
+// disk is slow: writing may take longer than the timeout of a silent
+// connection.
+func TestBigFilesAreCopiedOverSlowDisks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -38,7 +39,7 @@ func TestBigFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.end()
-	remove(t, filepath.Join(root, "a")) // the copy is what is left
+	remove(t, filepath.Join(root, "a")) // remove the original, so that the restore must use the copy
 	j = opened(t, root, shape{workers: 2, hosts: []string{"a", "b"}, generation: 1})
 	m := j.choose()
 	all, reader := make([]byte, len(values)), j.chief().decision.reader

@@ -13,9 +13,10 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// A save needs the manifest in every folder with one of its files: only a task in another
-// folder may be lost while manifests are written.
-func TestWhoMayBeLostBeforeTheManifest(t *testing.T) {
+// Every folder that has files of a save needs its manifest. So while manifests
+// are written, the save survives only the loss of a task whose folder has none
+// of its files.
+func TestSaveSurvivesLossOfUninvolvedTask(t *testing.T) {
 	there, lost := newMember(worker(0), message{}), newMember(worker(1), message{})
 	lost.gone.take(nil)
 	keeper := worker(1)
@@ -31,14 +32,15 @@ func TestWhoMayBeLostBeforeTheManifest(t *testing.T) {
 		"nobody is lost":          {[]*member{there}, map[cluster.Task]*cluster.Task{ps(0): nil}, false},
 		"a folder of nobody else": {[]*member{lost}, map[cluster.Task]*cluster.Task{ps(0): nil}, true},
 	} {
-		if got := new(chief).lostForNothing(&save{buddies: c.buddies}, c.group); got != c.want {
+		if got := new(chief).lostWithoutPart(&save{buddies: c.buddies}, c.group); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }
 
-// A manifest lists files and parts in one order, in whichever the tasks report them.
-func TestManifestIsInOrder(t *testing.T) {
+// A manifest lists files and parts in sorted order, regardless of the order of
+// the reports.
+func TestManifestIsSorted(t *testing.T) {
 	var tasks []cluster.Task
 	for i := range 9 {
 		tasks = append(tasks, ps(i))
@@ -63,22 +65,23 @@ func TestManifestIsInOrder(t *testing.T) {
 	}
 }
 
-// Nothing is left of a question that was not answered in time, and an answer that comes later
-// goes to nobody.
-func TestLateAnswer(t *testing.T) {
+// After a timeout of ask, no trace of the request remains, and a late answer
+// is dropped.
+func TestLateAnswerIsDropped(t *testing.T) {
 	m := newMember(ps(0), message{})
 	if _, err := m.ask(t.Context(), message{Kind: list}, time.Millisecond); err == nil || !strings.Contains(err.Error(), "no answer within 1ms") {
 		t.Errorf("%v, want no answer", err)
 	}
-	if len(m.questions) > 0 {
-		t.Errorf("%d questions wait for their answers", len(m.questions))
+	if len(m.requests) > 0 {
+		t.Errorf("%d requests wait for their answers", len(m.requests))
 	}
 	m.answer(message{Kind: answer, Number: 1})
 }
 
-// Rows that the checkpoint has not are no rows of zeros, and no fewer rows.
-func TestCarriedRefusesRows(t *testing.T) {
-	s := &Store{decision: decision{turn: newTurn()}}
+// Carried returns an error for rows outside of the checkpoint's batch, instead
+// of zeros or fewer rows.
+func TestCarriedRefusesRowsOutsideBatch(t *testing.T) {
+	s := &Store{decision: decision{event: newEvent()}}
 	s.decision.choice = choose.Choice{Manifest: &checkpoint.Manifest{ID: "000000000007-0", Batch: 8, Carried: []checkpoint.Carried{{Name: "h", Hi: 8, Shape: []int{8, 2}}}}}
 	s.decision.take(nil)
 	for _, rows := range [][2]int{{-1, 2}, {3, 2}, {7, 9}, {9, 9}} {

@@ -11,10 +11,10 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// Who has failed to keep a copy keeps none of the next save where somebody else
-// can; and a task that has no part in a save may be lost before it has written
-// the manifest.
-func TestTheNextSaveFindsAnotherBuddy(t *testing.T) {
+// A task that has failed to make a second copy is not the buddy in the next
+// save, if another task can be. And a save succeeds if a task without a part
+// in it is lost before it has written the manifest.
+func TestNextSaveAvoidsFailedBuddy(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
 	root := t.TempDir()
 	j := opened(t, root, shape{workers: 3, hosts: []string{"a", "b", "c"}})

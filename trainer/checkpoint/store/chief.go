@@ -17,34 +17,34 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// chief is the chief's side of the store: it receives the messages of all tasks, its
-// own included, and decides. Saves are made one at a time. Its mutex is locked before
-// that of the roster.
+// chief is the chief's side of the store. It receives the messages of all
+// tasks, also those of its own task, and decides. Only one save is under way
+// at a time. To avoid deadlocks, lock chief.mu before roster.mu.
 type chief struct {
 	config     Config
 	life       *lifetime.Lifetime
 	roster     *roster
-	hook       func(place string) error // called at named places; tests make it return faults
+	hook       func(place string) error // called with an operation's name before it starts; tests return an error to make it fail
 	dismissing sync.Once
 
 	mu      sync.Mutex
-	saving  *save   // the save under way; nil means none
+	saving  *save   // the current save; nil means that none is under way
 	last    error   // why the last save failed; nil if it succeeded or there was none
-	summary Summary // outcome of all saves so far
+	summary Summary // counts of all saves of this run so far
 }
 
-// gather waits for all tasks and finds out which share a folder. s is this
-// task's own store; it says hello first.
+// gather waits until all tasks are connected, and finds out which share a
+// folder. s is the store of the chief's own task; first is its hello message.
 func (c *chief) gather(ctx context.Context, s *Store, first message) error {
 	self, err := c.roster.enter(c.config.Peers.Self, first)
 	if err != nil {
 		return err
 	}
 	c.life.Go(func(ctx context.Context) {
-		self.out.run(ctx, func(m message) error { return s.hear(ctx, m) }) // ends with the store
+		self.out.run(ctx, func(m message) error { return s.handle(ctx, m) }) // run returns when the store is closed; its error is of no interest
 	})
 	c.life.Go(func(ctx context.Context) {
-		s.up.run(ctx, func(m message) error { return c.hear(self, m) }) // ends with the store
+		s.up.run(ctx, func(m message) error { return c.handle(self, m) }) // run returns when the store is closed; its error is of no interest
 	})
 	if c.config.Listener != nil {
 		c.config.Listener.Handle(purpose, c.meet)
@@ -56,20 +56,20 @@ func (c *chief) gather(ctx context.Context, s *Store, first message) error {
 	if err != nil {
 		opening.Err = string(peers.EncodeReport(err))
 	}
-	c.roster.tell(opening)
+	c.roster.broadcast(opening)
 	return err
 }
 
-// meet serves a task's connection to its end.
+// meet handles a connection from another task until that connection ends.
 func (c *chief) meet(p peers.Peer) {
 	if !c.life.Do(func(ctx context.Context) { c.serve(ctx, p) }) {
-		p.Conn.Close() // this task is ending
+		p.Conn.Close() // the store is closed
 	}
 }
 
 func (c *chief) serve(ctx context.Context, p peers.Peer) {
 	s := peers.NewSession(p, c.config.Peers.Generation, c.config.Silence)
-	defer s.Close() // of no more use
+	defer s.Close() // error ignored: the conversation has ended
 	defer s.CloseWith(ctx)()
 	var first message
 	var from *member
@@ -81,10 +81,11 @@ func (c *chief) serve(ctx context.Context, p peers.Peer) {
 		c.config.logf(slog.LevelWarn, "checkpoints: refused %s from %s: %v", p.Task, p.Addr, err)
 		return
 	}
-	c.parted(from, converse(ctx, s, from.out, func(m message) error { return c.hear(from, m) }))
+	c.parted(from, converse(ctx, s, from.out, func(m message) error { return c.handle(from, m) }))
 }
 
-// parted handles the end of the conversation with a task, for the reason err.
+// parted records that the connection to task m has ended, for the reason err.
+// If the chief had not allowed the task to end, the task counts as lost.
 func (c *chief) parted(m *member, err error) {
 	if m.dismissed.Load() {
 		err = nil
@@ -100,8 +101,9 @@ func (c *chief) parted(m *member, err error) {
 	c.release()
 }
 
-// hear handles a message of a task. It must return soon.
-func (c *chief) hear(from *member, m message) error {
+// handle executes one message from a task. It must not block, because the next
+// message is read only after it has returned.
+func (c *chief) handle(from *member, m message) error {
 	switch m.Kind {
 	case answer:
 		from.answer(m)
@@ -122,21 +124,21 @@ func (c *chief) hear(from *member, m message) error {
 	return nil
 }
 
-// dismiss tells all tasks that the chief is ending, and waits in bounded time until they
-// have hung up.
+// dismiss allows all other tasks to end, and waits at most two seconds until
+// they have disconnected. It gives up the current save.
 func (c *chief) dismiss() {
 	c.abandon()
 	for _, m := range c.roster.present() {
 		m.dismiss()
 	}
-	timer := time.NewTimer(farewell)
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
-	for _, m := range c.roster.all() { // also those that were dismissed before
+	for _, m := range c.roster.all() { // also tasks that were allowed to end before: they may still be connected
 		if m.task == c.config.Peers.Self {
 			continue
 		}
 		select {
-		case <-m.gone.done: // it has hung up
+		case <-m.gone.done:
 		case <-timer.C:
 			return
 		}
@@ -155,7 +157,8 @@ func (c *chief) total() Summary {
 	return c.summary
 }
 
-// expect announces a save to all present tasks.
+// expect starts a save: it plans who writes and copies what, and announces the
+// save to all present tasks.
 func (c *chief) expect(e Expected) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +183,8 @@ func (c *chief) expect(e Expected) error {
 	return nil
 }
 
-// take handles a task's report of its part in a save, or of a copy.
+// take handles a report: a task has written its part of a save, or has copied
+// a file.
 func (c *chief) take(from cluster.Task, id string, r *report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,7 +201,8 @@ func (c *chief) take(from cluster.Task, id string, r *report) {
 	}
 }
 
-// lost fails the save that is under way if it needs a task that was lost.
+// lost makes the current save fail if it still needs task t, which is lost for
+// the reason err.
 func (c *chief) lost(t cluster.Task, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +211,8 @@ func (c *chief) lost(t cluster.Task, err error) {
 	}
 }
 
-// release dismisses the tasks that are not needed. During a save all tasks are needed.
+// release allows tasks to end that are not needed. During a save all tasks are
+// needed.
 func (c *chief) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +221,8 @@ func (c *chief) release() {
 	}
 }
 
-// conduct waits until all parts of a save are written, and commits the save.
+// conduct waits until all parts of save s are written and copied, and then
+// commits it.
 func (c *chief) conduct(ctx context.Context, s *save) {
 	select {
 	case <-s.all:
@@ -232,7 +239,8 @@ func (c *chief) conduct(ctx context.Context, s *save) {
 	c.conclude(s, m, err)
 }
 
-// commit has one task of every folder write the manifest.
+// commit makes one task of every group that shares a folder write the manifest
+// m there.
 func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) error {
 	if err := c.hook("store.manifest"); err != nil {
 		return err
@@ -242,7 +250,7 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 		return err
 	}
 	c.mu.Lock()
-	s.sealing = s.err == nil // from here on nobody may give the save up
+	s.sealing = s.err == nil // from here on giveUp must fail, because a manifest may be on disk
 	groups, err := c.roster.here(), s.err
 	c.mu.Unlock()
 	if err != nil {
@@ -252,8 +260,8 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 	for _, group := range groups {
 		writing.Go(func() error {
 			q := message{Kind: commit, ID: s.id, Body: body}
-			_, err := c.roster.ask(ctx, group[0], q, c.config.patience(int64(len(body))))
-			if err != nil && c.lostForNothing(s, group) {
+			_, err := c.roster.ask(ctx, group[0], q, c.config.timeout(int64(len(body))))
+			if err != nil && c.lostWithoutPart(s, group) {
 				return nil
 			}
 			return err
@@ -262,15 +270,18 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 	return writing.Wait()
 }
 
-// lostForNothing reports whether a task of a group is lost and no task of the group has a
-// part in the save. The save does not need the manifest in their folder.
-func (c *chief) lostForNothing(s *save, group []*member) bool {
+// lostWithoutPart reports whether a task of the group is lost and no task of
+// the group wrote or copied a file in this save. If so, their folder needs no
+// manifest.
+func (c *chief) lostWithoutPart(s *save, group []*member) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !s.concerns(group) && slices.ContainsFunc(group, (*member).lost)
 }
 
-// conclude tells all tasks the outcome.
+// conclude ends save s with the outcome err: it logs the outcome, counts it,
+// and reports it to all tasks. After success it makes them delete old
+// checkpoints.
 func (c *chief) conclude(s *save, m *checkpoint.Manifest, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -282,28 +293,29 @@ func (c *chief) conclude(s *save, m *checkpoint.Manifest, err error) {
 		c.last = fmt.Errorf("checkpoint of step %d: %w", step, err)
 		c.summary.Failed++
 		c.config.logf(slog.LevelWarn, "checkpoint of step %d has failed, the training continues and earlier checkpoints stay: %v", step, err)
-		c.roster.tell(message{Kind: over, ID: s.id, Remove: true})
+		c.roster.broadcast(message{Kind: over, ID: s.id, Remove: true})
 		return
 	}
 	c.summary.add(s, m)
 	c.config.logf(cluster.VerboseLevel, "%s", s.line(m, c.config.host))
-	c.roster.tell(message{Kind: over, ID: s.id})
+	c.roster.broadcast(message{Kind: over, ID: s.id})
 	for _, group := range c.roster.here() {
 		group[0].out.post(message{Kind: retain, Keep: c.config.Keep})
 	}
 }
 
-// abandon gives up the save that is under way, because the chief is ending,
-// unless manifests are being written.
+// abandon gives up the current save because the chief is ending. It does
+// nothing if the manifests are already being written.
 func (c *chief) abandon() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.saving; s != nil && s.giveUp(errClosed) {
-		c.roster.tell(message{Kind: over, ID: s.id, Remove: true})
+		c.roster.broadcast(message{Kind: over, ID: s.id, Remove: true})
 	}
 }
 
-// wait waits until no save is under way and returns the last one's error.
+// wait waits until no save is under way, and returns the error of the last
+// save.
 func (c *chief) wait(ctx context.Context) error {
 	c.mu.Lock()
 	s := c.saving

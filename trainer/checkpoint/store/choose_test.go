@@ -18,7 +18,7 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// saved is two hosts with the checkpoints of steps 10 and 20 of two states.
+// saved runs a job on these hosts that saves two states, at steps 10 and 20.
 func saved(t *testing.T, random *rand.Rand, hosts ...string) (root string, old, new *twin) {
 	t.Helper()
 	root = t.TempDir()
@@ -40,8 +40,8 @@ func again(t *testing.T, root string, hosts ...string) *testJob {
 	return opened(t, root, shape{servers: 1, workers: len(hosts), hosts: hosts, generation: 1})
 }
 
-// A host that lost all it had changes nothing.
-func TestOneHostIsLost(t *testing.T) {
+// If one of two hosts loses its folder, everything is restored from the other.
+func TestRestoreAfterLossOfOneHost(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, lost := range []string{"a", "b", "c"} {
 		root, _, w := saved(t, random, "a", "b", "c")
@@ -56,7 +56,7 @@ func TestOneHostIsLost(t *testing.T) {
 	}
 }
 
-// step20 returns the file of the second checkpoint on a host.
+// step20 returns the path of a file of the second checkpoint on a host.
 func step20(t *testing.T, root, host, file string) string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(root, host, "000000000020-*", file))
@@ -81,9 +81,10 @@ func flip(b []byte) []byte  { b[len(b)*2/3] ^= 4; return b }
 func halve(b []byte) []byte { return b[:len(b)/2] }
 func other([]byte) []byte   { return []byte("something else altogether") }
 
-// What is damaged on all hosts is named and skipped for the one before; what
-// is damaged on one host is read from the other.
-func TestDamageIsNamedAndSkipped(t *testing.T) {
+// A checkpoint that is damaged on all hosts is skipped with a warning, and the
+// one before is chosen. If it is damaged on one host only, tasks read the
+// other host's copy.
+func TestDamagedCheckpointsAreLoggedAndSkipped(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -94,19 +95,19 @@ func TestDamageIsNamedAndSkipped(t *testing.T) {
 		on     []string
 		change func([]byte) []byte // nil: it is removed
 		step   uint64
-		says   []string // each in a line that warns
+		says   []string // each entry must occur in exactly one warning
 	}{
-		"flipped":           {"worker-0.safetensors", hosts, flip, 10, []string{"worker-0.safetensors is good on no host", "on a: checkpoint", "on b: checkpoint", "damaged"}},
-		"flipped once":      {"worker-0.safetensors", hosts[1:], flip, 20, []string{"a copy is not used", "on b: checkpoint", "worker-0.safetensors", "damaged"}},
-		"cut":               {"ps-0.safetensors", hosts, halve, 10, []string{"ps-0.safetensors is whole on no host", "ps:0 on host a", "on host b"}},
+		"flipped":           {"worker-0.safetensors", hosts, flip, 10, []string{"worker-0.safetensors has no intact copy on any host", "on a: checkpoint", "on b: checkpoint", "damaged"}},
+		"flipped once":      {"worker-0.safetensors", hosts[1:], flip, 20, []string{"ignored an unusable copy", "on b: checkpoint", "worker-0.safetensors", "damaged"}},
+		"cut":               {"ps-0.safetensors", hosts, halve, 10, []string{"ps-0.safetensors has the right size on no host", "ps:0 on host a", "on host b"}},
 		"cut once":          {"ps-0.safetensors", hosts[:1], halve, 20, nil},
-		"replaced":          {"worker-1.state.safetensors", hosts, other, 10, []string{"worker-1.state.safetensors is whole on no host"}},
+		"replaced":          {"worker-1.state.safetensors", hosts, other, 10, []string{"worker-1.state.safetensors has the right size on no host"}},
 		"gone":              {"worker-1.safetensors", hosts, nil, 10, []string{"worker-1.safetensors is on no host", "worker:1 wrote it"}},
 		"gone once":         {"worker-1.safetensors", hosts[:1], nil, 20, nil},
 		"manifest flipped":  {"manifest.json", hosts, flip, 10, []string{"ps:0 on host a: manifest: its sum is wrong"}},
 		"manifest flip one": {"manifest.json", hosts[:1], flip, 20, nil},
 		"not finished":      {"manifest.json", hosts, nil, 10, []string{"its manifest is on no host: it was not finished"}},
-		"other manifests":   {"manifest.json", hosts[1:], foreign, 10, []string{"has another manifest of it than"}},
+		"other manifests":   {"manifest.json", hosts[1:], foreign, 10, []string{"has a different manifest of it than"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, old, new := saved(t, random, hosts...)
@@ -134,7 +135,7 @@ func TestDamageIsNamedAndSkipped(t *testing.T) {
 	}
 }
 
-// foreign makes a good manifest of another job of the same name.
+// foreign returns the valid manifest of another job that has the same name.
 func foreign(b []byte) []byte {
 	m, err := checkpoint.DecodeManifest(b)
 	if err != nil {
@@ -148,8 +149,9 @@ func foreign(b []byte) []byte {
 	return b
 }
 
-// Checkpoints of which none is good are no reason to begin anew.
-func TestNoneIsGood(t *testing.T) {
+// If all checkpoints are damaged, Choose fails instead of beginning from
+// scratch.
+func TestChooseFailsIfAllCheckpointsAreDamaged(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	root, _, _ := saved(t, random, "a", "b")
 	for _, host := range []string{"a", "b"} {
@@ -163,7 +165,7 @@ func TestNoneIsGood(t *testing.T) {
 		return nil
 	}
 	m, err := j.chief().Choose(soon(t), fits)
-	if m != nil || err == nil || !strings.Contains(err.Error(), "ps-0.safetensors is good on no host") || !strings.Contains(err.Error(), "of another program") {
+	if m != nil || err == nil || !strings.Contains(err.Error(), "ps-0.safetensors has no intact copy on any host") || !strings.Contains(err.Error(), "of another program") {
 		t.Errorf("%v, %v", m, err)
 	}
 	_, err = j.stores[ps(0)].Chosen(soon(t))
@@ -176,8 +178,8 @@ func TestNoneIsGood(t *testing.T) {
 	}
 }
 
-// What was never finished never was a checkpoint.
-func TestOnlyUnfinishedOnes(t *testing.T) {
+// If no checkpoint was ever finished, training begins from scratch.
+func TestUnfinishedCheckpointsAreIgnored(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 4))
 	root, _, _ := saved(t, random, "a", "b")
 	for _, path := range append(files(t, filepath.Join(root, "a"), "manifest.json"), files(t, filepath.Join(root, "b"), "manifest.json")...) {
@@ -194,8 +196,9 @@ func TestOnlyUnfinishedOnes(t *testing.T) {
 	j.end()
 }
 
-// A choice that is given up ends in time, for all.
-func TestChooseIsGivenUp(t *testing.T) {
+// If the chief's context ends during Choose, the other tasks' Chosen fails
+// too.
+func TestCancelEndsChoose(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	root, _, _ := saved(t, random, "a", "b")
 	j := again(t, root, "a", "b")
@@ -209,13 +212,14 @@ func TestChooseIsGivenUp(t *testing.T) {
 	blames(t, err, cluster.Chief, "enough")
 }
 
-// A holder that dies while it is asked is no loss where another has the file.
-func TestHolderDies(t *testing.T) {
+// If reading from one holder of a file fails, a restore reads from another
+// holder.
+func TestRestoreReadsFromAnotherHolder(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	root, _, w := saved(t, random, "a", "b") // each has all
 	j := again(t, root, "a", "b", "c")
 	m := j.choose()
-	reader := j.stores[worker(1)] // ps:0 and worker:2 are on a, worker:0 on b
+	reader := j.stores[worker(1)] // ps:0 and worker:2 are on host a, worker:0 is on host b
 	if h := j.hosts[worker(1)]; h != "c" {
 		t.Fatalf("worker:1 is on %s", h)
 	}
@@ -233,7 +237,7 @@ func TestHolderDies(t *testing.T) {
 				t.Errorf("without %s: %v", host, err)
 			}
 		}
-		if host == "a" && !asked.Load() { // worker:1 begins with worker:2, which is there
+		if host == "a" && !asked.Load() { // worker:1 tries worker:2 first, which is on host a
 			t.Errorf("nobody on %s was asked", host)
 		}
 	}
@@ -248,8 +252,9 @@ func TestHolderDies(t *testing.T) {
 	}
 }
 
-// A restore that is given up ends soon, whatever those do that are asked.
-func TestRestoreIsGivenUp(t *testing.T) {
+// Restore returns soon after its context ends, even if the tasks that it reads
+// from hang.
+func TestCancelEndsRestore(t *testing.T) {
 	random := rand.New(rand.NewPCG(8, 8))
 	root, _, w := saved(t, random, "a", "b")
 	j := again(t, root, "a", "b", "c")

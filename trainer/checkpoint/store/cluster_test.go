@@ -24,7 +24,8 @@ import (
 func ps(i int) cluster.Task     { return cluster.Task{Role: cluster.PS, Index: i} }
 func worker(i int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: i} }
 
-// testJob is a job in this process: every task has a listener and a store.
+// testJob is a job whose tasks all run in the test process. Every task has a
+// listener and a store.
 type testJob struct {
 	t         testing.TB
 	hosts     map[cluster.Task]string
@@ -39,14 +40,15 @@ type testJob struct {
 	faults map[cluster.Task]func(place string) error
 }
 
-// fault has a task meet faults from now on, nil: none any more.
+// fault installs f as the hook of one task's store; nil removes it.
 func (j *testJob) fault(at cluster.Task, f func(place string) error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.faults[at] = f
 }
 
-// at is a fault in one place.
+// at returns a hook that calls f at one place, and does nothing at other
+// places.
 func at(place string, f func() error) func(string) error {
 	return func(here string) error {
 		if here != place {
@@ -56,7 +58,8 @@ func at(place string, f func() error) func(string) error {
 	}
 }
 
-// hook is where a task meets its faults.
+// hook returns the function that a task's store calls at each place; fault
+// changes what it does.
 func (j *testJob) hook(task cluster.Task) func(string) error {
 	return func(place string) error {
 		j.mu.Lock()
@@ -69,15 +72,16 @@ func (j *testJob) hook(task cluster.Task) func(string) error {
 	}
 }
 
-// shape says how many servers and workers there are, and where: task i of all,
-// servers first, is on host i modulo the number of hosts.
+// shape describes a test job. Of all tasks, servers first, task i runs on host
+// i modulo the number of hosts.
 type shape struct {
 	servers, workers, generation int
-	hosts                        []string      // folders below the test's root
+	hosts                        []string      // names of the hosts, which are also the names of their folders below the test's root
 	silence                      time.Duration // 0: patience.Limit
 }
 
-// newJob makes the doors; open makes the depots.
+// newJob starts the listeners of a job's tasks; testJob.open opens their
+// stores.
 func newJob(t testing.TB, root string, l shape) *testJob {
 	t.Helper()
 	j := &testJob{t: t, hosts: map[cluster.Task]string{}, dirs: map[string]string{}, configs: map[cluster.Task]Config{},
@@ -118,7 +122,8 @@ func newJob(t testing.TB, root string, l shape) *testJob {
 	return j
 }
 
-// open opens all depots, but those of some tasks, and returns the errors.
+// open opens the stores of all tasks except but, and returns the errors by
+// task.
 func (j *testJob) open(but ...cluster.Task) map[cluster.Task]error {
 	errs := map[cluster.Task]error{}
 	var mu sync.Mutex
@@ -142,7 +147,7 @@ func (j *testJob) open(but ...cluster.Task) map[cluster.Task]error {
 	return errs
 }
 
-// opened is a job whose depots are open.
+// opened returns a job whose stores are all open.
 func opened(t testing.TB, root string, l shape) *testJob {
 	t.Helper()
 	j := newJob(t, root, l)
@@ -156,7 +161,7 @@ func opened(t testing.TB, root string, l shape) *testJob {
 
 func (j *testJob) chief() *Store { return j.stores[cluster.Chief] }
 
-// end lets all tasks end in good order.
+// end ends all tasks in good order: every task calls Wait, then Close.
 func (j *testJob) end() {
 	j.t.Helper()
 	ctx := soon(j.t)
@@ -186,7 +191,8 @@ func (j *testJob) end() {
 	}
 }
 
-// kill ends all tasks at once and badly.
+// kill ends all tasks at the same time without Wait, as if their processes
+// were killed.
 func (j *testJob) kill() {
 	for _, d := range j.stores {
 		d.life.Cancel()
@@ -199,7 +205,7 @@ func (j *testJob) kill() {
 	}
 }
 
-// lines returns what was logged that holds all of some words.
+// lines returns the log lines that contain all words.
 func (j *testJob) lines(words ...string) (lines []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -211,7 +217,7 @@ func (j *testJob) lines(words ...string) (lines []string) {
 	return lines
 }
 
-// says wants exactly one such line.
+// says checks that exactly one log line contains all words.
 func (j *testJob) says(words ...string) {
 	j.t.Helper()
 	if got := j.lines(words...); len(got) != 1 {
@@ -236,7 +242,8 @@ func within[T any](t testing.TB, ch <-chan T) T {
 	}
 }
 
-// eventually waits for a condition.
+// eventually waits until ok returns true, and fails the test after a time
+// limit.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience.Limit); !ok(); time.Sleep(time.Millisecond) {
@@ -248,7 +255,8 @@ func eventually(t testing.TB, what string, ok func() bool) {
 
 func anything(*checkpoint.Manifest) error { return nil }
 
-// choose wants a choice, the same for all tasks.
+// choose makes the chief choose a checkpoint, and checks that all tasks
+// receive the same.
 func (j *testJob) choose() *checkpoint.Manifest {
 	j.t.Helper()
 	ctx := soon(j.t)
@@ -265,8 +273,8 @@ func (j *testJob) choose() *checkpoint.Manifest {
 	return m
 }
 
-// files returns the paths of all files below a folder that match a pattern
-// within a checkpoint, "" for all.
+// files returns the paths that match pattern in the folders directly below
+// dir. If pattern is "", it returns those folders.
 func files(t testing.TB, dir, pattern string) []string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(dir, "*", pattern))

@@ -13,84 +13,88 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// kind says what a message is for.
+// kind is the type of a message between a task and the chief.
 type kind string
 
-// The kinds of messages, by who sends them. A question has a number, and its
-// answer has the same.
+// The kinds of messages. Those of the first block go from a task to the chief,
+// the others from the chief to a task. A request has a Number, which its
+// answer repeats.
 const (
-	hello    kind = "hello"    // task: Token is in its folder
-	answer   kind = "answer"   // task: what it was asked, or Err
-	reported kind = "report"   // task: Report, its part of a save or a copy, is done or has failed
-	restored kind = "restored" // task: will read no more
-	leave    kind = "leave"    // task: is about to end
-	look     kind = "look"     // chief: which of Tokens do you see?
-	joined   kind = "joined"   // chief: all tasks are there
-	list     kind = "list"     // chief: the Holding of your folder?
-	verify   kind = "verify"   // chief: is File of ID what it should be?
-	chosen   kind = "chosen"   // chief: resume from the manifest in Body, whose files Holders have; empty: begin anew
-	begin    kind = "begin"    // chief: a save has begun; what is wanted for it
-	keep     kind = "keep"     // chief: fetch a copy of File of ID from its task
-	commit   kind = "commit"   // chief: write the manifest in Body
-	retain   kind = "retain"   // chief: remove all but the newest Keep
-	over     kind = "over"     // chief: the save of ID is done, or has failed: Remove what there is of it
-	bye      kind = "bye"      // chief: nobody needs you any more
+	hello    kind = "hello"    // task to chief: I have opened my store; the probe in my folder is named Token
+	answer   kind = "answer"   // task to chief: the answer to the request of the same Number, or an error in Err
+	reported kind = "report"   // task to chief: Report says that my part of a save, or my copy of a file, is done or has failed
+	restored kind = "restored" // task to chief: I have restored everything and read no more of the checkpoint
+	leave    kind = "leave"    // task to chief: I am about to end
+	probes   kind = "look"     // request of the chief: which of the probes Tokens does your folder contain?
+	joined   kind = "joined"   // chief to task: all tasks have opened their stores
+	list     kind = "list"     // request of the chief: which checkpoints does your folder hold? The answer has Holding
+	verify   kind = "verify"   // request of the chief: read File of checkpoint ID; does it have the right checksum?
+	chosen   kind = "chosen"   // chief to task: resume from the manifest in Body, whose files the tasks Holders have; without Body, begin from scratch
+	begin    kind = "begin"    // chief to task: a save begins; write what Wanted says
+	keep     kind = "keep"     // chief to task: make a second copy of File of checkpoint ID, from the task that wrote it
+	commit   kind = "commit"   // request of the chief: write the manifest in Body to your folder
+	retain   kind = "retain"   // chief to task: delete all but the newest Keep checkpoints
+	over     kind = "over"     // chief to task: the save of checkpoint ID has ended; if it failed, Remove is set: delete its files
+	bye      kind = "bye"      // chief to task: no task needs you any more, you may end
 )
 
-// message is what a task and the chief tell each other.
+// message is what a task and the chief send each other, as JSON. Kind says
+// which fields are set.
 type message struct {
 	Kind kind `json:"kind"`
-	// Number pairs a question with its answer. In begin it is the number of the
-	// snapshots. It is 0 in all other messages.
+	// Number pairs a request with its answer. In a begin message it is the
+	// number of the shard holders' snapshots instead. It is 0 in all other
+	// messages.
 	Number  uint64                    `json:"number,omitempty"`
-	Err     string                    `json:"error,omitempty"` // why the sender failed; empty means that it did not
-	ID      string                    `json:"id,omitempty"`    // the checkpoint's
-	Step    uint64                    `json:"step,omitempty"`  // number of steps before the checkpoint
+	Err     string                    `json:"error,omitempty"` // why the sender failed; empty means success
+	ID      string                    `json:"id,omitempty"`    // ID of the checkpoint that the message is about
+	Step    uint64                    `json:"step,omitempty"`  // number of training steps in the checkpoint
 	Token   string                    `json:"token,omitempty"`
 	Tokens  []string                  `json:"tokens,omitempty"`
 	Holding []announced               `json:"holding,omitempty"`
-	Holders map[string][]cluster.Task `json:"holders,omitempty"` // by file: the tasks that hold it
+	Holders map[string][]cluster.Task `json:"holders,omitempty"` // by file name: the tasks whose folders have the file
 	File    *checkpoint.File          `json:"file,omitempty"`
 	Wanted  wanted                    `json:"wanted,omitzero"`
 	Report  *report                   `json:"report,omitempty"`
 	Keep    int                       `json:"keep,omitempty"`
-	Remove  bool                      `json:"remove,omitempty"` // with over: the save has failed, remove its files
-	Body    []byte                    `json:"body,omitempty"`   // an encoded manifest, byte for byte
+	Remove  bool                      `json:"remove,omitempty"` // only in over messages: the save has failed, delete its files
+	Body    []byte                    `json:"body,omitempty"`   // manifest as Manifest.Encode returned it
 }
 
-// announced is what a folder holds of a checkpoint.
+// announced is a checkpoint.Held in a message: what one folder holds of a
+// checkpoint.
 type announced struct {
 	ID       string           `json:"id"`
-	Manifest []byte           `json:"manifest,omitempty"` // encoded, byte for byte; empty if none can be read
-	Damage   string           `json:"damage,omitempty"`   // why Manifest is empty; empty if it is not
-	Files    map[string]int64 `json:"files,omitempty"`    // by name: size in bytes
+	Manifest []byte           `json:"manifest,omitempty"` // manifest as Manifest.Encode returned it; empty if the folder has no valid one
+	Damage   string           `json:"damage,omitempty"`   // why Manifest is empty; "" if Manifest is set
+	Files    map[string]int64 `json:"files,omitempty"`    // size of each data file in bytes, by file name
 }
 
-// wanted is what a save wants of a task.
+// wanted says what a task must write in a save.
 type wanted struct {
-	Pieces bool `json:"pieces,omitempty"` // the task writes its pieces of variables
-	State  bool `json:"state,omitempty"`  // the worker writes the state that it carries
+	Pieces bool `json:"pieces,omitempty"` // the task writes its pieces of variables to a file
+	State  bool `json:"state,omitempty"`  // the task is a worker and writes its recurrent state to a file
 }
 
-// report is a task's part of a save: a file and what is in it, or none. Or it is
-// the copy of another task's file.
+// report is what a task sends to the chief after writing its part of a save,
+// or after copying another task's file.
 type report struct {
-	State   bool                 `json:"state,omitempty"` // the part is carried state, not pieces of variables
-	Err     string               `json:"error,omitempty"` // why the part failed; empty means that it did not
-	File    *checkpoint.File     `json:"file,omitempty"`  // nil if there was nothing to write
-	Copy    bool                 `json:"copy,omitempty"`  // this task has copied File, another task's file
+	State   bool                 `json:"state,omitempty"` // true if the part is a worker's recurrent state, false if it is pieces of variables
+	Err     string               `json:"error,omitempty"` // why the part or the copy failed; empty means success
+	File    *checkpoint.File     `json:"file,omitempty"`  // the file that was written or copied; nil if there was nothing to write
+	Copy    bool                 `json:"copy,omitempty"`  // true if the task has made a copy of File, which another task wrote
 	Parts   []checkpoint.Part    `json:"parts,omitempty"`
 	Carried []checkpoint.Carried `json:"carried,omitempty"`
-	Held    int64                `json:"held,omitempty"` // nanoseconds for which the step stood still; 0 for carried state
+	Held    int64                `json:"held,omitempty"` // nanoseconds for which training waited for the shard holder's snapshot; 0 for recurrent state
 }
 
 const (
 	maxManifest = 64 << 20                 // bytes
-	maxMessage  = 16<<20 + maxManifest/3*4 // bytes: a manifest travels as base64
-	maxCause    = 4 << 10                  // bytes of an error
+	maxMessage  = 16<<20 + maxManifest/3*4 // bytes of a message; base64 makes a manifest in it a third longer
+	maxCause    = 4 << 10                  // bytes of an error text in a message
 )
 
-// failure returns the text of err for a message; "" if err is nil.
+// failure returns the text of err, shortened for a message; "" if err is nil.
 func failure(err error) string {
 	if err == nil {
 		return ""
@@ -102,7 +106,8 @@ func failure(err error) string {
 	return text[:min(len(text), maxCause)]
 }
 
-// reason returns the error in a message of the chief; nil if there is none.
+// reason returns the error that the chief has put into m; nil if there is
+// none.
 func (m message) reason() error {
 	if m.Err == "" {
 		return nil
@@ -110,12 +115,12 @@ func (m message) reason() error {
 	return peers.DecodeReport([]byte(m.Err))
 }
 
-// mailbox delivers messages in order. post never waits; one goroutine calls
-// run.
+// mailbox is a queue of messages without a limit. post never blocks. One
+// goroutine calls run, which delivers the messages in order.
 type mailbox struct {
 	mu     sync.Mutex
 	queue  []message
-	posted chan struct{} // holds a token after the queue has grown
+	posted chan struct{} // holds a token if run must look at the queue again
 }
 
 func newMailbox() *mailbox { return &mailbox{posted: make(chan struct{}, 1)} }
@@ -126,11 +131,12 @@ func (b *mailbox) post(m message) {
 	b.mu.Unlock()
 	select {
 	case b.posted <- struct{}{}:
-	default: // a token is there already
+	default: // the channel already holds a token
 	}
 }
 
-// run delivers until ctx ends, or with the error of a delivery.
+// run passes each posted message to deliver, until ctx ends or deliver fails.
+// It returns the reason.
 func (b *mailbox) run(ctx context.Context, deliver func(message) error) error {
 	for {
 		b.mu.Lock()
@@ -150,17 +156,18 @@ func (b *mailbox) run(ctx context.Context, deliver func(message) error) error {
 	}
 }
 
-// turn is an event that happens once, with success or with an error.
-type turn struct {
+// event is something that happens once, either with success or with an error.
+type event struct {
 	once sync.Once
-	done chan struct{} // closed when the event has happened
-	err  error         // nil means success; valid after done is closed
+	done chan struct{} // closed once the event has happened
+	err  error         // why the event failed; nil means success; valid once done is closed
 }
 
-func newTurn() turn { return turn{done: make(chan struct{})} }
+func newEvent() event { return event{done: make(chan struct{})} }
 
-// take makes the event happen, unless it has happened already.
-func (t *turn) take(err error) {
+// take makes the event happen with the outcome err. Later calls have no
+// effect.
+func (t *event) take(err error) {
 	t.once.Do(func() {
 		t.err = err
 		close(t.done)
@@ -168,7 +175,7 @@ func (t *turn) take(err error) {
 }
 
 // over reports whether the event has happened.
-func (t *turn) over() bool {
+func (t *event) over() bool {
 	select {
 	case <-t.done:
 		return true
@@ -177,12 +184,13 @@ func (t *turn) over() bool {
 	}
 }
 
-// errEnough ends a conversation in good order.
-var errEnough = errors.New("the conversation is over")
+// errDone is returned by a message handler to end the connection without an
+// error.
+var errDone = errors.New("the conversation is over")
 
-// converse sends the messages of out and passes received messages to hear. It returns
-// the reason for the end: the session or ctx has ended, or hear has returned an error.
-func converse(ctx context.Context, s *peers.Session, out *mailbox, hear func(message) error) error {
+// converse sends the messages of out over session s, and passes received
+// messages to handle, until s or ctx ends or handle fails. It returns the reason.
+func converse(ctx context.Context, s *peers.Session, out *mailbox, handle func(message) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var sending sync.WaitGroup
 	sending.Go(func() {
@@ -193,19 +201,19 @@ func converse(ctx context.Context, s *peers.Session, out *mailbox, hear func(mes
 	for err == nil {
 		var m message
 		if err = s.NextJSON(wire.Message, &m, maxMessage); err == nil {
-			err = hear(m)
+			err = handle(m)
 		}
 	}
-	if ctx.Err() != nil && !errors.Is(err, errEnough) {
-		err = context.Cause(ctx) // a session that was closed does not know why
+	if ctx.Err() != nil && !errors.Is(err, errDone) {
+		err = context.Cause(ctx) // the error of a closed session does not name the cause
 	}
 	cancel(err)
 	sending.Wait()
 	return err
 }
 
-// join connects this task to the chief's store and waits until all tasks are
-// there.
+// join connects this task to the chief's store, and waits until the chief
+// reports that all tasks are connected.
 func (s *Store) join(ctx context.Context, first message) error {
 	c := s.config
 	session, err := peers.Open(ctx, c.Peers, cluster.Chief, c.Cluster.Addr(cluster.Chief), purpose, c.Silence)
@@ -214,20 +222,21 @@ func (s *Store) join(ctx context.Context, first message) error {
 	}
 	s.up.post(first)
 	s.life.Go(func(ctx context.Context) {
-		defer session.Close() // of no more use
-		s.parted(converse(ctx, session, s.up, func(m message) error { return s.hear(ctx, m) }))
+		defer session.Close() // error ignored: the connection has ended
+		s.parted(converse(ctx, session, s.up, func(m message) error { return s.handle(ctx, m) }))
 	})
 	select {
 	case <-s.joined.done:
 		return s.joined.err
 	case <-ctx.Done():
-		return c.blame(cluster.Chief, fmt.Errorf("did not report that all tasks are there: %w", context.Cause(ctx)))
+		return c.blame(cluster.Chief, fmt.Errorf("did not report that all tasks are connected: %w", context.Cause(ctx)))
 	}
 }
 
-// parted handles the end of the conversation with the chief, for the reason err.
+// parted records that the connection to the chief has ended, for the reason
+// err, and cancels everything that waits for the chief.
 func (s *Store) parted(err error) {
-	if errors.Is(err, errEnough) {
+	if errors.Is(err, errDone) {
 		err = nil
 	} else {
 		err = s.config.blame(cluster.Chief, err)
@@ -241,10 +250,11 @@ func (s *Store) parted(err error) {
 	s.parts.cancel(err)
 }
 
-// hear handles a message of the chief. It must return soon.
-func (s *Store) hear(ctx context.Context, m message) error {
+// handle executes one message of the chief. It must not block, because the
+// next message is read only after it has returned.
+func (s *Store) handle(ctx context.Context, m message) error {
 	switch m.Kind {
-	case look:
+	case probes:
 		s.reply(m, func() (message, error) {
 			seen := slices.DeleteFunc(slices.Clone(m.Tokens), func(token string) bool { return !s.folder.Sees(token) })
 			return message{Tokens: seen}, nil
@@ -273,24 +283,26 @@ func (s *Store) hear(ctx context.Context, m message) error {
 	case retain:
 		s.life.Go(func(context.Context) { s.parts.retain(m.Keep) })
 	case bye:
-		return errEnough
+		return errDone
 	default:
 		return fmt.Errorf("unexpected %q message", m.Kind)
 	}
 	return nil
 }
 
-// reply answers a question once find has found the answer.
-func (s *Store) reply(question message, find func() (message, error)) {
+// reply calls find in the background, and posts what it returns as the answer
+// to a request.
+func (s *Store) reply(request message, find func() (message, error)) {
 	s.life.Go(func(context.Context) {
 		m, err := find()
-		m.Kind, m.Number, m.Err = answer, question.Number, failure(err)
+		m.Kind, m.Number, m.Err = answer, request.Number, failure(err)
 		s.up.post(m)
 	})
 }
 
-// announce returns what a folder holds, the newest checkpoint first. It leaves
-// out manifests of old checkpoints that do not fit into a message.
+// announce lists the checkpoints in a folder for a message, the newest first.
+// If their manifests are too large for a message, it leaves out those of the
+// oldest.
 func announce(folder *checkpoint.Folder) (m message, err error) {
 	holding, err := folder.List()
 	size := 0
@@ -312,7 +324,8 @@ func announce(folder *checkpoint.Folder) (m message, err error) {
 	return m, err
 }
 
-// held is the inverse of announce, for one checkpoint.
+// held converts what announce has put into a message back to a
+// checkpoint.Held.
 func (a announced) held() checkpoint.Held {
 	h := checkpoint.Held{ID: a.ID, Damage: a.Damage, Files: a.Files}
 	if len(a.Manifest) > 0 {

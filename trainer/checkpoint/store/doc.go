@@ -1,6 +1,6 @@
-// Package store is a task's checkpoint store: it knows what all tasks' folders
-// hold, saves a training on several hosts, and restores it from what is left
-// after a restart.
+// Package store saves the checkpoints of a job on several hosts, and restores
+// training from the files that are left after a restart. Every task has one
+// [Store].
 //
 //	s, err := store.Open(ctx, store.Config{Peers: config, Listener: listener, Cluster: spec, Dir: dir, Job: job})
 //	defer s.Close()
@@ -18,39 +18,39 @@
 //
 // # Who does what
 //
-// The chief's store decides. The other stores stay connected to it as long as
-// the job lasts, by connections of purpose "checkpoint". When all tasks are
-// there, they find out which folders are one folder: every task has put a file
-// with a random name into its folder, and reports which of these names it sees.
-// Tasks that share a folder are a group: those of one host, or of several hosts
-// with one file system.
+// The store of the chief (worker 0) makes all decisions. The other tasks'
+// stores keep a connection of purpose "checkpoint" to it as long as the job
+// lasts. Once all are connected, the chief finds out which tasks share a
+// folder: every task has created a probe with a random name in its folder, and
+// reports which probes it sees. Tasks that share a folder form a group. They
+// run on one host, or on several hosts with a common file system.
 //
 // # A save
 //
-// The chief announces a save and what belongs to it. Every shard holder's store
-// writes a file in the background and reports it. The chief then has a task of
-// another group, the buddy, fetch a copy of the file. When all is reported, one
-// task of every group writes the manifest; from then on the checkpoint exists.
-// Then older checkpoints are removed.
+// The chief announces a save and what each task must write. The store of every
+// shard holder (a task that stores variables) writes a file in the background
+// and reports that to the chief. The chief then makes a task of another group,
+// the buddy, copy the file. After all reports, one task of every group writes
+// the manifest, which makes the checkpoint valid. Then old checkpoints are
+// removed.
 //
-// A save that fails is a warning. The tasks remove what they have written, the
-// training continues, and earlier checkpoints stay. Later saves do without a
-// task that was lost, and none chooses it as a buddy. A lost task does not fail
-// the save that is under way if that save needs nothing from it.
+// A failed save is logged as a warning: the tasks delete what they have
+// written, training continues, and earlier checkpoints remain. If a task is
+// lost during a save, the save fails only if it needs something from that
+// task. Later saves do without the task.
 //
 // # A restore
 //
-// Package choose decides from which checkpoint the training resumes. Shard
-// holders then read the ranges that they need, from their own folder or from a
-// task that holds the file. So any number of servers and workers can resume from
-// any checkpoint.
+// Package choose selects the checkpoint from which training resumes. Each
+// shard holder then reads the ranges that it needs, from its own folder or
+// from a task that has the file. So a job can resume with any number of
+// servers and workers.
 //
 // # What it refuses
 //
-// It refuses paths of any kind from other tasks: names are those of checkpoints
-// and of files in them. A task writes nothing into another's folder: it is asked
-// for its own file, during a save in which it has a part. The store waits for no task longer than that task
-// may be silent, or than a slow disk needs for what it writes. It cannot end a
-// write that the operating system does not end: Close leaves such a write
-// behind.
+// Messages name checkpoints and files, never paths. No task writes into
+// another's folder; the buddy of a file, for example, fetches it. All waiting
+// has timeouts: for a task, Config.Silence, and for a disk, longer for more
+// bytes. The store cannot interrupt a write that hangs in the operating
+// system: Close returns without waiting for it.
 package store

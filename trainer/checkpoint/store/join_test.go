@@ -20,7 +20,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// blames wants err to be a PeerError about a task that says what.
+// blames checks that err is a PeerError about the task and contains all texts
+// in what.
 func blames(t testing.TB, err error, task cluster.Task, what ...string) {
 	t.Helper()
 	var peer *peers.PeerError
@@ -34,8 +35,8 @@ func blames(t testing.TB, err error, task cluster.Task, what ...string) {
 	}
 }
 
-// A task that does not come is named by all others.
-func TestMissingTaskIsNamed(t *testing.T) {
+// If a task never opens its store, the errors of all other tasks name it.
+func TestOpenNamesMissingTask(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -58,7 +59,7 @@ func TestMissingTaskIsNamed(t *testing.T) {
 	}
 }
 
-func TestMissingChiefIsNamed(t *testing.T) {
+func TestOpenNamesMissingChief(t *testing.T) {
 	j := newJob(t, t.TempDir(), shape{servers: 1, workers: 2, hosts: []string{"a"}})
 	for task, c := range j.configs {
 		c.Start = 300 * time.Millisecond
@@ -70,8 +71,9 @@ func TestMissingChiefIsNamed(t *testing.T) {
 	}
 }
 
-// A task that comes and is gone again ends the wait for the others.
-func TestTaskLostWhileOthersAreAwaited(t *testing.T) {
+// If a task connects and then disconnects, the other tasks' Open fails at
+// once.
+func TestOpenFailsIfATaskIsLost(t *testing.T) {
 	j := newJob(t, t.TempDir(), shape{workers: 3, hosts: []string{"a"}})
 	ended := make(chan error, 1)
 	go func() {
@@ -86,7 +88,7 @@ func TestTaskLostWhileOthersAreAwaited(t *testing.T) {
 	blames(t, within(t, ended), worker(1), "connection lost")
 }
 
-// send sends a message alone, receive reads one.
+// send sends one message, receive reads one.
 func send(s *peers.Session, m message) error { return s.SendJSON(wire.Message, m, maxMessage) }
 
 func receive(s *peers.Session) (m message, err error) {
@@ -94,7 +96,7 @@ func receive(s *peers.Session) (m message, err error) {
 	return m, err
 }
 
-// control is a connection to the chief's store, proved to be a task's.
+// control connects to the chief's store and authenticates as the given task.
 func (j *testJob) control(as cluster.Task) *peers.Session { return j.dial(as, cluster.Chief, purpose) }
 
 func (j *testJob) dial(as, to cluster.Task, purpose string) *peers.Session {
@@ -108,7 +110,7 @@ func (j *testJob) dial(as, to cluster.Task, purpose string) *peers.Session {
 	return conn
 }
 
-func TestWhoMayJoin(t *testing.T) {
+func TestInvalidHelloIsRefused(t *testing.T) {
 	j := opened(t, t.TempDir(), shape{workers: 2, hosts: []string{"a"}})
 	for name, first := range map[string]message{
 		"a second time": {Kind: hello, Token: "t"},
@@ -151,8 +153,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// One task needs no listener, and nobody else.
-func TestAlone(t *testing.T) {
+// A job of one task needs no listener and waits for no other task.
+func TestSingleTaskNeedsNoListener(t *testing.T) {
 	dir, random := t.TempDir(), rand.New(rand.NewPCG(1, 2))
 	w := newTwin(random, optimizer.Adam)
 	for step := range uint64(2) {
@@ -177,7 +179,7 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-func TestGrouped(t *testing.T) {
+func TestTasksAreGroupedByFolder(t *testing.T) {
 	for _, test := range []struct {
 		seen []string // by task, whose tokens
 		want [][]int
@@ -185,7 +187,7 @@ func TestGrouped(t *testing.T) {
 		{[]string{"a", "b", "c"}, [][]int{{0}, {1}, {2}}},
 		{[]string{"abc", "abc", "abc"}, [][]int{{0, 1, 2}}},
 		{[]string{"ac", "bd", "ac", "bd"}, [][]int{{0, 2}, {1, 3}}},
-		{[]string{"a", "ab", "bc", "d"}, [][]int{{0, 1, 2}, {3}}}, // one sees late what others see
+		{[]string{"a", "ab", "bc", "d"}, [][]int{{0, 1, 2}, {3}}}, // a task may not see all tokens of its group yet, as on a slow network file system
 		{[]string{"ad", "bc", "c", "bd"}, [][]int{{0, 1, 2, 3}}},
 		{[]string{"", "x", "ca"}, [][]int{{0, 2}, {1}}},
 	} {
@@ -200,7 +202,7 @@ func TestGrouped(t *testing.T) {
 	}
 }
 
-func TestBuddies(t *testing.T) {
+func TestBuddyIsOnAnotherHost(t *testing.T) {
 	j := testJob{hosts: map[cluster.Task]string{ps(0): "a", worker(0): "a", worker(1): "b", worker(2): "b", worker(3): "a", ps(1): "c"}}
 	plan := copyPlan{host: func(t cluster.Task) string { return j.hosts[t] }}
 	group := func(tasks ...cluster.Task) (g []*member) {
@@ -229,9 +231,9 @@ func TestBuddies(t *testing.T) {
 	}
 }
 
-// A folder that is shared is found out, and so is one that was copied, with
-// all that is in it, and is not.
-func TestSharedOrCopied(t *testing.T) {
+// The chief recognizes a folder that tasks share. A copy of that folder with
+// all its content, on another host, must not count as shared.
+func TestCopiedFolderIsNotTakenForShared(t *testing.T) {
 	root := t.TempDir()
 	j := opened(t, root, shape{workers: 2, hosts: []string{"a"}})
 	if g := j.chief().chief.roster.groups; !reflect.DeepEqual(g, [][]cluster.Task{{worker(0), worker(1)}}) {
@@ -260,13 +262,13 @@ func TestSharedOrCopied(t *testing.T) {
 	j.restores(w, w.Declare(random, j.tasks, m.ID))
 	j.save(w, 6, w.Declare(random, j.tasks, ""))
 	j.end()
-	for _, host := range []string{"a", "b"} { // each has all, as there are two
+	for _, host := range []string{"a", "b"} { // both hosts have all files, because each keeps the other's second copy
 		if got := names(files(t, filepath.Join(root, host), "*")); len(got) != 2*len(slices.Compact(slices.Clone(got))) {
 			t.Errorf("%s: %q", host, got)
 		}
 	}
 	j = newJob(t, root, shape{workers: 2, hosts: []string{"a", "b"}, generation: 2})
-	for task, c := range j.configs { // one file system, two hosts
+	for task, c := range j.configs { // two hosts share one folder, as on a network file system
 		c.Dir = filepath.Join(root, "a")
 		j.configs[task] = c
 	}
@@ -281,9 +283,8 @@ func TestSharedOrCopied(t *testing.T) {
 	j.end()
 }
 
-// Whoever waits for the chief's choice does so no longer than its context, or
-// the chief, lasts.
-func TestChoiceIsAwaitedInBoundedTime(t *testing.T) {
+// Chosen returns when its context ends or the connection to the chief ends.
+func TestChosenEndsWithContextOrChief(t *testing.T) {
 	j := opened(t, t.TempDir(), shape{workers: 2, hosts: []string{"a"}})
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())

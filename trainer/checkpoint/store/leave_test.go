@@ -13,7 +13,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// waiting has a task wait for its end.
+// waiting calls Wait of a store in the background and returns its result
+// through a channel.
 func waiting(t *testing.T, d *Store) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- d.Wait(soon(t)) }()
@@ -30,9 +31,9 @@ func still(t *testing.T, ended <-chan error, what string) {
 	}
 }
 
-// A server that owns nothing and holds what others need stays until they have
-// it, and then goes; saves do without it.
-func TestHolderStaysUntilOthersHaveRestored(t *testing.T) {
+// A server without pieces of variables, but with files that others must read,
+// stays until all workers have restored. Later saves do without it.
+func TestHolderWaitsUntilOthersHaveRestored(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	root, _, w := saved(t, random, "a", "b")
 	remove(t, filepath.Join(root, "b"))
@@ -61,9 +62,9 @@ func TestHolderStaysUntilOthersHaveRestored(t *testing.T) {
 	}
 }
 
-// Nobody goes while a save is under way, and who goes without giving what is
-// wanted fails it.
-func TestWhoIsNeededStays(t *testing.T) {
+// A task that calls Wait during a save stays until the save is over. If it
+// leaves without writing its part, the save fails.
+func TestTaskCannotLeaveDuringSave(t *testing.T) {
 	j, w, d, _ := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, worker(0), worker(2))
@@ -81,7 +82,7 @@ func TestWhoIsNeededStays(t *testing.T) {
 	j.kill()
 }
 
-func TestWaitsAreBounded(t *testing.T) {
+func TestWaitsEndWithContext(t *testing.T) {
 	j, w, d, _ := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, ps(0))
@@ -110,9 +111,9 @@ func TestWaitsAreBounded(t *testing.T) {
 	j.give(w, 3, d)
 }
 
-// A chief that ends in the middle of a save has the others remove what they have
-// of it, and they go.
-func TestAChiefThatEndsTakesItsSaveWithIt(t *testing.T) {
+// If the chief ends during a save, the other tasks delete their files of it
+// and end too.
+func TestClosingChiefRemovesUnfinishedSave(t *testing.T) {
 	j, w, d, root := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, worker(1))
@@ -135,8 +136,8 @@ func TestAChiefThatEndsTakesItsSaveWithIt(t *testing.T) {
 	j.kill()
 }
 
-// A chief that ends lets everybody go.
-func TestChiefEndsFirst(t *testing.T) {
+// When the chief closes its store, all other tasks' Wait returns.
+func TestClosingChiefReleasesTasks(t *testing.T) {
 	j := opened(t, t.TempDir(), shape{servers: 1, workers: 2, hosts: []string{"a", "b"}})
 	ended := waiting(t, j.stores[ps(0)])
 	j.chief().Close()
@@ -148,21 +149,21 @@ func TestChiefEndsFirst(t *testing.T) {
 	}
 }
 
-// A member whose host is gone hangs up never: it is waited for once, also where the
-// wait is begun before the end.
-func TestTheLostAreAwaitedOnce(t *testing.T) {
+// A task whose host has failed never disconnects. The chief waits for it only
+// once, even if dismiss was called before Close.
+func TestCloseWaitsOnceForLostTasks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
 	j := newJob(t, t.TempDir(), shape{workers: 2, hosts: []string{"a"}})
 	opening := make(chan map[cluster.Task]error, 1)
 	go func() { opening <- j.open(worker(1)) }()
-	conn := j.control(worker(1)) // it stays open until the test ends
+	conn := j.control(worker(1)) // this connection stays open until the test ends
 	if err := send(conn, message{Kind: hello, Token: "t"}); err != nil {
 		t.Fatal(err)
 	}
 	asked, err := receive(conn)
-	if err != nil || asked.Kind != look {
+	if err != nil || asked.Kind != probes {
 		t.Fatalf("asked %v, %v", asked.Kind, err)
 	}
 	if err := send(conn, message{Kind: answer, Number: asked.Number}); err != nil {
@@ -173,21 +174,21 @@ func TestTheLostAreAwaitedOnce(t *testing.T) {
 	}
 	began := time.Now()
 	j.chief().dismiss()
-	if took := time.Since(began); took < farewell {
+	if took := time.Since(began); took < closeTimeout {
 		t.Errorf("worker:1 was awaited for %v", took)
 	}
 	began = time.Now()
 	if err := j.chief().Close(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > farewell/2 {
+	if took := time.Since(began); took > closeTimeout/2 {
 		t.Errorf("closing took another %v", took)
 	}
 }
 
-// A save that has all its parts, and is given up before anybody writes a manifest,
-// was not made, and nothing stays of it.
-func TestDismissedBeforeTheManifest(t *testing.T) {
+// If the chief ends after all reports but before any manifest is written, the
+// save fails and all its files are deleted.
+func TestSaveGivenUpBeforeManifestIsRemoved(t *testing.T) {
 	j, w, d, root := trained(t, patience.Limit)
 	j.fault(cluster.Chief, at("store.manifest", func() error { j.chief().dismiss(); return nil }))
 	j.expect(w, 2, d)

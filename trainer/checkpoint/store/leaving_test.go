@@ -6,8 +6,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// What tasks write that leave has its copy on a host that stays.
-func TestWhoKeepsWhatLeavingTasksWrite(t *testing.T) {
+// Files written by tasks that will leave get their second copy on a host that
+// stays.
+func TestFilesOfLeavingTasksAreCopiedToStayingHosts(t *testing.T) {
 	j := opened(t, t.TempDir(), shape{workers: 4, hosts: []string{"a", "b", "c", "a"}})
 	r := j.chief().chief.roster
 	for name, test := range map[string]struct {

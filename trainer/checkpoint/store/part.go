@@ -19,39 +19,40 @@ import (
 	"github.com/plx-run/plx/trainer/safetensors"
 )
 
-// parts is this task's side of saves: it takes the data of the trainer and writes the
-// files.
+// parts is this task's side of saves: it receives snapshots from the trainer
+// and writes them to files. The chief's messages control it.
 type parts struct {
 	config  Config
 	life    *lifetime.Lifetime
-	hook    func(place string) error // called at named places; tests make it return faults
+	hook    func(place string) error // called with an operation's name before it starts; tests return an error to make it fail
 	folder  *checkpoint.Folder
 	files   *transfer.Files
 	up      *mailbox        // messages to the chief
 	leaving <-chan struct{} // closed when this task is about to end
 
-	removing sync.Mutex // held by retain: two at once would report a removal twice
+	removing sync.Mutex // held by retain, because two at the same time could log one removal twice
 
 	mu      sync.Mutex
-	current *part                // this task's part in the save under way; nil means none
-	early   *transition.Snapshot // snapshot for a save that the chief has not announced here; nil means none
-	ahead   []tensors.State      // carried state for saves that the chief has not announced here, ascending by step
+	current *part                // this task's part in the current save; nil means that no save is under way
+	early   *transition.Snapshot // snapshot that came before the chief's announcement of its save; nil means none
+	ahead   []tensors.State      // recurrent states that came before the chief's announcement of their save, ascending by step
 }
 
-// part is this task's part in one save.
+// part is what this task does in one save.
 type part struct {
 	id      string          // ID of the checkpoint
-	step    uint64          // number of steps before the checkpoint
-	number  uint64          // number of the snapshot, see Expected.Number
+	step    uint64          // number of training steps in the checkpoint
+	number  uint64          // number of the shard holders' snapshots for this save, see Expected.Number
 	wanted  wanted          // what this task writes
-	ctx     context.Context // ends when the save is over in this task
+	ctx     context.Context // ends when this task's part in the save is over
 	cancel  context.CancelCauseFunc
-	pieces  chan transition.Snapshot // gets the shard holder's snapshot; has room for one
-	state   chan tensors.State       // gets the worker's carried state; has room for one
-	running sync.WaitGroup           // goroutines that write files of the checkpoint in this task
+	pieces  chan transition.Snapshot // receives the shard holder's snapshot; buffer of one
+	state   chan tensors.State       // receives the worker's recurrent state; buffer of one
+	running sync.WaitGroup           // counts goroutines that write files of this checkpoint
 }
 
-// save takes the snapshot of the shard holder in this task.
+// save receives the snapshot of this task's shard holder, for the current save
+// or the next.
 func (p *parts) save(s transition.Snapshot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,20 +60,22 @@ func (p *parts) save(s transition.Snapshot) {
 		give(c.pieces, s, c.compare(s) == 0 && c.wanted.Pieces)
 		return
 	}
-	p.early = &s // the announcement of the save has not arrived
+	p.early = &s // keep it until the chief's announcement of its save arrives
 }
 
-// compare orders a snapshot and the one that belongs to the part. A snapshot of an
-// earlier save may arrive late, and one of the next save early.
+// compare returns 0 if snapshot s belongs to this save, a negative number if
+// it belongs to an earlier one, and a positive number if it belongs to a later
+// one.
 func (p *part) compare(s transition.Snapshot) int {
 	return cmp.Or(cmp.Compare(s.Step, p.step), cmp.Compare(s.Number, p.number))
 }
 
-// mostAhead bounds the number of states that wait for an announcement: that of the next
-// save, and that of the last step, which a worker saves without a request.
-const mostAhead = 2
+// maxAhead is the maximal length of parts.ahead: one state for the next save,
+// and one for the last step, which a worker saves without being asked.
+const maxAhead = 2
 
-// saveCarried takes the state that the worker in this task carries.
+// saveCarried receives the recurrent state of this task's worker, for the
+// current save or a later one.
 func (p *parts) saveCarried(s tensors.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,10 +84,11 @@ func (p *parts) saveCarried(s tensors.State) {
 		return
 	}
 	p.ahead = append(p.ahead, s)
-	p.ahead = p.ahead[max(0, len(p.ahead)-mostAhead):]
+	p.ahead = p.ahead[max(0, len(p.ahead)-maxAhead):]
 }
 
-// give sends x if it is wanted and nothing was sent before.
+// give sends x to the channel if wanted is true and the buffer is empty. It
+// never blocks.
 func give[T any](to chan T, x T, wanted bool) {
 	if !wanted {
 		return
@@ -95,8 +99,8 @@ func give[T any](to chan T, x T, wanted bool) {
 	}
 }
 
-// begin starts this task's part in a save. The chief announces a save only after the one
-// before is over.
+// begin starts this task's part in the save that m announces. The chief
+// announces a save only after the previous one has ended.
 func (p *parts) begin(ctx context.Context, m message) {
 	p.cancel(errors.New("the next save has begun"))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -121,8 +125,8 @@ func (p *parts) begin(ctx context.Context, m message) {
 	}
 }
 
-// work runs f on a goroutine that the part waits for. It reports false if this
-// task is ending.
+// work runs f on a goroutine that c.running counts. It returns false without
+// running f if this task is ending.
 func (p *parts) work(c *part, f func()) bool {
 	c.running.Add(1)
 	started := p.life.Go(func(context.Context) {
@@ -135,7 +139,8 @@ func (p *parts) work(c *part, f func()) bool {
 	return started
 }
 
-// keep begins to copy a file of another task, because the chief asked for it.
+// keep starts to copy a file from the task that wrote it. The chief has asked
+// for this second copy with message m.
 func (p *parts) keep(m message) error {
 	if m.File == nil {
 		return errors.New("a keep message without a file")
@@ -151,8 +156,8 @@ func (p *parts) keep(m message) error {
 	return nil
 }
 
-// fetch copies a file from the task that wrote it, and compares size and sum of the copy
-// with those that the task reported.
+// fetch copies a file from the task that wrote it. It fails if the size or
+// checksum of the copy differs from what that task has reported.
 func (p *parts) fetch(c *part, file checkpoint.File) error {
 	from, err := cluster.ParseTask(file.Task)
 	if err != nil {
@@ -168,19 +173,21 @@ func (p *parts) fetch(c *part, file checkpoint.File) error {
 		return p.hook("store.flush")
 	})
 	if err == nil && (got.Size != file.Size || got.Sum != file.Sum) {
-		err = fmt.Errorf("it has %d bytes of sum %.12s, %d bytes of sum %.12s were written", got.Size, got.Sum, file.Size, file.Sum)
+		err = fmt.Errorf("the copy has %d bytes and checksum %.12s, the original %d bytes and %.12s", got.Size, got.Sum, file.Size, file.Sum)
 	}
 	return err
 }
 
-// cancel ends this task's part in the current save.
+// cancel ends this task's part in the current save, if any, for the reason
+// why.
 func (p *parts) cancel(why error) {
 	if c := p.drop(func(*part) bool { return true }); c != nil {
 		c.cancel(why)
 	}
 }
 
-// drop forgets the current part and returns it, if meant returns true for it.
+// drop sets the current part to nil and returns it, if meant returns true for
+// it. It otherwise returns nil.
 func (p *parts) drop(meant func(*part) bool) *part {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -192,7 +199,8 @@ func (p *parts) drop(meant func(*part) bool) *part {
 	return c
 }
 
-// busy returns the ID of the checkpoint that is being written; empty means none.
+// busy returns the ID of the checkpoint in the current save, or "" if none is
+// under way.
 func (p *parts) busy() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -202,7 +210,8 @@ func (p *parts) busy() string {
 	return p.current.id
 }
 
-// finish handles the chief's message that a save is over.
+// finish ends this task's part in a save, when the chief reports the save's
+// end. If the save has failed, finish deletes the files.
 func (p *parts) finish(m message) {
 	c := p.drop(func(c *part) bool { return c.id == m.ID })
 	if c != nil {
@@ -213,7 +222,7 @@ func (p *parts) finish(m message) {
 	}
 	p.life.Go(func(context.Context) {
 		if c != nil {
-			c.running.Wait() // or a file would appear after its removal
+			c.running.Wait() // otherwise a file could appear after Discard
 		}
 		if err := p.folder.Discard(m.ID); err != nil {
 			p.config.logf(slog.LevelDebug, "checkpoints of %s: %v", p.config.self(), err)
@@ -221,7 +230,7 @@ func (p *parts) finish(m message) {
 	})
 }
 
-// commit writes the manifest of the current save.
+// commit writes the manifest of the current save to this task's folder.
 func (p *parts) commit(m message) error {
 	if p.busy() != m.ID {
 		return fmt.Errorf("checkpoint %s is not being saved here", m.ID)
@@ -239,8 +248,8 @@ func (p *parts) commit(m message) error {
 	return p.hook("store.ack")
 }
 
-// retain removes all but the newest checkpoints, and never the one that is
-// being written.
+// retain deletes old checkpoints from the folder: all but the newest keep, and
+// never the one that is being written.
 func (p *parts) retain(keep int) {
 	p.removing.Lock()
 	defer p.removing.Unlock()
@@ -253,7 +262,7 @@ func (p *parts) retain(keep int) {
 	}
 }
 
-// report tells the chief the outcome of this task's part.
+// report sends the chief the outcome of this task's part, or of a copy.
 func (p *parts) report(c *part, r report) {
 	if err := p.hook("store.report"); err != nil {
 		r.Err = failure(err)
@@ -261,7 +270,7 @@ func (p *parts) report(c *part, r report) {
 	p.up.post(message{Kind: reported, ID: c.id, Report: &r})
 }
 
-// writePieces waits for the snapshot of the shard holder and writes it.
+// writePieces waits for the shard holder's snapshot and writes it to a file.
 func (p *parts) writePieces(c *part) report {
 	s, err := await(c.ctx, p.leaving, c.pieces, "the shard holder's values", p.config.Silence)
 	if err != nil {
@@ -276,8 +285,8 @@ func (p *parts) writePieces(c *part) report {
 	return r
 }
 
-// writeState waits for the state that the worker carries, which comes after its next
-// step, and writes it.
+// writeState waits for the worker's recurrent state and writes it to a file.
+// The state arrives only after the worker's next step.
 func (p *parts) writeState(c *part) report {
 	s, err := await(c.ctx, p.leaving, c.state, "the worker's state", 0)
 	if err != nil {
@@ -286,7 +295,8 @@ func (p *parts) writeState(c *part) report {
 	return p.writeContent(c, true, tensors.OfState(s, tensors.FileName(p.config.Peers.Self, true)))
 }
 
-// await waits for data of the trainer, for at most most; zero means no limit.
+// await waits until the trainer sends a value on from, at most for most (0
+// means without limit). It fails if ctx ends, or if this task is leaving.
 func await[T any](ctx context.Context, leaving <-chan struct{}, from <-chan T, what string, most time.Duration) (x T, err error) {
 	if most > 0 {
 		var cancel context.CancelFunc
@@ -308,7 +318,8 @@ func await[T any](ctx context.Context, leaving <-chan struct{}, from <-chan T, w
 	}
 }
 
-// writeContent writes a file of tensors. It writes none if there are no tensors.
+// writeContent writes tensors to this task's file in the checkpoint. If there
+// are no tensors, it writes no file.
 func (p *parts) writeContent(c *part, state bool, content tensors.Content) report {
 	r := report{State: state, Parts: content.Parts, Carried: content.Carried}
 	if len(content.Tensors) == 0 {
@@ -328,14 +339,15 @@ func (p *parts) writeContent(c *part, state bool, content tensors.Content) repor
 	return r
 }
 
-// write writes a file of about size bytes for the checkpoint. If the disk accepts nothing
-// for too long, write returns and leaves the goroutine behind.
+// write writes a file of about size bytes, with the content from fill. If the
+// disk hangs longer than the timeout, write returns an error and its goroutine
+// remains.
 func (p *parts) write(c *part, name string, size int64, fill func(io.Writer) error) (checkpoint.File, error) {
 	type written struct {
 		file checkpoint.File
 		err  error
 	}
-	most := p.config.patience(size)
+	most := p.config.timeout(size)
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
 	stuck := time.AfterFunc(most, func() { cancel(fmt.Errorf("nothing moved for %v", most)) })
@@ -360,16 +372,17 @@ func (p *parts) write(c *part, name string, size int64, fill func(io.Writer) err
 	}
 }
 
-// moving writes until a context ends. Every write resets a timer.
+// moving is a writer that fails once ctx has ended. Every write restarts
+// timer, which ends ctx.
 type moving struct {
 	ctx   context.Context
 	w     io.Writer
-	timer *time.Timer   // ends ctx if nothing is written for most
-	most  time.Duration // how long nothing may be written
+	timer *time.Timer   // ends ctx if nothing is written for the duration most
+	most  time.Duration // timeout: how long nothing may be written
 }
 
 func (m moving) Write(b []byte) (n int, err error) {
-	const most = 1 << 20 // bytes between two looks at the context
+	const most = 1 << 20 // bytes to write before ctx is checked again
 	for len(b) > 0 && err == nil {
 		if m.ctx.Err() != nil {
 			return n, context.Cause(m.ctx)

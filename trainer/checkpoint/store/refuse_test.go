@@ -16,9 +16,9 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// A report counts for the task that it comes from, once, and for this save. A
-// file of which a copy is wanted counts with its copy.
-func TestReportsAreChecked(t *testing.T) {
+// A report counts once, only for the task that sends it and for the current
+// save. A file that needs a second copy counts only after the copy's report.
+func TestInvalidReportsAreRefused(t *testing.T) {
 	buddy := worker(2)
 	file := func(task, name string) *checkpoint.File { return &checkpoint.File{Task: task, Name: name} }
 	own := file("ps:0", "ps-0.safetensors")
@@ -65,9 +65,9 @@ func TestReportsAreChecked(t *testing.T) {
 	}
 }
 
-// A task keeps copies only of files that have plain names and good tasks, and
-// only while their save is under way.
-func TestCopiesOfOtherFilesAreRefused(t *testing.T) {
+// A task copies only files with valid names and owners, and only during their
+// save.
+func TestInvalidCopyRequestsAreRefused(t *testing.T) {
 	j, w, d, root := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	p := j.stores[ps(0)].parts
@@ -96,8 +96,8 @@ func TestCopiesOfOtherFilesAreRefused(t *testing.T) {
 	j.kill()
 }
 
-// A manifest that is damaged on the way does not count.
-func TestDamagedManifestIsRefused(t *testing.T) {
+// A manifest that was damaged in a message is not written.
+func TestDamagedManifestInMessageIsRefused(t *testing.T) {
 	j, _, _, _ := trained(t, patience.Limit)
 	own, err := announce(j.stores[ps(0)].folder)
 	if err != nil || len(own.Holding) != 1 {
@@ -114,7 +114,7 @@ func TestDamagedManifestIsRefused(t *testing.T) {
 	j.end()
 }
 
-// lone is the store of a job of one task that has a save under way.
+// lone returns the store of a job with one task, with a save under way.
 func lone(t testing.TB, dir string, silence time.Duration) *Store {
 	t.Helper()
 	d, err := Open(t.Context(), Config{Peers: peers.Config{Self: cluster.Chief}, Dir: dir, Silence: silence})
@@ -125,7 +125,8 @@ func lone(t testing.TB, dir string, silence time.Duration) *Store {
 	return d
 }
 
-// Whatever one side says, the other neither breaks nor leaves its folder.
+// Arbitrary messages between a task and the chief cause no panic, and no write
+// outside of the folder.
 func FuzzConversation(f *testing.F) {
 	add := func(all ...message) {
 		var b []byte
@@ -141,7 +142,7 @@ func FuzzConversation(f *testing.F) {
 	id := "000000000002-g0-00000001"
 	add(message{Kind: begin, ID: id, Step: 2, Wanted: wanted{Pieces: true, State: true}}, message{Kind: over, ID: id, Remove: true})
 	add(message{Kind: begin, ID: id, Step: 2, Wanted: wanted{}}, message{Kind: keep}, message{Kind: keep, ID: id, File: &checkpoint.File{Name: "../x", Task: "ps:0", Size: 1}})
-	add(message{Kind: look, Tokens: []string{"a", "../b"}}, message{Kind: verify, ID: id, File: &checkpoint.File{Name: "../x"}})
+	add(message{Kind: probes, Tokens: []string{"a", "../b"}}, message{Kind: verify, ID: id, File: &checkpoint.File{Name: "../x"}})
 	add(message{Kind: list}, message{Kind: retain, Keep: -4}, message{Kind: commit, ID: id, Body: []byte("x")}, message{Kind: bye})
 	add(message{Kind: chosen, Body: []byte("x")}, message{Kind: chosen})
 	add(message{Kind: reported}, message{Kind: reported, ID: id, Report: &report{}}, message{Kind: answer, Number: 7}, message{Kind: leave}, message{Kind: restored})
@@ -161,8 +162,8 @@ func FuzzConversation(f *testing.F) {
 			err := json.Unmarshal(b[2:2+n], &m)
 			b = b[2+n:]
 			if err == nil {
-				d.hear(ctx, m) // an error ends a conversation, here it goes on
-				d.chief.hear(stranger, m)
+				d.handle(ctx, m) // an error would normally end the connection; here the next message follows
+				d.chief.handle(stranger, m)
 			}
 		}
 		cancel()

@@ -16,14 +16,15 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// decision is the chief's choice, as every task gets it.
+// decision is the chief's choice of the checkpoint to resume from, as one task
+// receives it.
 type decision struct {
-	turn
-	choice choose.Choice    // valid once the turn is over; its zero value means that training begins anew
-	reader *transfer.Reader // reads the files of choice; valid once the turn is over
+	event
+	choice choose.Choice    // valid once event is done; without a manifest, training begins from scratch
+	reader *transfer.Reader // reads the files of the chosen checkpoint; valid once event is done
 }
 
-// await waits until the chief has chosen.
+// await waits until this task has received the chief's choice.
 func (d *decision) await(ctx context.Context) (choose.Choice, error) {
 	select {
 	case <-d.done:
@@ -33,7 +34,8 @@ func (d *decision) await(ctx context.Context) (choose.Choice, error) {
 	return d.choice, d.err
 }
 
-// learn takes the chief's choice. The goroutine that hears the chief calls it.
+// learn stores the choice in message m from the chief. The goroutine that
+// reads the chief's messages calls it.
 func (d *decision) learn(s *Store, m message) error {
 	if err := m.reason(); err != nil {
 		d.take(s.config.blame(cluster.Chief, err))
@@ -57,7 +59,8 @@ func (d *decision) learn(s *Store, m message) error {
 	return nil
 }
 
-// choose decides what all tasks resume from, and tells them.
+// choose selects the checkpoint to resume from, and sends the choice to all
+// tasks.
 func (c *chief) choose(ctx context.Context, fits func(*checkpoint.Manifest) error) error {
 	found, err := choose.Newest(ctx, folders{c.roster}, fits, c.config.logf)
 	m := message{Kind: chosen, Holders: found.Holders}
@@ -67,23 +70,25 @@ func (c *chief) choose(ctx context.Context, fits func(*checkpoint.Manifest) erro
 	if err != nil {
 		m.Err, m.Body = string(peers.EncodeReport(err)), nil
 	}
-	c.roster.tell(m)
+	c.roster.broadcast(m)
 	c.roster.decide(len(m.Body) == 0)
 	c.release()
 	return err
 }
 
-// folders asks the tasks of a roster what their folders hold.
+// folders implements choose.Folders: it asks the tasks of a roster, by
+// messages, what their folders contain.
 type folders struct{ roster *roster }
 
-// Places is that of choose.Folders.
+// Places implements choose.Folders. It asks one task of each group that shares
+// a folder.
 func (f folders) Places(ctx context.Context) (places []checkpoint.Place, err error) {
 	for _, group := range f.roster.here() {
 		place := checkpoint.Place{Host: f.roster.config.host(group[0].task)}
 		for _, m := range group {
 			place.Tasks = append(place.Tasks, m.task)
 		}
-		answer, err := f.roster.ask(ctx, group[0], message{Kind: list}, f.roster.config.patience(maxManifest))
+		answer, err := f.roster.ask(ctx, group[0], message{Kind: list}, f.roster.config.timeout(maxManifest))
 		if err != nil {
 			return nil, err
 		}
@@ -95,15 +100,16 @@ func (f folders) Places(ctx context.Context) (places []checkpoint.Place, err err
 	return places, nil
 }
 
-// Verify is that of choose.Folders.
+// Verify implements choose.Folders. It asks the task by to read the file.
 func (f folders) Verify(ctx context.Context, by cluster.Task, id string, file checkpoint.File) error {
 	q := message{Kind: verify, ID: id, File: &file}
-	_, err := f.roster.ask(ctx, f.roster.member(by), q, f.roster.config.patience(file.Size))
+	_, err := f.roster.ask(ctx, f.roster.member(by), q, f.roster.config.timeout(file.Size))
 	return err
 }
 
-// Restore puts what the chosen checkpoint has of a piece. It waits for the
-// choice. It is the hook of server.Config and client.Config.
+// Restore reads the elements or rows of piece p from the chosen checkpoint
+// into a shard, after the chief has chosen. It implements
+// transition.Checkpoints.
 func (s *Store) Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
 	c, err := s.decision.await(ctx)
 	if err != nil {
@@ -131,10 +137,10 @@ func (s *Store) Restore(ctx context.Context, d *layout.Declaration, p layout.Pie
 	})
 }
 
-// Carried returns what workers carried under a name when the chosen checkpoint
-// was made, for the rows [lo, hi) of the global batch, whichever workers had
-// them. It waits for the choice. false means that there is no such state, or no
-// checkpoint.
+// Carried returns the recurrent state of one name, for the rows [lo, hi) of
+// the global batch, from the chosen checkpoint. It waits until the chief has
+// chosen. Any workers may have saved those rows. The bool is false if the
+// checkpoint has no state of that name, or if there is no checkpoint.
 func (s *Store) Carried(ctx context.Context, name string, lo, hi int) (tensors.Carried, bool, error) {
 	c, err := s.decision.await(ctx)
 	if err != nil || c.Manifest == nil {
@@ -159,8 +165,9 @@ func (s *Store) Carried(ctx context.Context, name string, lo, hi int) (tensors.C
 	return all, true, nil
 }
 
-// readCarried puts the rows together. The manifest's states of one name cover
-// the batch, each row once.
+// readCarried reads the rows [lo, hi) from the files of the workers that saved
+// them. The manifest guarantees that states of one name cover the batch
+// exactly once.
 func readCarried(reader *transfer.Reader, states []checkpoint.Carried, lo, hi int) (data []byte, err error) {
 	slices.SortFunc(states, func(a, b checkpoint.Carried) int { return a.Lo - b.Lo })
 	for _, s := range states {

@@ -15,26 +15,27 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// roster is the chief's list of tasks: who is there, and which folders
-// are one. Any goroutine may call its methods.
+// roster is the chief's list of tasks: which ones are connected, and which
+// ones share a checkpoint folder. Any goroutine may call its methods.
 type roster struct {
 	config Config
-	tasks  []cluster.Task // all tasks of the job
+	tasks  []cluster.Task // all tasks of the job, connected or not
 
 	mu       sync.Mutex
-	members  map[cluster.Task]*member // the tasks that have said hello
-	groups   [][]cluster.Task         // sets of tasks whose folders are the same folder; nil before find
-	decided  bool                     // the chief has chosen what training resumes from
-	fresh    bool                     // the choice is to begin anew; valid if decided
-	complete chan struct{}            // closed when all tasks have said hello
-	lost     chan error               // why a task was lost; has room for the first error
+	members  map[cluster.Task]*member // the tasks that have sent their hello message
+	groups   [][]cluster.Task         // sets of tasks that share a folder; nil until find has run
+	decided  bool                     // the chief has chosen the checkpoint to resume from
+	fresh    bool                     // the chief has chosen to begin from scratch; valid if decided is true
+	complete chan struct{}            // closed when every task of the job has sent its hello message
+	lost     chan error               // gets the error of the first task that is lost; buffered
 }
 
 func newRoster(c Config) *roster {
 	return &roster{config: c, tasks: c.tasks(), members: map[cluster.Task]*member{}, complete: make(chan struct{}), lost: make(chan error, 1)}
 }
 
-// enter lets a task in that says hello.
+// enter adds task t, whose first message is m. It fails if t is unknown or
+// already connected, or if m is no hello message.
 func (r *roster) enter(t cluster.Task, m message) (*member, error) {
 	if m.Kind != hello || m.Token == "" {
 		return nil, fmt.Errorf("unexpected %q message, want hello", m.Kind)
@@ -42,7 +43,7 @@ func (r *roster) enter(t cluster.Task, m message) (*member, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !slices.Contains(r.tasks, t) || r.members[t] != nil {
-		return nil, errors.New("it is no task of this job, or it was here before")
+		return nil, errors.New("unknown task, or already connected before")
 	}
 	from := newMember(t, m)
 	r.members[t] = from
@@ -52,15 +53,16 @@ func (r *roster) enter(t cluster.Task, m message) (*member, error) {
 	return from, nil
 }
 
-// lose notes why a task has gone, for assemble.
+// lose passes the error of a lost task to assemble. Only the first error is
+// kept.
 func (r *roster) lose(err error) {
 	select {
 	case r.lost <- err:
-	default: // one is enough
+	default: // an earlier error is already in the channel
 	}
 }
 
-// assemble returns once all tasks are there.
+// assemble waits until all tasks of the job have sent hello.
 func (r *roster) assemble(ctx context.Context) error {
 	select {
 	case <-r.complete:
@@ -76,14 +78,14 @@ func (r *roster) assemble(ctx context.Context) error {
 	return r.config.blame(missing[0], fmt.Errorf("%w: no sign of %v", context.Cause(ctx), missing))
 }
 
-// member returns a task; nil: it has not come.
+// member returns the connected task t, or nil if t has not sent hello.
 func (r *roster) member(t cluster.Task) *member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.members[t]
 }
 
-// all returns the tasks that have come, in order.
+// all returns the tasks that have ever connected, in the order of r.tasks.
 func (r *roster) all() (all []*member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,19 +97,21 @@ func (r *roster) all() (all []*member) {
 	return all
 }
 
-// present returns the tasks that are there, in order.
+// present returns the tasks that are connected and have not been allowed to
+// end.
 func (r *roster) present() []*member {
 	return slices.DeleteFunc(r.all(), func(m *member) bool { return !m.present() })
 }
 
-// tell posts a message to all tasks that are there.
-func (r *roster) tell(m message) {
+// broadcast posts message m to all present tasks.
+func (r *roster) broadcast(m message) {
 	for _, to := range r.present() {
 		to.out.post(m)
 	}
 }
 
-// ask puts a question to a task. The error names the task.
+// ask sends a request to a task and waits for the answer, at most for most.
+// The error names the task.
 func (r *roster) ask(ctx context.Context, to *member, q message, most time.Duration) (message, error) {
 	a, err := to.ask(ctx, q, most)
 	if err != nil {
@@ -116,15 +120,17 @@ func (r *roster) ask(ctx context.Context, to *member, q message, most time.Durat
 	return a, nil
 }
 
-// decide notes that the chief has chosen; fresh: nothing.
+// decide records that the chief has chosen what to resume from. fresh means
+// that training begins from scratch.
 func (r *roster) decide(fresh bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.decided, r.fresh = true, fresh
 }
 
-// release lets the tasks go that want to leave and are not needed. Until all
-// workers have restored what they need, every task that holds files is needed.
+// release allows tasks to end that have asked to and are not needed. Until all
+// workers have restored their state, every task that has checkpoint files is
+// needed.
 func (r *roster) release() {
 	r.mu.Lock()
 	decided, fresh := r.decided, r.fresh
@@ -145,50 +151,51 @@ func (r *roster) release() {
 	}
 }
 
-// member is a task as the chief sees it. Any goroutine may use it.
+// member is a task as the chief sees it. Any goroutine may call its methods.
 type member struct {
 	task  cluster.Task
 	out   *mailbox // messages to the task
-	token string   // names the probe in the task's folder, which tells shared folders
-	gone  turn     // over when the connection has ended; its error is nil if the task was allowed to go
+	token string   // name of the probe in the task's folder; tasks that see it share that folder
+	gone  event    // happens when the connection has ended; without an error if the chief had allowed the task to end
 
 	restored  atomic.Bool // the task will read no more of the chosen checkpoint
-	leaving   atomic.Bool // the task wants to go
-	dismissed atomic.Bool // the chief has allowed the task to go
-	failed    atomic.Bool // the task has failed to keep a second copy of another task's file
+	leaving   atomic.Bool // the task has asked to end
+	dismissed atomic.Bool // the chief has allowed the task to end
+	failed    atomic.Bool // the task once failed to make a second copy of another task's file
 
-	mu        sync.Mutex
-	asked     uint64                  // number of questions so far, which is the number of the last one
-	questions map[uint64]chan message // by number: gets the answer; has room for it
+	mu          sync.Mutex
+	lastRequest uint64                  // number of the last request to the task; 0 before the first
+	requests    map[uint64]chan message // by number of the request: a channel with room for its answer
 }
 
 func newMember(t cluster.Task, hello message) *member {
-	return &member{task: t, out: newMailbox(), token: hello.Token, gone: newTurn(),
-		questions: map[uint64]chan message{}}
+	return &member{task: t, out: newMailbox(), token: hello.Token, gone: newEvent(),
+		requests: map[uint64]chan message{}}
 }
 
-// present reports whether the task is there and stays for the time being.
+// present reports whether the task is connected and has not been allowed to
+// end.
 func (m *member) present() bool { return !m.dismissed.Load() && !m.gone.over() }
 
-// lost reports whether the task's connection has ended.
+// lost reports whether the connection to the task has ended.
 func (m *member) lost() bool { return m.gone.over() }
 
-// dismiss allows the task to go.
+// dismiss allows the task to end, with a bye message.
 func (m *member) dismiss() {
 	if !m.dismissed.Swap(true) {
 		m.out.post(message{Kind: bye})
 	}
 }
 
-// ask puts a question and waits for the answer, but not longer than most.
+// ask sends request q to the task and waits for its answer, at most for most.
 func (m *member) ask(ctx context.Context, q message, most time.Duration) (message, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("no answer within %v", most))
 	defer cancel()
 	answered := make(chan message, 1)
 	m.mu.Lock()
-	m.asked++
-	q.Number = m.asked
-	m.questions[q.Number] = answered
+	m.lastRequest++
+	q.Number = m.lastRequest
+	m.requests[q.Number] = answered
 	m.mu.Unlock()
 	defer m.forget(q.Number)
 	m.out.post(q)
@@ -208,21 +215,22 @@ func (m *member) ask(ctx context.Context, q message, most time.Duration) (messag
 func (m *member) forget(number uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.questions, number)
+	delete(m.requests, number)
 }
 
-// answer takes an answer of the task. Nobody may wait for it any more.
+// answer passes the answer a to the call of ask that waits for it, or drops it
+// if that call has timed out.
 func (m *member) answer(a message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if to := m.questions[a.Number]; to != nil {
-		delete(m.questions, a.Number)
-		to <- a // it has room for one
+	if to := m.requests[a.Number]; to != nil {
+		delete(m.requests, a.Number)
+		to <- a // does not block: the channel has room for one answer
 	}
 }
 
-// find asks every task whose probes it sees, and so learns which tasks share a
-// folder.
+// find asks every task which probes it sees in its folder. From the answers it
+// computes which tasks share a folder.
 func (r *roster) find(ctx context.Context) error {
 	members := r.all()
 	var tokens []string
@@ -233,7 +241,7 @@ func (r *roster) find(ctx context.Context) error {
 	asking, ctx := errgroup.WithContext(ctx)
 	for i, m := range members {
 		asking.Go(func() error {
-			a, err := r.ask(ctx, m, message{Kind: look, Tokens: tokens}, r.config.Start)
+			a, err := r.ask(ctx, m, message{Kind: probes, Tokens: tokens}, r.config.Start)
 			seen[i] = a.Tokens
 			return err
 		})
@@ -255,8 +263,9 @@ func (r *roster) find(ctx context.Context) error {
 	return nil
 }
 
-// grouped returns the sets of tasks whose folders are one, in order: two tasks
-// are in one set if one of them sees the other's token. seen is by task.
+// grouped returns the sets of tasks that share a folder, by index. Two tasks
+// are in one set if one sees the other's token; seen[i] are the tokens that
+// task i sees.
 func grouped(tokens []string, seen [][]string) (groups [][]int) {
 	for i := range tokens {
 		shares := func(group []int) bool {
@@ -277,7 +286,8 @@ func grouped(tokens []string, seen [][]string) (groups [][]int) {
 	return groups
 }
 
-// report logs once how safe checkpoints are.
+// report logs which tasks share a folder. If all share one, it also logs that
+// there is no place for second copies.
 func (r *roster) report(groups [][]cluster.Task) {
 	hosts := map[string]bool{}
 	for _, t := range r.tasks {
@@ -295,7 +305,8 @@ func (r *roster) report(groups [][]cluster.Task) {
 	}
 }
 
-// here returns the tasks of each group that are present, without empty groups.
+// here returns the groups of tasks that share a folder, with only the present
+// tasks and without empty groups.
 func (r *roster) here() (groups [][]*member) {
 	present := r.present()
 	r.mu.Lock()

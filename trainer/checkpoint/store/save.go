@@ -13,42 +13,46 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Expected describes a save before it begins.
+// Expected describes a save that is about to begin.
 type Expected struct {
-	// Manifest is the manifest as far as it is known before the save: all fields
-	// but Format, ID, Time, Files, Parts and Carried.
+	// Manifest has the fields that are known before the save: all but Format,
+	// ID, Time, Files, Parts and Carried.
 	Manifest checkpoint.Manifest
-	// Number is the number of the shard holders' snapshots for this save.
+	// Number is the transition.Snapshot.Number that the shard holders'
+	// snapshots for this save will have.
 	Number uint64
-	// Holders are the tasks that have pieces of variables.
+	// Holders are the tasks that store pieces of variables and will save them.
 	Holders []cluster.Task
-	// Carriers are the workers that will call SaveCarried.
+	// Carriers are the workers that will call SaveCarried with recurrent
+	// state.
 	Carriers []cluster.Task
-	// Leaving are the tasks whose folders are about to be out of reach. What
-	// they write needs a second copy in the folder of a task that stays.
+	// Leaving are tasks whose folders will be unreachable after the save, for
+	// example because the job moves to other hosts. A task that stays must
+	// copy the files that they write.
 	Leaving []cluster.Task
 }
 
-// save is one save that is under way, as the chief sees it. The chief's
-// mutex guards it.
+// save is the chief's record of a save that is under way. The mutex of chief
+// guards it.
 type save struct {
 	id       string // ID of the checkpoint
 	expected Expected
-	began    time.Time                      // when the chief announced the save
-	due      map[source]bool                // sources that are not reported or not copied yet; only true values
-	all      chan struct{}                  // closed after due is empty, or after the save has failed
-	err      error                          // why the save has failed; nil means that it has not
-	reports  map[source]*report             // by source: the report that has come
-	buddies  map[cluster.Task]*cluster.Task // by task that writes: the task that keeps the second copy; nil means none
-	held     time.Duration                  // longest time for which a shard holder's step stood still
-	done     chan struct{}                  // closed after the chief has told all tasks the outcome
-	sealing  bool                           // manifests are being written, so the checkpoint may exist already
+	began    time.Time                      // when the chief announced the save; becomes the time in the manifest
+	due      map[source]bool                // sources whose report or second copy is still missing; all values are true
+	all      chan struct{}                  // closed when due is empty or the save has failed
+	err      error                          // why the save has failed; nil means that it has not failed so far
+	reports  map[source]*report             // by source: the report that its task has sent
+	buddies  map[cluster.Task]*cluster.Task // by task that writes a file: the task that keeps the second copy; nil means no copy
+	held     time.Duration                  // longest time for which training waited for a shard holder's snapshot
+	done     chan struct{}                  // closed after the chief has sent all tasks the outcome
+	sealing  bool                           // manifests are being written, so the checkpoint may already be valid on disk
 }
 
-// source is a task's pieces or its carried state.
+// source identifies one file of a save: the pieces of variables of a task, or
+// its recurrent state.
 type source struct {
 	task  cluster.Task
-	state bool // true for the carried state, false for the pieces
+	state bool // true for recurrent state, false for pieces of variables
 }
 
 func newSave(e Expected, generation int) *save {
@@ -69,20 +73,22 @@ func newSave(e Expected, generation int) *save {
 	return s
 }
 
-// want plans a task's part: what it writes and who keeps the second copy.
+// want returns what task t must write in this save, and chooses the task that
+// keeps the second copy of it.
 func (s *save) want(t cluster.Task, plan copyPlan, name func(cluster.Task) string) wanted {
 	w := wanted{Pieces: s.due[source{t, false}], State: s.due[source{t, true}]}
 	if w.Pieces || w.State {
 		buddy, kept := plan.keeper(t)
 		if !kept {
-			s.fail(fmt.Errorf("%s leaves, and no host that stays can keep what it has", name(t)))
+			s.fail(fmt.Errorf("%s leaves the job, and no remaining host can keep a copy of its files", name(t)))
 		}
 		s.buddies[t] = buddy
 	}
 	return w
 }
 
-// fail ends the wait for reports.
+// fail makes the save fail for the reason err, unless it is complete or has
+// failed before.
 func (s *save) fail(err error) {
 	if s.err == nil && !s.complete() {
 		s.err = err
@@ -90,8 +96,8 @@ func (s *save) fail(err error) {
 	}
 }
 
-// giveUp fails the save even if everything has been reported, unless manifests
-// are being written. It reports whether the save was given up.
+// giveUp makes the save fail even if all reports have come. It returns false
+// and does nothing if manifests are already being written.
 func (s *save) giveUp(err error) bool {
 	if s.sealing {
 		return false
@@ -101,7 +107,8 @@ func (s *save) giveUp(err error) bool {
 	return true
 }
 
-// complete reports whether all sources are reported and copied, or the save has failed.
+// complete reports whether all files are written and copied, or the save has
+// failed.
 func (s *save) complete() bool {
 	select {
 	case <-s.all:
@@ -111,8 +118,8 @@ func (s *save) complete() bool {
 	}
 }
 
-// needs reports whether a task still has to write something or to keep a copy.
-// A worker that has no part in a save may be lost meanwhile.
+// needs reports whether task t still has to write a file or keep a second
+// copy. If not, the save can succeed although t is lost.
 func (s *save) needs(t cluster.Task) bool {
 	for due := range s.due {
 		if buddy := s.buddies[due.task]; due.task == t || buddy != nil && *buddy == t {
@@ -122,8 +129,8 @@ func (s *save) needs(t cluster.Task) bool {
 	return false
 }
 
-// concerns reports whether one of these tasks has written something or kept a
-// copy.
+// concerns reports whether a task in the group writes a file in this save or
+// keeps a second copy.
 func (s *save) concerns(group []*member) bool {
 	for of, buddy := range s.buddies {
 		if place(group, of) >= 0 || buddy != nil && place(group, *buddy) >= 0 {
@@ -133,12 +140,13 @@ func (s *save) concerns(group []*member) bool {
 	return false
 }
 
-// take counts a task's report of its part, and returns who is to keep a copy of
-// the file; nil: nobody. An error comes with name of the task.
+// take handles a task's report that it has written its part. It returns the
+// task that must now make a second copy of the file, or nil. name is for
+// messages.
 func (s *save) take(from cluster.Task, r *report, name func(cluster.Task) string) (buddy *cluster.Task) {
 	which := source{from, r.State}
 	if !s.due[which] || s.reports[which] != nil || s.complete() {
-		return nil // it was reported before, or the save is over
+		return nil // the report is a duplicate, or the save has ended
 	}
 	if err := check(from, r); err != nil {
 		s.fail(fmt.Errorf("%s: %w", name(from), err))
@@ -153,8 +161,8 @@ func (s *save) take(from cluster.Task, r *report, name func(cluster.Task) string
 	return nil
 }
 
-// copied counts a task's report of a copy. It reports whether the task has
-// failed to keep one that it should.
+// copied handles a report by task at that it has made a second copy. It
+// returns true if the copy was expected and has failed.
 func (s *save) copied(at cluster.Task, r *report, name func(cluster.Task) string) (failed bool) {
 	for which, of := range s.reports {
 		buddy := s.buddies[which.task]
@@ -170,7 +178,8 @@ func (s *save) copied(at cluster.Task, r *report, name func(cluster.Task) string
 	return false
 }
 
-// settle notes that nothing more is to come of a source.
+// settle records that a source is written and copied. After the last source
+// the save is complete.
 func (s *save) settle(which source) {
 	delete(s.due, which)
 	if len(s.due) == 0 {
@@ -178,7 +187,8 @@ func (s *save) settle(which source) {
 	}
 }
 
-// check returns what is wrong with a report.
+// check returns an error if the report says that task from has failed, or if
+// it names a file that is not from's.
 func check(from cluster.Task, r *report) error {
 	switch name := tensors.FileName(from, r.State); {
 	case r.Err != "":
@@ -189,7 +199,7 @@ func check(from cluster.Task, r *report) error {
 	return nil
 }
 
-// manifest makes the manifest of a complete save.
+// manifest builds the manifest of a complete save from the reports.
 func (s *save) manifest(generation int) (*checkpoint.Manifest, error) {
 	if s.err != nil {
 		return nil, s.err
@@ -214,15 +224,16 @@ func (s *save) manifest(generation int) (*checkpoint.Manifest, error) {
 	return &m, nil
 }
 
-// copyPlan says who keeps the second copy of what a task writes in a save.
+// copyPlan decides which task keeps the second copy of what another task
+// writes in a save.
 type copyPlan struct {
-	host func(cluster.Task) string // names a task's host
-	here [][]*member               // the tasks that are present, grouped by folder
-	stay [][]*member               // here without the tasks that leave after the save; no group is empty
+	host func(cluster.Task) string // returns the name of a task's host
+	here [][]*member               // present tasks, grouped by the folder that they share
+	stay [][]*member               // the groups of here without tasks that leave after the save; has no empty group
 }
 
-// newCopyPlan plans for a save after which some tasks' folders are out of
-// reach.
+// newCopyPlan returns the plan for a save after which the folders of the tasks
+// leaving are unreachable.
 func newCopyPlan(r *roster, leaving []cluster.Task) copyPlan {
 	p := copyPlan{host: r.config.host, here: r.here()}
 	for _, group := range p.here {
@@ -234,9 +245,9 @@ func newCopyPlan(r *roster, leaving []cluster.Task) copyPlan {
 	return p
 }
 
-// keeper returns the buddy of a task: who keeps the second copy of what it
-// writes, nil for nobody. kept is false if the task leaves and no other task can
-// keep its only copy.
+// keeper chooses the buddy of a task: the task that keeps a second copy of its
+// files, or nil if none does. kept is false if the task's folder becomes
+// unreachable and no other task can copy the files.
 func (p copyPlan) keeper(of cluster.Task) (buddy *cluster.Task, kept bool) {
 	holds := func(group []*member) bool { return place(group, of) >= 0 }
 	if slices.ContainsFunc(p.stay, holds) {
@@ -244,7 +255,7 @@ func (p copyPlan) keeper(of cluster.Task) (buddy *cluster.Task, kept bool) {
 	}
 	i := slices.IndexFunc(p.here, holds)
 	if i < 0 {
-		return nil, true // it is not there, which fails the save
+		return nil, true // the task is not connected, which makes the save fail elsewhere
 	}
 	own := p.here[i]
 	others := slices.DeleteFunc(slices.Clone(p.stay), func(group []*member) bool { return slices.Contains(own, group[0]) })
@@ -252,15 +263,16 @@ func (p copyPlan) keeper(of cluster.Task) (buddy *cluster.Task, kept bool) {
 	return buddy, buddy != nil || len(others) < len(p.stay)
 }
 
-// place is a task's place in a group; negative: it is not in it.
+// place returns the index of a task in group, or a negative number if the
+// group does not have it.
 func place(group []*member, of cluster.Task) int {
 	return slices.IndexFunc(group, func(m *member) bool { return m.task == of })
 }
 
-// buddy takes the next group, of another host if there is one. In that group it
-// takes a task by the task's place in its own group, so that copies are spread.
-// With one group there is none. A group in which a copy has failed before has
-// no part as long as another is left.
+// buddy chooses the task that keeps the second copy of what a task writes. It
+// is in the next group, if possible on another host. The index in that group
+// is the task's index in its own, so that copies are spread. Groups in which a
+// copy has failed before are avoided. With a single group, buddy returns nil.
 func (p copyPlan) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
 	good := slices.DeleteFunc(slices.Clone(groups), func(group []*member) bool {
 		return place(group, of) < 0 && slices.ContainsFunc(group, func(m *member) bool { return m.failed.Load() })
@@ -282,14 +294,14 @@ func (p copyPlan) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
 	return &next[place(groups[own], of)%len(next)].task
 }
 
-// Summary is the outcome of all saves, for the chief to report.
+// Summary counts the saves of a run, for the chief's final report.
 type Summary struct {
 	Saved       int           // saves that succeeded
-	Step        uint64        // number of steps in the newest of them
+	Step        uint64        // number of training steps in the newest successful save
 	Failed      int           // saves that failed
-	Bytes       int64         // total size of all files, without second copies
-	LongestHeld time.Duration // longest time for which a step stood still while shard holders copied
-	Held        time.Duration // these times of all saves, added
+	Bytes       int64         // total size of all files that were saved, without second copies
+	LongestHeld time.Duration // longest time for which training waited while shard holders copied their values
+	Held        time.Duration // sum over all saves of the time for which training waited
 }
 
 func (s *Summary) add(of *save, m *checkpoint.Manifest) {
@@ -307,7 +319,8 @@ func bytesIn(m *checkpoint.Manifest) (n int64) {
 	return n
 }
 
-// line says what was saved; host names the host of a task.
+// line returns the log line of a successful save. host returns the name of a
+// task's host.
 func (s *save) line(m *checkpoint.Manifest, host func(cluster.Task) string) string {
 	hosts := map[string]bool{}
 	for task, buddy := range s.buddies {
@@ -320,7 +333,7 @@ func (s *save) line(m *checkpoint.Manifest, host func(cluster.Task) string) stri
 		plural.Count(len(m.Files), "file"), plural.Count(len(hosts), "host"), brief(s.held), brief(time.Since(s.began)))
 }
 
-// size is bytes in words.
+// size formats n bytes as KiB, MiB, GiB or TiB.
 func size(n int64) string {
 	if n < 1<<10 {
 		return fmt.Sprintf("%d bytes", n)
@@ -333,5 +346,5 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %s", x, units[unit])
 }
 
-// brief is a time to a tenth of a millisecond.
+// brief rounds t to a tenth of a millisecond.
 func brief(t time.Duration) time.Duration { return t.Round(100 * time.Microsecond) }

@@ -20,12 +20,13 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// impatience is a silence for tests that wait for its end.
+// impatience is a short Config.Silence, for tests in which that timeout
+// expires.
 const impatience = 1500 * time.Millisecond
 
 func pieceOf(variable int) layout.Piece { return layout.Piece{Variable: variable, Count: 1} }
 
-// trained is a job on two hosts with one checkpoint, of step 1.
+// trained returns a job on two hosts that has saved one checkpoint, of step 1.
 func trained(t *testing.T, silence time.Duration) (*testJob, *twin, *layout.Declaration, string) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(9, 9))
@@ -38,9 +39,10 @@ func trained(t *testing.T, silence time.Duration) (*testJob, *twin, *layout.Decl
 	return j, w, d, root
 }
 
-// A fault anywhere is one warning that says where; the training side hears
-// nothing, the checkpoint before stays and the next save is as good as ever.
-func TestFaultsFailASaveAndNothingElse(t *testing.T) {
+// A fault at any place of a save causes one warning that names the place.
+// Training gets no error, earlier checkpoints stay, and the next save
+// succeeds.
+func TestFaultFailsOnlyTheSave(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -96,9 +98,9 @@ func TestFaultsFailASaveAndNothingElse(t *testing.T) {
 	}
 }
 
-// A buddy whose disk hangs is waited for in bounded time, and the training not
-// at all.
-func TestBuddyHangs(t *testing.T) {
+// If the buddy's disk hangs, the save fails after a timeout. Training does not
+// wait at all.
+func TestHangingBuddyFailsSave(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -108,7 +110,7 @@ func TestBuddyHangs(t *testing.T) {
 	j.expect(w, 2, d)
 	began := time.Now()
 	j.give(w, 2, d)
-	if took := time.Since(began); took >= impatience { // for so long it waits for the buddy
+	if took := time.Since(began); took >= impatience { // the timeout that the save needs to give up the buddy
 		t.Errorf("the training stood still for %v", took)
 	}
 	if err := j.chief().Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "at worker:2 on b: ") || !strings.Contains(err.Error(), "nothing moved") {
@@ -120,8 +122,9 @@ func TestBuddyHangs(t *testing.T) {
 	j.end()
 }
 
-// A disk that hangs is left to itself.
-func TestOwnDiskHangs(t *testing.T) {
+// If a task's disk hangs, the save fails after a timeout, and Close does not
+// wait for the write.
+func TestHangingDiskFailsSave(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -133,15 +136,15 @@ func TestOwnDiskHangs(t *testing.T) {
 	if err := j.chief().Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "worker:1 on a: ") || !strings.Contains(err.Error(), "nothing moved for 1.5s") {
 		t.Errorf("%v", err)
 	}
-	if err := j.stores[worker(1)].Close(); err == nil || !strings.Contains(err.Error(), "does not end") {
+	if err := j.stores[worker(1)].Close(); err == nil || !strings.Contains(err.Error(), "hangs") {
 		t.Errorf("close: %v", err)
 	}
 	close(release)
 }
 
-// A task that is lost while it writes, or takes a copy, fails the save; what
-// else happens is for the owners to decide.
-func TestTaskIsLostDuringASave(t *testing.T) {
+// If a task is lost while it writes or copies a file, the save fails. A later
+// save that needs the task fails as well.
+func TestLostTaskFailsSave(t *testing.T) {
 	for _, place := range []string{"store.write", "store.copy"} {
 		j, w, d, _ := trained(t, patience.Limit)
 		lost := j.stores[worker(1)]
@@ -162,8 +165,9 @@ func TestTaskIsLostDuringASave(t *testing.T) {
 	}
 }
 
-// One that is lost before it has given anything is not waited for.
-func TestTaskIsLostThatOwesSomething(t *testing.T) {
+// If a task is lost before it has written its part, the save fails without a
+// timeout.
+func TestTaskLostBeforeItsReportFailsSave(t *testing.T) {
 	j, w, d, _ := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, worker(1))
@@ -174,7 +178,8 @@ func TestTaskIsLostThatOwesSomething(t *testing.T) {
 	j.kill()
 }
 
-// lose ends a task's part as its death does, and waits until the chief knows.
+// lose simulates the death of a task, and waits until the chief has noticed
+// it.
 func (j *testJob) lose(task cluster.Task) {
 	j.t.Helper()
 	j.stores[task].life.Cancel()
@@ -183,10 +188,11 @@ func (j *testJob) lose(task cluster.Task) {
 	})
 }
 
-// Workers that own nothing are lost, one after the other. A save of which one is
-// no part goes on without it, one that was to have a copy there fails with a
-// warning, and the next copies go to whoever is left on another host.
-func TestLostWorkersAreNotMissed(t *testing.T) {
+// Workers without pieces of variables are lost, one after the other. A save
+// without a part for the lost worker succeeds. A save whose second copy the
+// worker should keep fails with a warning. Later second copies go to a task on
+// another remaining host.
+func TestSavesContinueWithoutLostWorkers(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
 	root := t.TempDir()
 	nobody := cluster.Task{}
@@ -200,7 +206,7 @@ func TestLostWorkersAreNotMissed(t *testing.T) {
 	}
 	for _, c := range []struct {
 		lost cluster.Task // during the save
-		on   []string     // hosts that have the file then; nil: it fails
+		on   []string     // hosts that have the file after the save; nil means that the save fails
 	}{
 		{worker(2), []string{"a", "b"}}, {worker(1), nil}, {nobody, []string{"a", "c"}}, {worker(3), nil}, {nobody, []string{"a"}},
 	} {
@@ -230,8 +236,8 @@ func TestLostWorkersAreNotMissed(t *testing.T) {
 	j.kill()
 }
 
-// A copy that is not the same is none.
-func TestBuddyGetsSomethingElse(t *testing.T) {
+// If the second copy of a file differs from the original, the save fails.
+func TestDifferentCopyFailsSave(t *testing.T) {
 	j, w, d, _ := trained(t, patience.Limit)
 	for _, task := range []cluster.Task{ps(0), worker(0), worker(1)} {
 		j.listeners[task].Handle("checkpoint-read", func(p peers.Peer) {
@@ -257,22 +263,23 @@ func TestBuddyGetsSomethingElse(t *testing.T) {
 	}
 	j.expect(w, 2, d)
 	j.give(w, 2, d)
-	if err := j.chief().Wait(soon(t)); err == nil || !strings.Contains(err.Error(), ": it has ") || !strings.Contains(err.Error(), " of sum ") {
+	if err := j.chief().Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "the copy has ") || !strings.Contains(err.Error(), " and checksum ") {
 		t.Errorf("%v", err)
 	}
 	j.kill()
 }
 
-// Without their chief tasks hold on to nothing and wait for nobody.
-func TestChiefIsLost(t *testing.T) {
+// After the loss of the chief, the other tasks give up the save and wait for
+// no task.
+func TestLossOfChiefEndsWaits(t *testing.T) {
 	j, w, d, root := trained(t, patience.Limit)
 	j.expect(w, 2, d)
 	j.give(w, 2, d, cluster.Chief)
 	eventually(t, "others have written", func() bool { return len(files(t, root, "000000000002-*/ps-0.safetensors")) == 2 })
-	j.chief().life.Cancel() // as a process that is killed
+	j.chief().life.Cancel() // simulates that the chief's process is killed
 	for _, task := range []cluster.Task{ps(0), worker(1), worker(2)} {
 		blames(t, j.stores[task].Wait(soon(t)), cluster.Chief)
-		eventually(t, task.String()+" is not busy", func() bool { return !j.stores[task].Busy() }) // it may learn of the loss after Wait
+		eventually(t, task.String()+" is not busy", func() bool { return !j.stores[task].Busy() }) // the task may notice the loss only after its Wait has returned
 		if err := j.stores[task].Close(); err != nil {
 			t.Errorf("%s: %v", task, err)
 		}
@@ -284,8 +291,8 @@ func TestChiefIsLost(t *testing.T) {
 	}
 }
 
-// As many checkpoints as asked for stay, on all hosts.
-func TestOldCheckpointsGo(t *testing.T) {
+// On every host exactly Config.Keep checkpoints stay.
+func TestOldCheckpointsAreRemoved(t *testing.T) {
 	j, w, d, root := trained(t, patience.Limit)
 	for step := uint64(2); step < 7; step++ {
 		j.save(w, step, d)
@@ -305,17 +312,17 @@ func TestOldCheckpointsGo(t *testing.T) {
 	}
 }
 
-// The owner's copy and the chief's word come in any order, and what is not
-// wanted does no harm.
+// Snapshots may come before or after the chief's announcement of the save.
+// Snapshots of other saves are dropped.
 func TestSnapshotsComeInAnyOrder(t *testing.T) {
 	j, w, d, _ := trained(t, patience.Limit)
-	j.give(w, 1, d) // of a save that is over
+	j.give(w, 1, d) // snapshot of a save that is already over
 	j.give(w, 2, d) // before the chief's word
 	j.expect(w, 2, d)
 	if err := j.chief().Wait(soon(t)); err != nil {
 		t.Fatal(err)
 	}
-	j.give(w, 3, d) // of a save that never comes
+	j.give(w, 3, d) // snapshot of a save that will never be announced
 	j.expect(w, 4, d)
 	if !j.chief().Busy() {
 		t.Error("the chief is not busy")
@@ -335,8 +342,9 @@ func TestSnapshotsComeInAnyOrder(t *testing.T) {
 	j.end()
 }
 
-// A copy that does not come, and a save of nothing, are failures in time.
-func TestNothingIsGiven(t *testing.T) {
+// If a snapshot does not come, the save fails after a timeout. A save in which
+// no task writes anything fails at once.
+func TestMissingOrEmptySnapshotFailsSave(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
@@ -362,9 +370,10 @@ func TestNothingIsGiven(t *testing.T) {
 	j.kill()
 }
 
-// A worker whose last step is made brings its state unasked, which must not
-// push out that of a save of which it has not heard yet.
-func TestLastStateComesBeforeTheChiefsWord(t *testing.T) {
+// After its last step, a worker saves its state without an announcement. That
+// must not push out the state of a save whose announcement has not arrived
+// yet.
+func TestUnannouncedStateDoesNotReplaceEarlierState(t *testing.T) {
 	j, w, d, _ := trained(t, patience.Limit)
 	j.give(w, 2, d) // before the chief's word
 	for i := range 3 {

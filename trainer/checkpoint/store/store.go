@@ -20,42 +20,45 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// purpose is that of the connections to the chief's store.
+// purpose marks the connections of tasks to the chief's store; the server
+// accepts them by this name.
 const purpose = "checkpoint"
 
-// farewell bounds the end of a store that has nothing left to do.
-const farewell = 2 * time.Second
+// closeTimeout is how long Close waits, once for other tasks to disconnect and
+// once for its own goroutines to end.
+const closeTimeout = 2 * time.Second
 
 var (
 	errClosed = errors.New("the task is ending")
-	errChief  = errors.New("checkpoints: only the chief does that")
+	errChief  = errors.New("checkpoints: only the chief may do that")
 )
 
-// Store is a task's checkpoint store. Any goroutine may call its methods.
+// Store is one task's checkpoint store. Any goroutine may call its methods.
 type Store struct {
 	config   Config
 	life     *lifetime.Lifetime
-	hook     func(place string) error // called at named places; tests make it return faults
+	hook     func(place string) error // called with an operation's name before it starts; tests return an error to make it fail
 	folder   *checkpoint.Folder
 	files    *transfer.Files
 	parts    *parts
 	decision decision
-	chief    *chief        // nil if another task is the chief
+	chief    *chief        // the chief's side of the store; nil in other tasks
 	up       *mailbox      // messages to the chief
-	joined   turn          // over when the chief has reported that all tasks are there, or why not
-	gone     turn          // over when the chief sends nothing more
-	leaving  chan struct{} // closed when this task is about to end
-	leave    sync.Once     // closes leaving
+	joined   event         // happens when the chief has reported that all tasks are connected, or why they are not
+	gone     event         // happens when the connection to the chief has ended
+	leaving  chan struct{} // closed when Wait is called, because this task is about to end
+	leave    sync.Once     // makes sure that leaving is closed only once
 }
 
-// Open makes the folder if it is missing and waits for the stores of all other
-// tasks, but not longer than Start. A task that is not there is named, in a
-// [*peers.PeerError]. Every task calls Open once, early.
+// Open creates the checkpoint folder if it is missing, and waits until all
+// tasks of the job have opened their stores, at most for Config.Start. If a
+// task is missing, a [*peers.PeerError] names it. Every task must call Open
+// once, when it starts.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	return open(ctx, c, func(string) error { return nil })
 }
 
-// open is Open with faults at the places that hook knows.
+// open is Open with a hook through which tests inject faults.
 func open(ctx context.Context, c Config, hook func(place string) error) (*Store, error) {
 	c = c.withDefaults()
 	if err := c.check(); err != nil {
@@ -70,7 +73,7 @@ func open(ctx context.Context, c Config, hook func(place string) error) (*Store,
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Start, late)
 	defer cancel()
 	if err := s.meet(ctx); err != nil {
-		s.Close() // the first error says more
+		s.Close() // error ignored: err is the cause and is returned
 		return nil, err
 	}
 	return s, nil
@@ -79,14 +82,15 @@ func open(ctx context.Context, c Config, hook func(place string) error) (*Store,
 func newStore(c Config, folder *checkpoint.Folder, hook func(string) error) *Store {
 	s := &Store{
 		config: c, life: lifetime.New(), hook: hook, folder: folder, up: newMailbox(),
-		decision: decision{turn: newTurn()}, joined: newTurn(), gone: newTurn(), leaving: make(chan struct{}),
+		decision: decision{event: newEvent()}, joined: newEvent(), gone: newEvent(), leaving: make(chan struct{}),
 	}
 	s.files = transfer.New(transfer.Config{Peers: c.Peers, Cluster: c.Cluster, Folder: folder, Silence: c.Silence, Name: c.name, Hook: hook}, s.life)
 	s.parts = &parts{config: c, life: s.life, hook: hook, folder: folder, files: s.files, up: s.up, leaving: s.leaving}
 	return s
 }
 
-// meet finds the other tasks, and which of them share a folder.
+// meet connects this task to the stores of the other tasks, and finds out
+// which tasks share a checkpoint folder.
 func (s *Store) meet(ctx context.Context) error {
 	c, folder := s.config, s.folder
 	token := rand.Text()
@@ -109,8 +113,9 @@ func (s *Store) meet(ctx context.Context) error {
 	return s.chief.gather(ctx, s, first)
 }
 
-// Choose decides what all tasks resume from: the newest good checkpoint, see
-// package choose, or nil for nothing. The chief calls it once.
+// Choose selects the checkpoint that all tasks resume from, with package
+// choose, and returns its manifest. nil means that training begins from
+// scratch. Only the chief may call it, once.
 func (s *Store) Choose(ctx context.Context, fits func(*checkpoint.Manifest) error) (*checkpoint.Manifest, error) {
 	if s.chief == nil {
 		return nil, errChief
@@ -121,18 +126,21 @@ func (s *Store) Choose(ctx context.Context, fits func(*checkpoint.Manifest) erro
 	return s.Chosen(ctx)
 }
 
-// Chosen waits until the chief has chosen and returns what to resume from, nil
-// for nothing. The caller does not change the manifest.
+// Chosen waits until the chief has called Choose, and returns the manifest of
+// the checkpoint to resume from. nil means that training begins from scratch.
+// The caller must not change the manifest.
 func (s *Store) Chosen(ctx context.Context) (*checkpoint.Manifest, error) {
 	c, err := s.decision.await(ctx)
 	return c.Manifest, err
 }
 
-// Restored reports that this task will read no more of the chosen checkpoint.
-// Tasks that hold files of it stay until all workers have reported that.
+// Restored reports to the chief that this task will read no more of the chosen
+// checkpoint. Tasks that have files of it do not end until all workers have
+// called Restored.
 func (s *Store) Restored() { s.up.post(message{Kind: restored}) }
 
-// Busy reports whether a save is under way. The chief asks.
+// Busy reports whether a checkpoint is being written. Only the chief's answer
+// covers all tasks.
 func (s *Store) Busy() bool {
 	if s.chief == nil {
 		return s.parts.busy() != ""
@@ -140,10 +148,9 @@ func (s *Store) Busy() bool {
 	return s.chief.busy()
 }
 
-// Expect announces a save to all tasks, right before the chief makes shard
-// holders copy what they have. It does not wait. Only one save is under way at
-// a time, see Busy. The outcome is in the log, in Wait's error and in the
-// Summary.
+// Expect announces a save to all tasks and returns at once. Only the chief may
+// call it, if Busy is false, right before the shard holders copy their values.
+// The outcome is logged, returned by Wait and counted in Summary.
 func (s *Store) Expect(e Expected) error {
 	if s.chief == nil {
 		return errChief
@@ -151,18 +158,20 @@ func (s *Store) Expect(e Expected) error {
 	return s.chief.expect(e)
 }
 
-// Save takes a shard holder's copy of its pieces and returns at once. It is
-// the hook of server.Config and client.Config.
+// Save writes a shard holder's snapshot of its pieces in the background. It
+// implements transition.Checkpoints, through which servers and clients call
+// it.
 func (s *Store) Save(snapshot transition.Snapshot) { s.parts.save(snapshot) }
 
-// SaveCarried takes what a worker carried over from so many steps for the rows
-// [lo, hi) of the global batch, and returns at once. The Store owns the data
-// from then on.
+// SaveCarried writes a worker's recurrent state for the rows [lo, hi) of the
+// global batch in the background. step is the number of steps made when the
+// worker had that state. The caller must not change values afterwards.
 func (s *Store) SaveCarried(step uint64, lo, hi int, values map[string]tensors.Carried) {
 	s.parts.saveCarried(tensors.State{Step: step, Lo: lo, Hi: hi, Values: values})
 }
 
-// Summary returns what was saved so far. The chief asks.
+// Summary counts the saves of this run. Only the chief has counts; other tasks
+// get zeros.
 func (s *Store) Summary() Summary {
 	if s.chief == nil {
 		return Summary{}
@@ -170,24 +179,25 @@ func (s *Store) Summary() Summary {
 	return s.chief.total()
 }
 
-// Close hangs up in bounded time, whatever is under way: see Wait. It leaves
-// behind a write that the operating system does not end.
+// Close ends all connections and reads, whatever is under way, within a few
+// seconds. It returns an error if a read or write hangs in the operating
+// system. Call Wait first to end in good order.
 func (s *Store) Close() error {
 	s.dismiss()
 	s.life.End()
 	s.gone.take(errClosed)
 	s.decision.take(errClosed)
 	s.joined.take(errClosed)
-	if !s.life.Wait(farewell) {
-		return fmt.Errorf("checkpoints of %s: a read or write does not end", s.config.self())
+	if !s.life.Wait(closeTimeout) {
+		return fmt.Errorf("checkpoints of %s: a read or write hangs", s.config.self())
 	}
 	return nil
 }
 
-// Wait waits until no save is under way and returns the last one's error. For
-// a task other than the chief it is the end: Wait returns once no task needs
-// this one any more, to save or to read what it holds, and later saves do
-// without it. Every task calls Wait before it ends in good order.
+// Wait must be called before a task ends in good order. For the chief it waits
+// until no save is under way, and returns the error of the last save. For
+// another task it waits until no task needs this one any more, neither to save
+// nor to read its files; later saves then do without this task.
 func (s *Store) Wait(ctx context.Context) error {
 	if s.chief != nil {
 		return s.chief.wait(ctx)
@@ -204,32 +214,36 @@ func (s *Store) Wait(ctx context.Context) error {
 	}
 }
 
-// dismiss is the chief's first part of Close. It lets all other tasks go and
-// waits in bounded time until they have hung up. No save is completed any more.
+// dismiss lets all other tasks end, and waits at most two seconds until they
+// have disconnected. A save under way is given up. Only the chief does
+// anything here.
 func (s *Store) dismiss() {
 	if s.chief != nil {
 		s.chief.dismissing.Do(s.chief.dismiss)
 	}
 }
 
-// Config says who a task is, where the others are and where checkpoints lie.
+// Config has this task's identity, the addresses of the other tasks, and the
+// folder of checkpoints.
 type Config struct {
 	Peers    peers.Config
-	Listener *peers.Listener // gets the connections of other tasks; nil means that this is the only task
+	Listener *peers.Listener // accepts connections of other tasks; nil if the job has only this task
 	Cluster  cluster.Spec
-	Dir      string // folder of all checkpoints of the job on this host; Open creates it
+	Dir      string // folder for all checkpoints of the job on this host; Open creates it
 	Keep     int    // number of checkpoints to keep; zero means 3
-	// Start is how long Open waits for the other tasks. Zero means 2 minutes.
+	// Start is how long Open waits for the other tasks. 0 means 2 minutes.
 	Start time.Duration
-	// Silence is how long a task may send nothing, or accept nothing that other
-	// tasks send it, before it counts as lost. Zero means 30 seconds.
+	// Silence is the timeout of connections: a task that sends or accepts
+	// nothing for this long counts as lost. 0 means 30 seconds.
 	Silence time.Duration
-	// Job is the job's name, which is written into files for people who find them.
+	// Job is the job's name. It is only stored in the files' metadata, for
+	// people.
 	Job string
-	// Host names a task's host in messages. nil means the host of its address.
+	// Host returns the name of a task's host, for messages. nil means that the
+	// host of the task's address is used.
 	Host func(cluster.Task) string
-	// Logf gets a line for everything that is saved, restored or wrong. Several
-	// goroutines may call it. nil drops the lines.
+	// Logf receives a log line for every save, restore and error. Several
+	// goroutines may call it. nil means that nothing is logged.
 	Logf func(level slog.Level, format string, args ...any)
 }
 
@@ -254,7 +268,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// tasks are all tasks of the job.
+// tasks returns all tasks of the job: the servers, then the workers.
 func (c Config) tasks() (all []cluster.Task) {
 	for i := range c.Peers.Servers {
 		all = append(all, cluster.Task{Role: cluster.PS, Index: i})
@@ -271,7 +285,7 @@ func (c Config) logf(level slog.Level, format string, args ...any) {
 	}
 }
 
-// host names the host of a task.
+// host returns the name of a task's host, for messages.
 func (c Config) host(t cluster.Task) string {
 	if c.Host != nil {
 		return c.Host(t)
@@ -283,20 +297,21 @@ func (c Config) host(t cluster.Task) string {
 	return host
 }
 
-// name is a task and its host.
+// name returns a task and its host, for messages.
 func (c Config) name(t cluster.Task) string { return t.String() + " on " + c.host(t) }
 
 // self names this task.
 func (c Config) self() string { return c.name(c.Peers.Self) }
 
-// patience is how long a disk or a network may take for some bytes. One that is
-// slower is stuck.
-func (c Config) patience(bytes int64) time.Duration {
-	const slowest = 8 << 20 // bytes in a second
+// timeout returns the longest time that moving this many bytes over a disk or
+// a network may take: Silence, and one second more for every 8 MiB.
+func (c Config) timeout(bytes int64) time.Duration {
+	const slowest = 8 << 20 // bytes per second; a disk or network that is slower counts as stuck
 	return c.Silence + time.Duration(bytes/slowest)*time.Second
 }
 
-// blame makes a task the cause of an error.
+// blame returns err as a *peers.PeerError that names t as the cause, unless
+// err already names a task.
 func (c Config) blame(t cluster.Task, err error) error {
 	var known *peers.PeerError
 	if errors.As(err, &known) {

@@ -9,7 +9,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-func TestWords(t *testing.T) {
+func TestFormatSizesAndTimes(t *testing.T) {
 	buddy := worker(0)
 	s := &save{held: 300 * time.Microsecond, began: time.Now().Add(-20 * time.Millisecond),
 		buddies: map[cluster.Task]*cluster.Task{ps(0): &buddy, ps(1): &buddy}}
@@ -24,8 +24,9 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A message names the host of a task. A task that runs alone has no address.
-func TestHostsInMessages(t *testing.T) {
+// Messages name the host of a task. The task of a job with only one task has
+// no address.
+func TestMessagesNameHosts(t *testing.T) {
 	var spec cluster.Spec
 	spec.Set(ps(0), "gpu03:4711")
 	c := Config{Cluster: spec}

@@ -17,13 +17,14 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// twin is a training's state, and what its workers carry.
+// twin is a reference copy of a training's state: variables, and the workers'
+// recurrent state.
 type twin struct {
 	*statetwin.Twin
 	carried map[string]tensors.Carried // of the whole batch
 }
 
-// newTwin draws a state of some variables.
+// newTwin returns a random state.
 func newTwin(random *rand.Rand, rule optimizer.Rule) *twin {
 	w := &twin{Twin: statetwin.New(random, rule)}
 	w.carried = map[string]tensors.Carried{
@@ -33,7 +34,8 @@ func newTwin(random *rand.Rand, rule optimizer.Rule) *twin {
 	return w
 }
 
-// expect announces a save of the twin, with state of all workers.
+// expect announces a save of w, in which all workers also save recurrent
+// state.
 func (j *testJob) expect(w *twin, step uint64, d *layout.Declaration) {
 	j.t.Helper()
 	e := Expected{Manifest: w.Manifest(step), Holders: statetwin.Holding(d)}
@@ -47,7 +49,8 @@ func (j *testJob) expect(w *twin, step uint64, d *layout.Declaration) {
 	}
 }
 
-// give hands every store but some what its task has.
+// give passes to every task's store its part of state w, except to the tasks
+// but.
 func (j *testJob) give(w *twin, step uint64, d *layout.Declaration, but ...cluster.Task) {
 	workers := 0
 	for _, t := range j.tasks {
@@ -75,7 +78,7 @@ func (j *testJob) give(w *twin, step uint64, d *layout.Declaration, but ...clust
 	}
 }
 
-// rows is what is carried for some rows of the batch.
+// rows returns the recurrent state for rows [lo, hi) of the batch.
 func (w *twin) rows(lo, hi int) map[string]tensors.Carried {
 	state := map[string]tensors.Carried{}
 	for name, c := range w.carried {
@@ -86,7 +89,7 @@ func (w *twin) rows(lo, hi int) map[string]tensors.Carried {
 	return state
 }
 
-// save saves the twin and wants that to go well.
+// save makes a checkpoint of w and checks that it succeeds.
 func (j *testJob) save(w *twin, step uint64, d *layout.Declaration) {
 	j.t.Helper()
 	j.expect(w, step, d)
@@ -96,8 +99,8 @@ func (j *testJob) save(w *twin, step uint64, d *layout.Declaration) {
 	}
 }
 
-// restores wants all owners of a declaration to get back what the twin has,
-// and all workers their state.
+// restores checks that every shard holder of the declaration restores the
+// values of w, and every worker its recurrent state.
 func (j *testJob) restores(w *twin, d *layout.Declaration) {
 	j.t.Helper()
 	ctx := soon(j.t)
@@ -144,9 +147,9 @@ func (w *twin) compareCarried(ctx context.Context, from *Store, lo, hi int) erro
 	return nil
 }
 
-// Whatever the numbers of tasks and hosts, and whoever owns what: what comes
-// out is what went in, bit by bit.
-func TestRestoresWhatWasSaved(t *testing.T) {
+// For random numbers of tasks and hosts and random placements, the restored
+// state equals the saved one bit for bit.
+func TestRestoreReturnsSavedState(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))

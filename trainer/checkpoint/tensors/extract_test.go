@@ -16,7 +16,8 @@ import (
 	"github.com/plx-run/plx/trainer/safetensors"
 )
 
-// filed is a piece of a twin in a file.
+// filed writes piece p of state w to a file in memory, and returns a reader of
+// it.
 func filed(t testing.TB, w *statetwin.Twin, p layout.Piece) extract {
 	t.Helper()
 	c := newContent()
@@ -33,9 +34,9 @@ func filed(t testing.TB, w *statetwin.Twin, p layout.Piece) extract {
 	return extract{file: file, part: c.Parts[0], unit: w.Unit(p.Variable)}
 }
 
-// However little is read at once, and whatever is wanted of a part, it is all
-// there once.
-func TestPortions(t *testing.T) {
+// For random portion sizes and ranges, every unit in the range is read, and no
+// other.
+func TestReadPartInPortions(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 300 {
 		w := statetwin.New(random, []optimizer.Rule{optimizer.SGD, optimizer.Adam}[random.IntN(2)])
@@ -66,12 +67,12 @@ func TestPortions(t *testing.T) {
 	}
 }
 
-// refusing takes nothing.
+// refusing is a transition.Restoring whose Put always fails.
 type refusing struct{}
 
 func (refusing) Put(aggregate.Kept) error { return errors.New("not wanted") }
 
-func TestExtractEnds(t *testing.T) {
+func TestReadPartReturnsErrors(t *testing.T) {
 	w := statetwin.New(rand.New(rand.NewPCG(5, 6)), optimizer.SGD)
 	e := filed(t, w, w.Whole(0))
 	e.portion = 4
@@ -90,9 +91,9 @@ func TestExtractEnds(t *testing.T) {
 	}
 }
 
-// Rows that are in no order, of a file that nobody has damaged, do not keep it
-// going for ever.
-func TestRowsInNoOrder(t *testing.T) {
+// A file whose row numbers are not ascending causes an error, not an endless
+// loop.
+func TestUnsortedRowsAreRefused(t *testing.T) {
 	w := statetwin.New(rand.New(rand.NewPCG(5, 6)), optimizer.SGD)
 	unit := statetwin.Noise(rand.New(rand.NewPCG(5, 6)), w.Unit(6))
 	w.Units[6] = map[int][]byte{}
@@ -118,8 +119,9 @@ func TestRowsInNoOrder(t *testing.T) {
 	}
 }
 
-// Names of variables never collide with what lies beside others.
-func TestNamesOfTensorsAreFree(t *testing.T) {
+// Tensors of variables with unusual names do not collide with the rows or
+// slots of others.
+func TestTensorNamesDoNotCollide(t *testing.T) {
 	w := statetwin.New(rand.New(rand.NewPCG(1, 1)), optimizer.Adam)
 	d := w.Declare(rand.New(rand.NewPCG(1, 1)), []cluster.Task{{Role: cluster.PS}}, "")
 	for i, name := range []string{"x", "x/slot.0", "__metadata__", "x/slot.0/slot.1", "x/rows", "x", "x/rows~"} {

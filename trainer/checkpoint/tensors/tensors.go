@@ -1,13 +1,14 @@
-// Package tensors knows how the state of a training lies in the files of a
-// checkpoint: which tensors a shard holder or a worker writes, and how a range
-// of a variable is read back.
+// Package tensors defines how the state of a training is laid out in the files
+// of a checkpoint: which tensors a shard holder (a task that stores variables)
+// or a worker writes, and how to read a range of a variable.
 //
-// A variable that one task has whole is a tensor of its name. A part of a
-// variable is a tensor "name[from:to]", in elements, or in rows if the variable
-// is sparse. Beside a tensor X lie "X/rows", the numbers of the stored rows, if
-// it is sparse, and "X/slot.0" and so on, what the optimiser keeps.
+// A variable that one task holds entirely is a tensor with the variable's
+// name. A part of a variable is a tensor "name[from:to]", counted in elements,
+// or in rows if the variable is sparse. Further tensors belong to a tensor X:
+// "X/slot.0", "X/slot.1" and so on hold the optimiser's state. If the variable
+// is sparse, "X/rows" holds the numbers of the rows that are stored.
 //
-// The package does no input or output of its own: it gets open files.
+// The package opens no files itself: callers pass open ones.
 package tensors
 
 import (
@@ -27,8 +28,8 @@ import (
 	"github.com/plx-run/plx/trainer/safetensors"
 )
 
-// FileName is the name of a task's file: of its pieces of variables or, with
-// state, of what it carries from step to step.
+// FileName returns the name of the file that task t writes: its parts of
+// variables, or the recurrent state that it carries if state is true.
 func FileName(t cluster.Task, state bool) string {
 	name := string(t.Role) + "-" + strconv.Itoa(t.Index)
 	if state {
@@ -37,25 +38,26 @@ func FileName(t cluster.Task, state bool) string {
 	return name + ".safetensors"
 }
 
-// Content is what a file holds, and what the manifest says about it.
+// Content is the content of one checkpoint file: its tensors, and the entries
+// of the manifest that describe them.
 type Content struct {
 	Tensors []safetensors.Tensor
 	Parts   []checkpoint.Part
 	Carried []checkpoint.Carried
-	names   map[string]bool // names of tensors that are in use
+	names   map[string]bool // names that tensors of this file already have
 }
 
 func newContent() Content { return Content{names: map[string]bool{"__metadata__": true}} }
 
-// dtypes are the types of elements, by the name that programs and manifests
-// use.
+// dtypes maps the element types of programs and manifests to those of
+// safetensors files.
 var dtypes = map[string]safetensors.Dtype{
 	"float32": safetensors.F32, "float64": safetensors.F64,
 	"int64": safetensors.I64, "uint64": safetensors.U64, "uint8": safetensors.U8,
 }
 
-// OfPieces lists the tensors of a shard holder's pieces. They share the
-// snapshot's memory.
+// OfPieces lists the tensors of all pieces of variables in a shard holder's
+// snapshot. The tensors share the snapshot's memory.
 func OfPieces(s transition.Snapshot) (Content, error) {
 	c := newContent()
 	for _, k := range s.Pieces {
@@ -67,11 +69,13 @@ func OfPieces(s transition.Snapshot) (Content, error) {
 	return c, nil
 }
 
-// rowsOf and slotOf name what lies beside a tensor.
+// rowsOf and slotOf return the names of the tensors with a tensor's row
+// numbers and with its i-th optimiser slot.
 func rowsOf(tensor string) string        { return tensor + "/rows" }
 func slotOf(tensor string, i int) string { return tensor + "/slot." + strconv.Itoa(i) }
 
-// add lists the tensors of one piece.
+// add appends the tensors of one piece k of variable v, and its entry in the
+// manifest.
 func (c *Content) add(v layout.Variable, k aggregate.Kept, file string) {
 	name, shape := v.Name, []int{k.Count}
 	if k.Offset > 0 || k.Count < v.Units() {
@@ -84,7 +88,7 @@ func (c *Content) add(v layout.Variable, k aggregate.Kept, file string) {
 		rows = len(k.Rows)
 		shape = append([]int{rows}, v.Width())
 	}
-	name = c.free(name, len(k.Slots))
+	name = c.uniqueName(name, len(k.Slots))
 	dtype := dtypes[string(v.Dtype)]
 	c.tensor(name, dtype, shape, k.Values)
 	if v.Sparse != nil {
@@ -97,9 +101,10 @@ func (c *Content) add(v layout.Variable, k aggregate.Kept, file string) {
 		Offset: k.Offset, Count: k.Count, Rows: rows, Updates: k.Updates, Slots: len(k.Slots)})
 }
 
-// free makes a name that collides with no other tensor of the file, and whose
-// rows and slots collide with none: variables may have any name.
-func (c *Content) free(name string, slots int) string {
+// uniqueName returns name, with "~" appended until it, its rows and its slots
+// collide with no other tensor of the file. Users may give variables any name,
+// such as "x/rows".
+func (c *Content) uniqueName(name string, slots int) string {
 	taken := func(name string) bool {
 		for i := range slots {
 			if c.names[slotOf(name, i)] {
@@ -127,7 +132,7 @@ func indexBytes(rows []int64) []byte {
 	return b
 }
 
-// Size is the number of bytes of all tensors.
+// Size returns the total size of all tensors in bytes.
 func (c Content) Size() (n int64) {
 	for _, t := range c.Tensors {
 		n += int64(len(t.Data))
@@ -135,26 +140,28 @@ func (c Content) Size() (n int64) {
 	return n
 }
 
-// Carried is what a worker carries from step to step under one name.
+// Carried is recurrent state that a worker carries from step to step for one
+// input of the model.
 type Carried struct {
 	Dtype string // float32, float64, int64, uint64 or uint8
-	Shape []int  // the first dimension counts rows of the global batch
+	Shape []int  // the first dimension counts the rows of the global batch that the worker processes
 	Data  []byte // the elements in order, little-endian
 }
 
-// State is all that a worker carries.
+// State is the recurrent state that a worker carries, for all inputs.
 type State struct {
-	Step   uint64             // number of steps after which the state was carried into the next one
-	Lo, Hi int                // the worker feeds rows [Lo, Hi) of the global batch
+	Step   uint64             // number of steps made when the worker had this state
+	Lo, Hi int                // the worker processes rows [Lo, Hi) of the global batch
 	Values map[string]Carried // by name
 }
 
-// OfState lists the tensors of a worker's state, for a file.
+// OfState lists the tensors of a worker's recurrent state, and their entries
+// in the manifest. file is the name of the file that will hold them.
 func OfState(s State, file string) Content {
 	c := newContent()
 	for _, key := range slices.Sorted(maps.Keys(s.Values)) {
 		v := s.Values[key]
-		name := c.free(key, 0)
+		name := c.uniqueName(key, 0)
 		c.tensor(name, dtypes[v.Dtype], v.Shape, v.Data)
 		c.Carried = append(c.Carried, checkpoint.Carried{Name: key, File: file, Tensor: name,
 			Dtype: v.Dtype, Shape: v.Shape, Lo: s.Lo, Hi: s.Hi})
@@ -162,8 +169,8 @@ func OfState(s State, file string) Content {
 	return c
 }
 
-// ReadCarried reads the rows [from, to) of the global batch, which are among
-// those of s.
+// ReadCarried reads the recurrent state for rows [from, to) of the global
+// batch. They must lie within s, the manifest's entry.
 func ReadCarried(file *safetensors.File, s checkpoint.Carried, from, to int) ([]byte, error) {
 	info, ok := file.Tensor(s.Tensor)
 	if !ok || info.Dtype != dtypes[s.Dtype] || !slices.Equal(info.Shape, s.Shape) {
@@ -174,11 +181,13 @@ func ReadCarried(file *safetensors.File, s checkpoint.Carried, from, to int) ([]
 	return b, file.ReadAt(s.Tensor, b, row*int64(from-s.Lo))
 }
 
-// portionSize is about how many bytes of values are read and put at once.
+// portionSize is the approximate number of bytes that ReadPart reads at a
+// time.
 const portionSize = 4 << 20
 
-// ReadPart puts the elements, or rows, [lo, hi) of a part of a variable: what
-// file holds of them. variable is the index of v in the declaration.
+// ReadPart reads the units [lo, hi) of a variable, which lie within part, from
+// file and passes them to into. Units are rows of a sparse variable, elements
+// of a dense one. variable is the index of v in the job's declaration.
 func ReadPart(ctx context.Context, file *safetensors.File, part checkpoint.Part, v layout.Variable, variable, lo, hi int, into transition.Restoring) error {
 	e := extract{file: file, part: part, unit: v.Dtype.Size(), portion: portionSize}
 	if part.Rows >= 0 {
@@ -190,15 +199,15 @@ func ReadPart(ctx context.Context, file *safetensors.File, part checkpoint.Part,
 	return e.put(ctx, variable, lo, hi, into)
 }
 
-// extract reads portions of a part.
+// extract reads one part of a variable from a file, portion by portion.
 type extract struct {
 	file    *safetensors.File
 	part    checkpoint.Part
 	unit    int // bytes of an element of a dense variable, or of a row of a sparse one
-	portion int // bytes of values to read at once, at least one unit
+	portion int // bytes of values to read at a time; it reads at least one unit
 }
 
-// check compares the file with what the manifest says about it.
+// check compares the sizes of the tensors in the file with the manifest.
 func (e extract) check() error {
 	stored := e.part.Count
 	if e.part.Rows >= 0 {
@@ -226,7 +235,8 @@ func (e extract) sized(tensor string, want int64) error {
 	return nil
 }
 
-// put puts the units [lo, hi) of the part, portion by portion.
+// put reads the units [lo, hi) of the part, a portion at a time, and passes
+// each portion to into.
 func (e extract) put(ctx context.Context, variable, lo, hi int, into transition.Restoring) error {
 	next := 0
 	for at := lo; at < hi; at = next {
@@ -251,16 +261,16 @@ func (e extract) put(ctx context.Context, variable, lo, hi int, into transition.
 	return nil
 }
 
-// elements reads a portion of a dense part from element at on, and returns where
-// the next portion begins.
+// elements reads a portion of a dense part that begins at element at. It
+// returns the element at which the next portion begins.
 func (e extract) elements(at, hi int) (aggregate.Kept, int, error) {
 	n := min(hi-at, max(1, e.portion/e.unit))
 	k, err := e.values(at-e.part.Offset, n)
 	return k, at + n, err
 }
 
-// rows reads a portion of a sparse part: those rows of [at, hi) that are
-// stored. It returns where the next portion begins.
+// rows reads a portion of a sparse part: those rows of [at, hi) that the file
+// has. It returns the row at which the next portion begins.
 func (e extract) rows(at, hi int) (k aggregate.Kept, next int, err error) {
 	first, err := e.search(at)
 	if err != nil {
@@ -279,7 +289,7 @@ func (e extract) rows(at, hi int) (k aggregate.Kept, next int, err error) {
 		}
 		rows = append(rows, row)
 	}
-	if len(rows) == n && first+n < e.part.Rows { // others may follow
+	if len(rows) == n && first+n < e.part.Rows { // the file has more rows, which may also be below hi
 		if next = int(rows[n-1]) + 1; next <= at {
 			return k, 0, fmt.Errorf("rows that are not in order: %d follows %d", next-1, at)
 		}
@@ -289,7 +299,8 @@ func (e extract) rows(at, hi int) (k aggregate.Kept, next int, err error) {
 	return k, next, err
 }
 
-// search returns how many stored rows have a lower number than row.
+// search returns the index in the file of the first stored row whose number is
+// at least row.
 func (e extract) search(row int) (int, error) {
 	var failed error
 	i := sort.Search(e.part.Rows, func(i int) bool {
@@ -302,7 +313,8 @@ func (e extract) search(row int) (int, error) {
 	return i, failed
 }
 
-// values reads n stored units from the first on, with the optimiser's slots.
+// values reads n units of values and optimiser slots, beginning with the unit
+// at index first in the file.
 func (e extract) values(first, n int) (k aggregate.Kept, err error) {
 	k.Values, err = e.bytes(e.part.Tensor, first, n)
 	for i := range e.part.Slots {

@@ -16,17 +16,20 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// holder is a task that holds files, and the session with it.
+// holder is another task that has checkpoint files, with the only connection
+// to it.
 type holder struct {
 	files   *Files
 	task    cluster.Task
-	reading context.Context // after its end the task is asked nothing
+	reading context.Context // when it ends, the session is closed and read fails
 
-	mu      sync.Mutex     // held for a question and its answer
-	session *peers.Session // nil means that none is open
+	mu      sync.Mutex     // held during a request and its response; guards session
+	session *peers.Session // nil if no session is open
 }
 
-// read puts a question and reads the answer into b.
+// read requests len(b) bytes of a file, beginning at offset, and stores them
+// in b. It opens a session if none is open, and closes the session after an
+// error.
 func (h *holder) read(id, file string, offset int64, b []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -43,19 +46,19 @@ func (h *holder) read(id, file string, offset int64, b []byte) error {
 	}
 	w := newWatch(h.session, c.Silence)
 	defer w.stop()
-	err := ask(h.session, w, question{ID: id, File: file, Offset: offset, Length: int64(len(b))}, b)
+	err := ask(h.session, w, request{ID: id, File: file, Offset: offset, Length: int64(len(b))}, b)
 	if err != nil {
-		h.session.Close() // of no more use
+		h.session.Close() // error ignored: the next read opens a new session
 		h.session = nil
 	}
 	return w.explain(err)
 }
 
-func ask(s *peers.Session, w *watch, q question, b []byte) error {
+func ask(s *peers.Session, w *watch, q request, b []byte) error {
 	if err := s.SendJSON(wire.Message, q, maxMessage); err != nil {
 		return err
 	}
-	var answer question
+	var answer request
 	if err := s.NextJSON(wire.Message, &answer, maxMessage); err != nil {
 		return err
 	}
@@ -82,12 +85,13 @@ func ask(s *peers.Session, w *watch, q question, b []byte) error {
 	return nil
 }
 
-// Fetch writes a file of a checkpoint that another task holds to w.
+// Fetch reads a checkpoint file from the folder of the task from, and writes
+// the content to w.
 func (f *Files) Fetch(ctx context.Context, id string, file checkpoint.File, from cluster.Task, w io.Writer) error {
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel() // closes the session
 	source := &holder{files: f, task: from, reading: reading}
-	const most = 4 << 20 // bytes of a question
+	const most = 4 << 20 // largest number of bytes to request at a time
 	b := make([]byte, min(file.Size, most))
 	for at := int64(0); at < file.Size; at += int64(len(b)) {
 		b = b[:min(file.Size-at, most)]
@@ -105,38 +109,38 @@ func (f *Files) Fetch(ctx context.Context, id string, file checkpoint.File, from
 	return nil
 }
 
-// Reader reads the files of one checkpoint, each from where that is best, over
-// one connection to each task that holds some. Files and connections stay open
-// as long as somebody uses the Reader.
+// Reader reads the files of one checkpoint: from this task's folder if the
+// file is there, and otherwise from other tasks, with one connection to each.
+// Files and connections stay open until the last call of Use returns.
 type Reader struct {
 	files    *Files
 	manifest *checkpoint.Manifest
-	holders  map[string][]cluster.Task // by file: the tasks that hold it with the right checksum
+	holders  map[string][]cluster.Task // by file name: the tasks whose folders have the file with the right checksum
 
 	mu      sync.Mutex
-	users   int             // number of calls of Use under way
-	reading context.Context // ends after the last user has left; the next first user renews it
+	users   int             // number of running calls of Use
+	reading context.Context // context of all reads; ends after the last running Use; the next Use makes a new one
 	cancel  context.CancelCauseFunc
-	open    map[string]func() (*safetensors.File, error) // by file: opens it once, then returns the same file
-	tasks   map[cluster.Task]*holder                     // by task: the only connection to it
+	open    map[string]func() (*safetensors.File, error) // by file name: opens the file at the first call, and later returns the same file
+	tasks   map[cluster.Task]*holder                     // by task: the holder with the only session to it
 }
 
-// Reader prepares to read a checkpoint; holders says, by file, which tasks hold
-// it with the right sum.
+// Reader returns a Reader of the checkpoint with manifest m. holders has, by
+// file name, the tasks whose folders have the file with the right checksum.
 func (f *Files) Reader(m *checkpoint.Manifest, holders map[string][]cluster.Task) *Reader {
 	return &Reader{files: f, manifest: m, holders: holders}
 }
 
 var errGivenUp = errors.New("reading was given up")
 
-// Use runs f, which may open files and read them. It returns soon after ctx
-// ends.
+// Use calls f, which may call [Reader.Open] and read the files. When ctx ends,
+// all reads fail, so that f and Use return soon.
 func (r *Reader) Use(ctx context.Context, f func() error) error {
 	err := errClosed
 	r.files.life.Do(func(living context.Context) {
 		cancel := r.enter(living)
 		defer r.exit()
-		defer context.AfterFunc(ctx, func() { cancel(errGivenUp) })() // for all users: they belong to one training
+		defer context.AfterFunc(ctx, func() { cancel(errGivenUp) })() // cancels the reads of all running calls of Use, because they serve the same training
 		if err = f(); err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -155,7 +159,7 @@ func (r *Reader) enter(ctx context.Context) context.CancelCauseFunc {
 	return r.cancel
 }
 
-// exit closes files and sessions after the last user.
+// exit ends one Use. After the last it closes all files and sessions.
 func (r *Reader) exit() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,8 +168,8 @@ func (r *Reader) exit() {
 	}
 }
 
-// Open returns a file of the checkpoint. It stays open until the last Use
-// returns.
+// Open returns a file of the checkpoint, which stays open until the last
+// running Use returns. Only the function passed to Use may call Open.
 func (r *Reader) Open(name string) (*safetensors.File, error) {
 	i := slices.IndexFunc(r.manifest.Files, func(f checkpoint.File) bool { return f.Name == name })
 	if i < 0 {
@@ -186,23 +190,25 @@ func (r *Reader) Open(name string) (*safetensors.File, error) {
 	return open()
 }
 
-// source is the file in this task's folder, if that is a good one, or else
-// those of other tasks.
+// source returns the file in this task's own folder, if it has the right
+// checksum. It otherwise returns a remote file, which reads from the other
+// tasks that have it.
 func (r *Reader) source(name string) io.ReaderAt {
 	self := r.files.config.Peers.Self
 	if slices.Contains(r.holders[name], self) {
 		if own, err := r.files.config.Folder.Open(r.manifest.ID, name); err == nil {
-			context.AfterFunc(r.reading, func() { own.Close() }) // opened for reading: nothing to lose
+			context.AfterFunc(r.reading, func() { own.Close() }) // error ignored: the file was only read
 			return own
 		}
 	}
 	others := slices.DeleteFunc(slices.Clone(r.holders[name]), func(t cluster.Task) bool { return t == self })
 	remote := &remote{reader: r, name: name, holders: others}
-	remote.first.Store(uint32(self.Index)) // so that not all tasks ask the same one
+	remote.first.Store(uint32(self.Index)) // each task begins with another holder, to spread the load
 	return remote
 }
 
-// holder returns the one connection to a task that there is, or is to be.
+// holder returns the holder for task t, and creates it at the first call, so
+// that there is only one connection to t.
 func (r *Reader) holder(t cluster.Task) *holder {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,15 +218,16 @@ func (r *Reader) holder(t cluster.Task) *holder {
 	return r.tasks[t]
 }
 
-// remote is a file that other tasks hold. Every read is bounded in time.
+// remote is a file in the folders of other tasks. Each read has a timeout.
 type remote struct {
 	reader  *Reader
 	name    string
 	holders []cluster.Task
-	first   atomic.Uint32 // index of the holder to ask first, modulo their number: the last that answered well
+	first   atomic.Uint32 // index of the holder to try first, modulo the number of holders: the last one that a read succeeded with
 }
 
-// ReadAt is that of io.ReaderAt. It asks one holder after the other.
+// ReadAt implements io.ReaderAt. It tries one holder after the other until one
+// succeeds.
 func (r *remote) ReadAt(b []byte, off int64) (int, error) {
 	failures := []error{fmt.Errorf("%s is on no host that can be asked", r.name)}
 	first := r.first.Load()

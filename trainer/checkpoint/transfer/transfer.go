@@ -1,5 +1,6 @@
-// Package transfer reads files of checkpoints that other tasks hold: whole ones,
-// for second copies on other hosts, and ranges that a restore needs.
+// Package transfer lets tasks read checkpoint files from each other's folders:
+// whole files, to make a second copy on another host, and ranges of files, for
+// a restore.
 //
 //	files := transfer.New(transfer.Config{Peers: config, Cluster: spec, Folder: folder, Silence: silence}, life)
 //	files.Serve(listener)
@@ -7,16 +8,18 @@
 //	err := files.Fetch(ctx, id, file, task, w)   // during a save
 //	err := reader.Use(ctx, func() error { ... }) // during a restore
 //
-// # Who waits for whom
+// # Timeouts
 //
-// Every read and write is bounded in time. A connection on which nothing moves
-// for Silence is closed although the other task lives: its disk hangs. The side
-// that asks loses patience first, so that it names the cause.
+// A connection that transfers nothing for Silence is closed even if the other
+// process lives, for example because its disk hangs. The reading task uses
+// that timeout, and the serving task twice as much. So the reading task fails
+// first and its error names the cause.
 //
 // # What it refuses
 //
-// Paths of any kind: names are those of checkpoints and of files in them. A
-// task can write nothing, and ask only for ranges inside a file.
+// A request names a checkpoint and a file in it, never a path. A task can only
+// read ranges that lie within such a file. It cannot write to another task's
+// folder.
 package transfer
 
 import (
@@ -35,77 +38,83 @@ import (
 )
 
 const (
-	purpose    = "checkpoint-read" // of the connections
-	chunkSize  = 1 << 20           // bytes of a file in one frame, at most
-	maxMessage = 64 << 10          // bytes of a message between two tasks
+	purpose    = "checkpoint-read" // purpose of the connections: the reader sends it when it connects
+	chunkSize  = 1 << 20           // maximal number of bytes of a file in one frame
+	maxMessage = 64 << 10          // maximal number of bytes of a request or a response header
 )
 
 var errClosed = errors.New("the task is ending")
 
-// Config says who a task is, where the others are and where its files lie.
+// Config has this task's identity, the addresses of the other tasks, and the
+// folder of this task's checkpoint files.
 type Config struct {
 	Peers   peers.Config
 	Cluster cluster.Spec
 	Folder  *checkpoint.Folder
-	Silence time.Duration // a connection on which nothing moves for this long is closed
-	// Name names a task and its host in messages.
+	Silence time.Duration // timeout: a connection that transfers nothing for this long is closed
+	// Name returns the name of a task and its host, for messages.
 	Name func(cluster.Task) string
-	// Hook is called at named places. An error that it returns counts as a
-	// failure at that place: tests inject faults with it.
+	// Hook is called with an operation's name before it starts. If Hook
+	// returns an error, the operation fails with it. Tests inject faults this
+	// way.
 	Hook func(place string) error
 }
 
-// Files gives and takes files. Any goroutine may call its methods.
+// Files serves this task's checkpoint files to other tasks and reads theirs.
+// Any goroutine may call its methods.
 type Files struct {
 	config Config
 	life   *lifetime.Lifetime
 }
 
-// New prepares to give and take files until life ends.
+// New returns a Files that serves and reads files until life ends.
 func New(c Config, life *lifetime.Lifetime) *Files { return &Files{config: c, life: life} }
 
-// question asks for Length bytes of File of a checkpoint, from Offset on. The
-// answer has Length or Err; Length bytes follow it as chunks.
-type question struct {
+// request asks for Length bytes of File, beginning at Offset. The
+// response has the same type, with either Length or Err set; after Length
+// follow that many bytes, in chunks.
+type request struct {
 	ID     string `json:"id,omitempty"`
 	File   string `json:"file,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
 	Length int64  `json:"length,omitempty"` // bytes
-	Err    string `json:"error,omitempty"`  // why the file cannot be read; empty in a question and in a good answer
+	Err    string `json:"error,omitempty"`  // only in responses: why the file cannot be read; empty means success
 }
 
-// Serve answers the other tasks that come to the listener for files.
+// Serve registers on listener l the handler of other tasks' requests for
+// files.
 func (f *Files) Serve(l *peers.Listener) { l.Handle(purpose, f.serve) }
 
-// serve gives another task the ranges of files that it asks for.
+// serve answers the requests on one connection, until the connection ends.
 func (f *Files) serve(from peers.Peer) {
 	served := f.life.Do(func(ctx context.Context) {
 		s := peers.NewSession(from, f.config.Peers.Generation, f.config.Silence)
-		defer s.Close() // of no more use
+		defer s.Close() // error ignored: the session has ended
 		defer s.CloseWith(ctx)()
 		for f.answer(s) == nil {
 		}
 	})
 	if !served {
-		from.Conn.Close() // this task is ending
+		from.Conn.Close() // this task is ending and serves no more files
 	}
 }
 
-// answer takes one question. An error ends the session.
+// answer reads one request and sends the range of the file, or an error
+// message. If answer itself returns an error, the caller closes the session.
 func (f *Files) answer(s *peers.Session) error {
-	var q question
+	var q request
 	if err := s.NextJSON(wire.Message, &q, maxMessage); err != nil {
 		return err
 	}
-	w := newWatch(s, 2*f.config.Silence) // the other task loses patience first
+	w := newWatch(s, 2*f.config.Silence) // twice the reader's timeout, so that the reader fails first
 	defer w.stop()
 	file, err := f.open(q)
 	if err != nil {
 		text := err.Error()
-		return s.SendJSON(wire.Message, question{Err: text[:min(len(text), maxMessage/16)]}, maxMessage) // JSON writes a byte as six at most
+		return s.SendJSON(wire.Message, request{Err: text[:min(len(text), maxMessage/16)]}, maxMessage) // truncated, because JSON may escape one byte as six ("\u0000")
 	}
-	defer file.Close() // opened for reading: nothing to lose
-	if err := s.SendJSON(wire.Message, question{Length: q.Length}, maxMessage); err != nil {
+	defer file.Close() // error ignored: the file was only read
+	if err := s.SendJSON(wire.Message, request{Length: q.Length}, maxMessage); err != nil {
 		return err
 	}
 	buffer := make([]byte, min(q.Length, chunkSize))
@@ -122,8 +131,9 @@ func (f *Files) answer(s *peers.Session) error {
 	return nil
 }
 
-// open opens the file that a question is about and checks the range.
-func (f *Files) open(q question) (*os.File, error) {
+// open opens the file that q requests, and checks that the range lies within
+// it.
+func (f *Files) open(q request) (*os.File, error) {
 	if err := f.config.Hook("store.read"); err != nil {
 		return nil, err
 	}
@@ -133,44 +143,46 @@ func (f *Files) open(q question) (*os.File, error) {
 	}
 	info, err := file.Stat()
 	if err == nil && (q.Offset < 0 || q.Length < 0 || q.Offset > info.Size()-q.Length) {
-		err = fmt.Errorf("checkpoint %s: %d bytes of %s from %d on are not in it, it has %d", q.ID, q.Length, q.File, q.Offset, info.Size())
+		err = fmt.Errorf("checkpoint %s: %d bytes of %s from %d on: the file has %d bytes", q.ID, q.Length, q.File, q.Offset, info.Size())
 	}
 	if err != nil {
-		file.Close() // opened for reading: nothing to lose
+		file.Close() // error ignored: the file was only read
 		return nil, err
 	}
 	return file, nil
 }
 
-// watch closes a session on which nothing moves although the other task lives:
-// its disk hangs, or it has forgotten. One goroutine uses it.
+// watch closes a session that transfers nothing for a time, although the
+// connection still works: the other task's disk hangs, for example. One
+// goroutine uses a watch.
 type watch struct {
-	timer *time.Timer
-	most  time.Duration // how long nothing may move before the session is closed
-	cut   atomic.Bool   // the watch has closed the session
+	timer   *time.Timer
+	timeout time.Duration // timeout: how long the session may transfer nothing
+	expired atomic.Bool   // true once this watch has closed the session
 }
 
-func newWatch(s *peers.Session, most time.Duration) *watch {
-	w := &watch{most: most}
-	w.timer = time.AfterFunc(most, func() {
-		w.cut.Store(true)
-		s.Close() // its end is what is announced
+func newWatch(s *peers.Session, timeout time.Duration) *watch {
+	w := &watch{timeout: timeout}
+	w.timer = time.AfterFunc(timeout, func() {
+		w.expired.Store(true)
+		s.Close() // the reader or writer that is blocked on the session then returns an error
 	})
 	return w
 }
 
 func (w *watch) restart() {
 	if w.timer.Stop() {
-		w.timer.Reset(w.most)
+		w.timer.Reset(w.timeout)
 	}
 }
 
 func (w *watch) stop() { w.timer.Stop() }
 
-// explain replaces an error whose cause is the watch.
+// explain replaces err, the error of a closed session, by the timeout if this
+// watch has closed the session.
 func (w *watch) explain(err error) error {
-	if err != nil && w.cut.Load() {
-		return fmt.Errorf("it is there, but nothing moved for %v", w.most)
+	if err != nil && w.expired.Load() {
+		return fmt.Errorf("it is connected, but nothing moved for %v", w.timeout)
 	}
 	return err
 }

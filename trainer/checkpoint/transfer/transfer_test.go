@@ -36,7 +36,8 @@ func config(self cluster.Task) peers.Config {
 	return peers.Config{Self: self, Key: cluster.PeerKey([]byte("secret"), 0), Workers: 1, Servers: 1}
 }
 
-// serve is ps:0 with a folder, in which a checkpoint has one file.
+// serve returns the Files of ps:0, with one file of one checkpoint in its
+// folder.
 func serve(t testing.TB, silence time.Duration) (f *Files, root string, spec cluster.Spec) {
 	t.Helper()
 	root = t.TempDir()
@@ -63,7 +64,7 @@ func serve(t testing.TB, silence time.Duration) (f *Files, root string, spec clu
 	return f, root, spec
 }
 
-// dial has worker:0 come to ps:0.
+// dial connects worker:0 to ps:0.
 func dial(t testing.TB, spec cluster.Spec, purpose string) *peers.Session {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
@@ -76,7 +77,7 @@ func dial(t testing.TB, spec cluster.Spec, purpose string) *peers.Session {
 	return s
 }
 
-// tree lists all files below a folder.
+// tree lists all files below the folder root.
 func tree(t testing.TB, root string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
@@ -89,8 +90,8 @@ func tree(t testing.TB, root string) (all []string) {
 	return all
 }
 
-// A task reads what is in checkpoints and nothing else.
-func TestReadsOutsideAreRefused(t *testing.T) {
+// Other tasks can read files of checkpoints and no other files.
+func TestReadsOutsideCheckpointsAreRefused(t *testing.T) {
 	_, root, spec := serve(t, patience.Limit)
 	folder := filepath.Join(root, "folder")
 	if err := os.WriteFile(filepath.Join(folder, "secret"), []byte("secret"), 0o600); err != nil {
@@ -100,7 +101,7 @@ func TestReadsOutsideAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := dial(t, spec, purpose)
-	ask := func(q question) (answer question) {
+	ask := func(q request) (answer request) {
 		t.Helper()
 		err := s.SendJSON(wire.Message, q, maxMessage)
 		if err == nil {
@@ -111,7 +112,7 @@ func TestReadsOutsideAreRefused(t *testing.T) {
 		}
 		return answer
 	}
-	for name, q := range map[string]question{
+	for name, q := range map[string]request{
 		"above":          {ID: id, File: "../secret", Length: 1},
 		"of no folder":   {ID: "..", File: "secret", Length: 1},
 		"of the folder":  {ID: ".", File: "secret", Length: 1},
@@ -130,7 +131,7 @@ func TestReadsOutsideAreRefused(t *testing.T) {
 			t.Errorf("%s: %+v", name, answer)
 		}
 	}
-	if answer := ask(question{ID: id, File: "ps-0.safetensors", Offset: 2, Length: 8}); answer.Err != "" || answer.Length != 8 {
+	if answer := ask(request{ID: id, File: "ps-0.safetensors", Offset: 2, Length: 8}); answer.Err != "" || answer.Length != 8 {
 		t.Errorf("its own: %+v", answer)
 	}
 	b := make([]byte, 8)
@@ -139,8 +140,8 @@ func TestReadsOutsideAreRefused(t *testing.T) {
 	}
 }
 
-// A whole file comes as it is, or there is an error.
-func TestFetch(t *testing.T) {
+// Fetch writes the whole file unchanged, or returns an error.
+func TestFetchReturnsWholeFileOrError(t *testing.T) {
 	f, _, _ := serve(t, patience.Limit)
 	var b bytes.Buffer
 	whole := checkpoint.File{Name: "ps-0.safetensors", Size: 10}
@@ -162,8 +163,8 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// What another task sends must be what it was asked for.
-func TestWrongAnswers(t *testing.T) {
+// A response that does not match its request is an error.
+func TestInvalidResponsesAreRefused(t *testing.T) {
 	chunk := func(offset uint64, payload string) wire.Frame {
 		return wire.Frame{Header: wire.Header{Kind: wire.Chunk, Offset: offset}, Payload: []byte(payload)}
 	}
@@ -183,10 +184,10 @@ func TestWrongAnswers(t *testing.T) {
 			conn.Send(frames...) // what came is seen
 			conn.Close()
 		}()
-		go io.Copy(io.Discard, near) // the question
+		go io.Copy(io.Discard, near) // the request
 		s := peers.NewSession(peers.Peer{Task: ps0, Conn: far}, 0, patience.Limit)
 		w := newWatch(s, patience.Limit)
-		if err := ask(s, w, question{Length: 3}, make([]byte, 3)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := ask(s, w, request{Length: 3}, make([]byte, 3)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 		w.stop()
@@ -194,7 +195,8 @@ func TestWrongAnswers(t *testing.T) {
 	}
 }
 
-// Bytes of any kind on a connection for files end it, or are answered.
+// Arbitrary bytes on a connection for files are answered or end it, and write
+// no files.
 func FuzzFileFrames(f *testing.F) {
 	frame := func(h wire.Header, payload string) string {
 		b := make([]byte, 0, wire.HeaderSize+len(payload))
@@ -222,9 +224,9 @@ func FuzzFileFrames(f *testing.F) {
 	files, root, _ := serve(f, 50*time.Millisecond)
 	f.Fuzz(func(t *testing.T, b string) {
 		near, far := net.Pipe()
-		go io.Copy(io.Discard, near) // what is answered is not the matter
+		go io.Copy(io.Discard, near) // discard the answers
 		go func() {
-			near.Write([]byte(b)) // until the other end has had enough
+			near.Write([]byte(b)) // until the server closes the connection
 			near.Close()
 		}()
 		files.serve(peers.Peer{Task: worker0, Conn: far})

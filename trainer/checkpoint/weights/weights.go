@@ -1,5 +1,6 @@
-// Package weights reads the values of variables from a checkpoint without the job that
-// made it, or from a single file of tensors:
+// Package weights reads the values of variables from a checkpoint, or from a
+// single file in the safetensors format, without starting the job that wrote
+// it:
 //
 //	s, err := weights.Open(ctx, "ckpt", logf)   // a folder of checkpoints: the newest good one
 //	s, err := weights.Open(ctx, "model.safetensors", logf)
@@ -8,12 +9,14 @@
 //		values, err := s.Read(ctx, v.Name)
 //	}
 //
-// All files of the checkpoint must lie in the folder, as plx fetch leaves them.
+// All files of the checkpoint must lie in one folder, as plx fetch leaves
+// them.
 //
 // # What it refuses
 //
-// It changes nothing, and reads a checkpoint only if every file has the SHA-256 that the
-// manifest says. A file of tensors has no sums. What the optimiser keeps is left out.
+// The package writes nothing. It reads a checkpoint only if every file has the
+// SHA-256 that the manifest lists; a single safetensors file has no checksum.
+// It does not return the optimiser's state.
 package weights
 
 import (
@@ -36,18 +39,20 @@ import (
 	"github.com/plx-run/plx/trainer/safetensors"
 )
 
-// Source is a checkpoint, or a file of tensors, that is open for reading. Several
+// Source is a checkpoint or a safetensors file, open for reading. Several
 // goroutines may call its methods.
 type Source struct {
 	path     string
-	manifest *checkpoint.Manifest         // nil: a single file of tensors
-	files    map[string]*safetensors.File // by name; of a single file: by ""
+	manifest *checkpoint.Manifest         // manifest of the checkpoint; nil if the source is a single safetensors file
+	files    map[string]*safetensors.File // open files by name; a single safetensors file has the name ""
 	open     []*os.File
 }
 
-// Open opens the newest good checkpoint of a folder, by DIR/best the one with the highest score
-// in DIR, a checkpoint by its own folder, or a file in the safetensors format. logf gets a warning about each checkpoint that is not
-// used.
+// Open opens a checkpoint or a safetensors file. path is one of: a folder of
+// checkpoints, for the newest good one; DIR/best, for the checkpoint with the
+// highest score in the folder DIR; the folder of one checkpoint; or a
+// safetensors file. logf receives a warning about each checkpoint that is
+// skipped.
 func Open(ctx context.Context, path string, logf func(slog.Level, string, ...any)) (*Source, error) {
 	s, err := open(ctx, path, logf)
 	if err != nil {
@@ -68,7 +73,7 @@ func open(ctx context.Context, path string, logf func(slog.Level, string, ...any
 	}
 	s := &Source{path: path, files: map[string]*safetensors.File{}}
 	if !info.IsDir() {
-		if !info.Mode().IsRegular() { // to open a pipe waits for its writer
+		if !info.Mode().IsRegular() { // opening a named pipe would block until a process writes to it
 			return nil, errors.New("it is neither a folder nor a file")
 		}
 		if err := s.add("", func() (*os.File, error) { return os.Open(path) }); err != nil {
@@ -86,9 +91,9 @@ func open(ctx context.Context, path string, logf func(slog.Level, string, ...any
 			return nil, err
 		}
 	}
-	chosen, err := choose.Newest(ctx, here{folder, only}, func(*checkpoint.Manifest) error { return nil },
+	chosen, err := choose.Newest(ctx, localFolder{folder, only}, func(*checkpoint.Manifest) error { return nil },
 		func(level slog.Level, format string, args ...any) {
-			if level >= slog.LevelWarn { // not that a training begins anew
+			if level >= slog.LevelWarn { // drop the message that training begins from scratch
 				logf(level, format, args...)
 			}
 		})
@@ -96,7 +101,7 @@ func open(ctx context.Context, path string, logf func(slog.Level, string, ...any
 		return nil, err
 	}
 	if s.manifest = chosen.Manifest; s.manifest == nil {
-		return nil, errors.New("there is no checkpoint in it: name the folder that --ckpt-dir named, or that of one checkpoint")
+		return nil, errors.New("there is no checkpoint in it: pass the folder of --ckpt-dir, or the folder of one checkpoint")
 	}
 	for _, file := range s.manifest.Files {
 		if err := s.add(file.Name, func() (*os.File, error) { return folder.Open(s.manifest.ID, file.Name) }); err != nil {
@@ -106,7 +111,7 @@ func open(ctx context.Context, path string, logf func(slog.Level, string, ...any
 	return s, nil
 }
 
-// add opens a file of tensors.
+// add opens a safetensors file and adds it to s.files under name.
 func (s *Source) add(name string, open func() (*os.File, error)) error {
 	file, err := open()
 	if err != nil {
@@ -120,14 +125,15 @@ func (s *Source) add(name string, open func() (*os.File, error)) error {
 	return err
 }
 
-// here is a folder that no other task knows.
-type here struct {
+// localFolder is the interface choose.Folders for a local folder, with no other
+// tasks.
+type localFolder struct {
 	folder *checkpoint.Folder
-	only   string // ID of the one checkpoint that counts; empty: all do
+	only   string // ID of the only checkpoint to consider; empty means all in the folder
 }
 
-// Places is that of choose.Folders.
-func (h here) Places(context.Context) ([]checkpoint.Place, error) {
+// Places implements choose.Folders with the local folder.
+func (h localFolder) Places(context.Context) ([]checkpoint.Place, error) {
 	holding, err := h.folder.List()
 	if h.only != "" {
 		holding = slices.DeleteFunc(holding, func(held checkpoint.Held) bool { return held.ID != h.only })
@@ -135,24 +141,26 @@ func (h here) Places(context.Context) ([]checkpoint.Place, error) {
 	return []checkpoint.Place{{Tasks: []cluster.Task{cluster.Chief}, Host: "this machine", Holding: holding}}, err
 }
 
-// Verify is that of choose.Folders.
-func (h here) Verify(_ context.Context, _ cluster.Task, id string, file checkpoint.File) error {
+// Verify implements choose.Folders with the local folder.
+func (h localFolder) Verify(_ context.Context, _ cluster.Task, id string, file checkpoint.File) error {
 	return h.folder.Verify(id, file)
 }
 
 // Close closes the files.
 func (s *Source) Close() error {
 	for _, file := range s.open {
-		file.Close() // opened for reading: nothing to lose
+		file.Close() // error ignored: the file was only read
 	}
 	s.open = nil
 	return nil
 }
 
-// Manifest says what the checkpoint is made of. It is nil for a file of tensors.
+// Manifest returns the checkpoint's manifest, or nil for a single safetensors
+// file.
 func (s *Source) Manifest() *checkpoint.Manifest { return s.manifest }
 
-// String names what was opened, for messages.
+// String returns the checkpoint's ID and step, or the path of the safetensors
+// file.
 func (s *Source) String() string {
 	if s.manifest == nil {
 		return s.path
@@ -160,15 +168,15 @@ func (s *Source) String() string {
 	return fmt.Sprintf("checkpoint %s of step %d", s.manifest.ID, s.manifest.Step)
 }
 
-// Variables lists what can be read. Of a file of tensors these are the tensors of float32
-// and float64.
+// Variables lists the variables of the checkpoint, or the float32 and float64
+// tensors of a safetensors file.
 func (s *Source) Variables() []checkpoint.Variable {
 	if s.manifest != nil {
 		return s.manifest.Variables
 	}
 	var all []checkpoint.Variable
 	for _, name := range s.files[""].Names() {
-		info, _ := s.files[""].Tensor(name) // it has what it lists
+		info, _ := s.files[""].Tensor(name) // cannot fail: Names has returned this name
 		if dtype := dtypes[info.Dtype]; dtype != "" {
 			all = append(all, checkpoint.Variable{Name: name, Dtype: string(dtype), Shape: info.Shape})
 		}
@@ -202,37 +210,42 @@ func (s *Source) Read(ctx context.Context, name string) ([]byte, error) {
 	return values.memory, nil
 }
 
-// whole takes all elements of a dense variable.
+// whole is the memory for all elements of a dense variable. tensors.ReadPart
+// fills it.
 type whole struct {
 	memory []byte
 	unit   int // bytes of an element
 }
 
-// Put is that of transition.Restoring.
+// Put implements transition.Restoring: it copies the values of k to their
+// place.
 func (w whole) Put(k aggregate.Kept) error {
 	copy(w.memory[k.Offset*w.unit:], k.Values)
 	return nil
 }
 
-// Restore puts the values of a piece, and nothing of what the optimiser kept: it is that of
-// transition.Checkpoints for a holder that does not train.
+// Restore reads the values of piece p into a shard, without the optimiser's
+// state. It implements transition.Checkpoints for a program that does not
+// train.
 func (s *Source) Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
 	return s.put(ctx, d.Variables[p.Variable], p, valuesOnly{into})
 }
 
-// Save is that of transition.Checkpoints. Nobody saves.
+// Save implements transition.Checkpoints; it does nothing, because a Source is
+// only read.
 func (s *Source) Save(transition.Snapshot) {}
 
-// valuesOnly drops what the optimiser kept.
+// valuesOnly passes values on to a shard and drops the optimiser's state.
 type valuesOnly struct{ into transition.Restoring }
 
-// Put is that of transition.Restoring.
+// Put implements transition.Restoring: it passes k on without its slots.
 func (v valuesOnly) Put(k aggregate.Kept) error {
 	k.Slots = nil
 	return v.into.Put(k)
 }
 
-// put puts what the checkpoint has of a piece.
+// put reads those elements or rows of v that belong to piece p, and passes
+// them to into.
 func (s *Source) put(ctx context.Context, v layout.Variable, p layout.Piece, into transition.Restoring) error {
 	for _, part := range s.manifest.Parts {
 		lo, hi := max(part.Offset, p.Offset), min(part.Offset+part.Count, p.Offset+p.Count)

@@ -13,8 +13,8 @@ import (
 // deliberate are the functions of tests that may wait for a time, in whichever file:
 // it is what they are about.
 var deliberate = map[string]string{
-	"TestBigFiles": "a disk that is slower than the longest silence",
-	"Write":        "a reader that is slow",
+	"TestBigFilesAreCopiedOverSlowDisks": "a disk that is slower than the longest silence",
+	"Write":                              "a reader that is slow",
 }
 
 // No test waits by sleeping: it waits for a condition, in a loop with a bound. Files
