@@ -31,7 +31,7 @@ type places struct {
 	streams                             map[*compile.Value]int // by instruction: state of the random number generator that the instruction reads
 	arena                               int
 	scratch                             int
-	staging                             []byte // pinned host memory through which constants are copied; kept until Close, because freeing it may wait for other machines' work
+	staging                             []byte // pinned host memory through which constants are copied; freed only in Close, when no other machine's work runs on the GPU
 }
 
 // plan assigns offsets in the block of GPU memory. scratch is the size in
