@@ -85,7 +85,7 @@ func (l Library) String() string {
 
 // NotFoundError reports that a library that the user named cannot be used.
 type NotFoundError struct {
-	Spec string // the spec passed to Use
+	Spec string // what the caller passed to Use, such as "openblas" or a path
 	Err  error  // the loader's errors, one for each file that was tried
 }
 
@@ -120,11 +120,12 @@ func Use(spec string, threads int) (Library, error) {
 	if err != nil {
 		return Library{}, err
 	}
-	gorgonia.Use(impl) // installs into gorgonia.org/tensor as well
+	gorgonia.Use(impl) // also installs impl for package gorgonia.org/tensor
 	return lib, nil
 }
 
-// choose resolves a spec without installing a library.
+// choose loads the library that spec names, without installing it for
+// Gorgonia. See Use for the spec.
 func choose(spec string, threads int) (gorgonia.BLAS, Library, error) {
 	switch {
 	case spec == "gonum" || spec == "off":

@@ -162,7 +162,7 @@ func vectorFits(n, inc, length int) bool {
 
 // selfCheck computes products with known results and returns an error if one
 // is wrong. The memory for the results contains NaN at first. A library must
-// overwrite it if beta is 0, because Gorgonia does not clear memory.
+// overwrite the NaN if beta is 0, because Gorgonia does not clear memory.
 func selfCheck(l *cblas) error {
 	nan := float32(math.NaN())
 	a := []float32{1, 2, 3, 4, 5, 6}
@@ -246,8 +246,8 @@ func (at *scattered[T]) check(first, second, want []T, product func(a, b, c *T))
 	return true
 }
 
-// put copies values to memory i, beginning at element offset, and returns the
-// copy.
+// put copies values into the memory of operand i, beginning at element offset,
+// and returns the copy.
 func (at *scattered[T]) put(i, offset int, values []T) []T {
 	if len(at[i]) < offset+len(values) {
 		at[i] = make([]T, offset+2*len(values)+64)

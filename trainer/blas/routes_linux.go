@@ -58,7 +58,7 @@ func bindCBLAS[T float32 | float64](handle uintptr, precision string) (products[
 // places, as in the CBLAS functions of most libraries.
 type fortran[T float32 | float64] struct {
 	gemmAt, gemvAt       uintptr   // addresses of the library's functions
-	gemmCalls, gemvCalls sync.Pool // prepared arguments, of type *call[T]
+	gemmCalls, gemvCalls sync.Pool // prepared arguments for reuse, each a *call[T]
 }
 
 // call holds the arguments of one call and their addresses. A call and all

@@ -76,10 +76,10 @@ func (p *Program) DeviceBytes() int {
 }
 
 // Renew tells the program that the caller has changed bytes [from, to) of
-// fixed value i, at a time that Plan.FixedValues allows. A GPU program begins
-// to copy these bytes to the GPU. It finds changes that were not reported when
-// the next run begins. Several goroutines may call Renew at once for different
-// bytes.
+// fixed value i. Plan.FixedValues says when the caller may do so. A GPU
+// program begins to copy the bytes to the GPU. Without a call of Renew, the
+// next run finds and copies the change. Several goroutines may call Renew at
+// once for different bytes.
 func (p *Program) Renew(i, from, to int) {
 	if m, ok := p.machine.(*gpu.Machine); ok {
 		m.Renew(i, from, to)
@@ -146,8 +146,9 @@ func (p *Program) check(gradients [][]byte) error {
 	return nil
 }
 
-// prepare passes c, the description of this run, to the operations that need
-// it. It converts a panic of an operation into an error.
+// prepare passes the step number and the other parameters of this run to the
+// operations that need them. It converts a panic of an operation into an
+// error.
 func (p *Program) prepare(c operation.Call) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

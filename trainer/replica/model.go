@@ -51,7 +51,7 @@ type State struct {
 // Lookup is an input of the model that receives rows of an embedding table.
 type Lookup struct {
 	Table string         // name of the table
-	At    int            // index of the table
+	At    int            // index of the table among the model's tables
 	Rows  *gorgonia.Node // the input, of shape (number of indices, width of a row)
 	Index string         // name under which the caller feeds the indices; empty means the name of Rows
 }

@@ -104,10 +104,10 @@ func refusedConcat(o call) string {
 	return ""
 }
 
-// refusedMaxPool refuses a pool that AveragePool1D may have created.
-// Gorgonia's AveragePool1D creates the same max pool as MaxPool1D. Only a pool
-// with four explicit pads is surely meant as a max pool, because neither
-// function sets them.
+// refusedMaxPool refuses a pool that gorgonia.AveragePool1D may have created,
+// because that function creates a max pool by mistake, the same as MaxPool1D.
+// A pool with four explicit pads is accepted, because neither function creates
+// one.
 func refusedMaxPool(o call) string {
 	at := func(i int) int64 { return o.f[i].Int() }
 	explicit, wide := o.f[10].Bool(), at(5) > 1
@@ -141,8 +141,8 @@ func refusedLogSumExp(o call) string {
 	return "LogSumExp adds the largest element before it takes the logarithm: add it after, to the logarithm of the sum"
 }
 
-// operands returns the first and the last input of n, or nil if the text of
-// n's operation is not text.
+// operands returns the first and the last input of n if n's operation prints
+// as the string text, and nil otherwise.
 func operands(n *gorgonia.Node, text string) (a, b *gorgonia.Node) {
 	if n == nil || n.Op() == nil || fmt.Sprint(n.Op()) != text {
 		return nil, nil

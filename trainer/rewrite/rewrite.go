@@ -51,7 +51,7 @@ type Made struct {
 // states of the new model. If find is true, Model also turns variables into
 // embedding tables.
 func Model(m replica.Model, find bool) (made Made, err error) {
-	defer func() { // Gorgonia panics on errors that it does not expect; package compile recovers in the same way
+	defer func() { // Gorgonia panics on some invalid graphs, so recover returns the panic as an error
 		if r := recover(); r != nil {
 			err = fmt.Errorf("copy the graph: %v", r)
 		}
@@ -78,7 +78,7 @@ func Model(m replica.Model, find bool) (made Made, err error) {
 		used[n] = !slices.Contains(tables, n)
 	}
 	c := newCopier(f)
-	for _, n := range m.Loss.Graph().AllNodes() { // AllNodes returns the order of the user's program, so that generated names are the same in each copy
+	for _, n := range m.Loss.Graph().AllNodes() { // AllNodes returns the vertices in the order of their creation, so generated names are the same in each copy
 		if used[n] {
 			if _, err := c.copy(n); err != nil {
 				return Made{}, err
@@ -125,10 +125,10 @@ func below(wanted gorgonia.Nodes) (map[*gorgonia.Node]bool, error) {
 type copier struct {
 	to     *gorgonia.ExprGraph
 	of     map[*gorgonia.Node]*gorgonia.Node // new vertex, by vertex of the old graph
-	states []replica.State                   // running means and variances of the batch norms that were replaced
+	states []replica.State                   // running means and variances of the replaced batch norms
 	counts map[string]int                    // number of replaced operations, by name of the operation
 
-	found   map[*gorgonia.Node]lookup           // by vertex of the old graph that looks up rows of a table
+	found   map[*gorgonia.Node]lookup           // lookups of table rows, by their vertex in the old graph
 	lookups map[*gorgonia.Node][]replica.Lookup // lookups in the new graph, by table (a variable of the old graph)
 }
 

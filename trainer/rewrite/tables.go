@@ -30,7 +30,7 @@ func asLookup(n *gorgonia.Node, below []*gorgonia.Node) (lookup, bool) {
 type finder struct {
 	m     replica.Model
 	uses  map[*gorgonia.Node][]lookup // lookups of each variable that can become a table
-	other map[*gorgonia.Node]string   // by variable that is looked up but stays an ordinary (dense) variable: the reason
+	other map[*gorgonia.Node]string   // reasons why a variable that is looked up stays an ordinary (dense) variable
 }
 
 // findTables finds the variables that can become embedding tables: all uses of
@@ -39,7 +39,7 @@ type finder struct {
 func findTables(m replica.Model, used map[*gorgonia.Node]bool, wanted gorgonia.Nodes) (*finder, error) {
 	f := &finder{m: m, uses: map[*gorgonia.Node][]lookup{}, other: map[*gorgonia.Node]string{}}
 	reasons := map[*gorgonia.Node]string{}
-	for _, n := range m.Loss.Graph().AllNodes() { // AllNodes returns the order of the user's program
+	for _, n := range m.Loss.Graph().AllNodes() { // AllNodes returns the vertices in the order in which the user's program created them
 		if !used[n] {
 			continue
 		}

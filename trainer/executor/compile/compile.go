@@ -86,9 +86,9 @@ func (c *compiler) fold() {
 }
 
 // direct makes instructions write gradients straight into the caller's memory.
-// It adds a copy instruction instead for a gradient that other instructions
-// read, that the plan requests twice, or whose operation keeps a reference to
-// its memory.
+// For some gradients it adds a copy instruction instead: if other instructions
+// read the gradient, if the plan requests it twice, or if its operation keeps
+// a reference to its memory.
 func (c *compiler) direct() {
 	live := set{}
 	for _, v := range c.targets.all() {

@@ -19,7 +19,7 @@ const largestMerged = 4096
 type builder struct {
 	leaves map[*gorgonia.Node]leaf
 	seen   map[*gorgonia.Node]*Value
-	merged map[string]*Value // by a text of the operation, type, shape and inputs; equal text means equal values
+	merged map[string]*Value // values added so far, by a text of operation, type, shape and inputs; equal text means equal values
 	values []*Value          // all values, by Value.id; a value comes after its inputs
 }
 

@@ -80,7 +80,7 @@ func (p *planner) place() int {
 	total := 0
 	for _, v := range roots {
 		offset := 0
-		for _, other := range placed { // placed is sorted by offset
+		for _, other := range placed { // in order of their offsets
 			if p.position[other.id] > p.last[v.id] || p.position[v.id] > p.last[other.id] {
 				continue
 			}

@@ -7,8 +7,8 @@ import (
 
 // targets are the values that the program must compute for the caller.
 type targets struct {
-	gradients []*Value // by Plan.Differentiate
-	variables []*Value // by Plan.Differentiate: the leaves
+	gradients []*Value // in the order of Plan.Differentiate
+	variables []*Value // in the order of Plan.Differentiate: the leaves of these gradients
 	outputs   []*Value // in the order of Plan.Outputs, then the loss if the plan has one
 }
 
@@ -24,7 +24,7 @@ const candidates = 8
 // that compute its inputs.
 type schedule struct {
 	order []*Value
-	added []bool // by Value.id: the value is in order, or needs no instruction
+	added []bool // by Value.id: add has visited the value, so nothing is left to do for it
 	stamp []int  // by Value.id: number of the last estimate (see now) that counted the value
 	now   int    // number of the current call of left, which estimates remaining work
 }
@@ -60,8 +60,8 @@ func (t targets) order(values int) []*Value {
 // set is a set of values.
 type set map[*Value]bool
 
-// add adds v to the set, and v's inputs if below(v) is true, and so on for
-// each input.
+// add adds v to the set. If below(v) is true, it also adds v's inputs in the
+// same way.
 func (s set) add(v *Value, below func(*Value) bool) {
 	if s[v] {
 		return

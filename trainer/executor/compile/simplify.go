@@ -192,7 +192,7 @@ func (o Op) fits(to tensor.Shape, from []tensor.Shape) bool {
 	case Transpose:
 		return len(o.Axes) == len(in) && size == memory.Elements(in)
 	}
-	return len(o.Axes) == len(in) && size == 1 // the kind is At
+	return len(o.Axes) == len(in) && size == 1 // the only other kind here is At
 }
 
 // fitsElements implements fits for elementwise operations, whose result has as

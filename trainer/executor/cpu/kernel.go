@@ -124,7 +124,7 @@ type prealloc interface {
 type foreign struct {
 	op     gorgonia.Op
 	to     []byte         // memory of the result in the program
-	out    gorgonia.Value // a Gorgonia value that uses memory to
+	out    gorgonia.Value // a Gorgonia value whose elements are the memory in field to
 	inputs []gorgonia.Value
 	reuse  bool // op implements prealloc and is not Gorgonia's own, so it may write into out
 }

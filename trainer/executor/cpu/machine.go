@@ -13,9 +13,9 @@ import (
 // goroutine at a time.
 type Machine struct {
 	program   *compile.Program
-	inputs    [][]byte // memory of each value, in the order of program.Inputs
-	outputs   [][]byte // memory of each value, in the order of program.Outputs
-	kernels   []kernel // in the order of program.Instructions
+	inputs    [][]byte // memory of the inputs, in the order of program.Inputs
+	outputs   [][]byte // memory of the outputs, in the order of program.Outputs
+	kernels   []kernel // functions that compute the instructions, in the order of program.Instructions
 	gradients []pointer
 }
 
@@ -87,7 +87,8 @@ func (m *Machine) Run(gradients [][]byte, ready func(i int)) (err error) {
 	return nil
 }
 
-// failed adds to err the name of the value that instruction at computes.
+// failed adds to err the name of the value whose instruction failed. at is the
+// index of the instruction.
 func (m *Machine) failed(at int, err error) error {
 	return fmt.Errorf("%s: %w", m.program.Instructions[at].Value.Label(), err)
 }
@@ -112,7 +113,7 @@ type float interface{ float32 | float64 }
 // to the memory, because the memory of a gradient changes between runs.
 type cell[T float] struct{ data []T }
 
-// pointTo makes b the memory of the cell's value.
+// pointTo makes memory b the memory of the cell's value.
 func (c *cell[T]) pointTo(b []byte) { c.data = memory.View[T](b) }
 
 // pointer is a cell of any element type.
@@ -164,7 +165,7 @@ func (l *loader) placeRoot(r *compile.Value) {
 	l.put(r, b)
 }
 
-// put makes b the memory of r, a value with memory of its own.
+// put makes memory b the memory of r, a value with memory of its own.
 func (l *loader) put(r *compile.Value, b []byte) {
 	l.at[r] = b
 	switch r.Dtype {

@@ -57,7 +57,7 @@ func newSlicing[T float](v *compile.Value, whole, part *cell[T]) func() {
 
 // newConcat returns the kernel that concatenates its inputs along an axis.
 func newConcat[T float](v *compile.Value, out *cell[T], in []*cell[T]) func() {
-	outer, runs := 0, make([]int, len(in)) // by input: number of adjacent elements to copy at a time
+	outer, runs := 0, make([]int, len(in)) // for each input: number of adjacent elements to copy at a time
 	for i, x := range v.Inputs {
 		o, n, inner := compile.Threefold(x.Shape, v.Op.Axes[0])
 		outer, runs[i] = o, n*inner
@@ -129,7 +129,7 @@ type patches[T float] struct {
 	images, columns      *cell[T]
 	back                 bool // compute the gradient: add each window in columns to images
 	batch, channels      int
-	height, width        int // of an image
+	height, width        int // size of an image in pixels
 	outHeight, outWidth  int
 	kernelH, kernelW     int
 	padH, padW           int

@@ -14,8 +14,8 @@ type reduction[T float] struct {
 	out, a *cell[T]
 	width  int                 // number of elements in a row of the input
 	along  bool                // true: a row is reduced to one element; false: a row is combined element by element with a row of the result
-	rows   []int               // by row of the input: offset of its element or row in the result
-	first  []bool              // by row of the input: no earlier row belongs to the same element or row of the result
+	rows   []int               // for each row of the input: offset in the result of the element or row that it is reduced to
+	first  []bool              // for each row of the input: true if no earlier row is reduced to the same element or row of the result
 	row    func(a []T) T       // reduces a row to one element
 	two    func(out, a, b []T) // reduces rows a and b element by element to row out
 	pair   func(x, y T) T      // reduces two elements to one

@@ -39,10 +39,10 @@ type Kernel uintptr
 // Info describes a GPU and its driver.
 type Info struct {
 	Name         string
-	Major, Minor int    // compute capability
+	Major, Minor int    // compute capability, for example 7 and 0 for 7.0
 	Through      string `json:",omitempty"` // Go package that calls the driver for plx; empty if package cuda does
 	Driver       int    // newest CUDA version that the driver supports, for example 12040 for 12.4
-	Total        uint64 // bytes of memory
+	Total        uint64 // bytes of GPU memory
 	Free         uint64 // bytes of GPU memory that no process has allocated
 }
 
@@ -50,7 +50,7 @@ type Info struct {
 // "12.4".
 func (i Info) CUDA() string { return fmt.Sprintf("%d.%d", i.Driver/1000, i.Driver%1000/10) }
 
-// GPU is an opened device.
+// GPU is an opened GPU: its memory, kernels, streams and events.
 type GPU interface {
 	Info() (Info, error)
 	// Alloc allocates n bytes of GPU memory, aligned to 256 bytes. n must be

@@ -12,21 +12,21 @@ import (
 // a run copies to the GPU.
 type feed struct {
 	at     device.Pointer
-	host   []byte                 // pinned host memory from which the value is copied
-	from   []byte                 // the caller's memory of a fixed value; nil for inputs and random states
+	host   []byte                 // pinned host memory, the source of the copy to the GPU
+	from   []byte                 // the caller's memory of a fixed value; nil for inputs and for states of random number generators
 	fill   func(host []byte) bool // updates host and reports whether it changed; nil for an input, whose host memory the caller fills
 	read   bool                   // an instruction waits for the copy
 	stays  bool                   // the GPU updates the value itself, and runs do not copy it
 	copied device.Event
 }
 
-// feeds copies all feeds of a machine (inputs, fixed values, random states) to
-// the GPU.
+// feeds copies all inputs, fixed values and states of random number generators
+// of a machine to the GPU.
 type feeds struct {
 	gpu    *Device
 	stream device.Stream
-	all    []feed // inputs, then fixed values, then random states; the order in which a run copies them
-	fixed  int    // index in all of the first fixed value
+	all    []feed // inputs, then fixed values, then states of random number generators; runs copy them in this order
+	fixed  int    // index in field all of the first fixed value
 
 	mu      sync.Mutex // held while renew puts a copy on the stream
 	refused error      // error of the first copy in renew that failed; the next run returns it
@@ -57,9 +57,9 @@ func (a *feeds) keep() (others []int) {
 	return others
 }
 
-// copyIn starts the copies of inputs, fixed values and random states to the
-// GPU. If all is false it skips fixed values that have not changed since the
-// last copy.
+// copyIn starts the copies of inputs, fixed values and states of random number
+// generators to the GPU. If all is false it skips fixed values that have not
+// changed since the last copy.
 func (a *feeds) copyIn(all bool) error {
 	if a.refused != nil {
 		return a.refused
@@ -107,7 +107,8 @@ func (a *feeds) close() error {
 	return errors.Join(all...)
 }
 
-// update copies from into to, and reports whether they differed.
+// update copies bytes from slice from to slice to, and reports whether the two
+// differed.
 func update(to, from []byte) bool {
 	if bytes.Equal(to, from) {
 		return false

@@ -57,8 +57,8 @@ type loader struct {
 	program    *compile.Program
 	fixed      [][]byte // memory of the caller, in the order of program.Fixed
 	lib        gorgonia.BLAS
-	operations []kernels.Operation // by instruction
-	missing    []string            // by instruction: why there is no GPU kernel; empty if there is one
+	operations []kernels.Operation // kernels of each instruction, in the order of program.Instructions
+	missing    []string            // for each instruction: why it has no GPU kernel; empty if it has one
 }
 
 // newLoader chooses the kernels of all instructions.
@@ -233,7 +233,7 @@ func (m *Machine) upload(v *compile.Value, b []byte) error {
 // loadWork makes the work of every instruction: its kernels, or its
 // computation on the CPU.
 func (m *Machine) loadWork(l *loader) error {
-	first := map[device.Pointer]bool{} // addresses of copied values that an earlier instruction already waits for
+	first := map[device.Pointer]bool{} // GPU addresses of copied values that an earlier instruction already waits for
 	for i, in := range l.program.Instructions {
 		w := work{value: in.Value, ready: in.Ready}
 		g := onGPU(in.Value)
@@ -264,8 +264,9 @@ func (m *Machine) loadWork(l *loader) error {
 	return nil
 }
 
-// loadStream prepares the copy to the GPU of the random number generator's
-// state that instruction v reads. It does nothing if v reads none.
+// loadStream prepares a copy to the GPU if instruction v draws random numbers:
+// the state of its random number generator. Each run copies the state before
+// the instruction.
 func (m *Machine) loadStream(v *compile.Value) error {
 	if !random(v) {
 		return nil

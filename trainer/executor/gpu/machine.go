@@ -15,23 +15,23 @@ import (
 type Machine struct {
 	gpu      *Device
 	program  *compile.Program
-	resident *Resident // optimiser state on the GPU; nil unless Reside was called
+	resident *Resident // state of updates on the GPU; nil unless Reside was called
 	places   *places
 	feeds    *feeds
 	inputs   [][]byte // pinned host memory, in the order of program.Inputs
 	labels   labels   // class numbers that each run checks before it copies them to the GPU
-	work     []work   // by program.Instructions; after Reside also the updates
+	work     []work   // one for each instruction of the program; after Reside also the updates
 	segments []segment
-	results  []result // gradients, by program.Gradients
-	outputs  []result // by program.Outputs
+	results  []result // gradients, in the order of program.Gradients
+	outputs  []result // values in the order of program.Outputs
 	compute  device.Stream
 	products *cublas.Handle // cuBLAS handle on the stream compute; nil if plx's own kernels multiply matrices
 	out      device.Stream
 	finished device.Event // event that settle records and waits for
-	sent     []int        // gradients whose copy to the host the current run has started, in order
+	sent     []int        // indices of gradients whose copy to the host the current run has started, in the order of the copies
 	arrived  int          // number of gradients in sent that the caller has received
 	checked  bool         // the first run, which waits after each operation, has succeeded
-	records  bool         // false once the driver has failed to record a graph
+	records  bool         // the driver can record graphs; false after a failed attempt
 	settled  int          // number of instructions of the current run that are known to be done, for error messages
 }
 
@@ -39,7 +39,7 @@ type Machine struct {
 type result struct {
 	from     device.Pointer
 	after    int    // number of instructions that are done once the value is computed
-	host     []byte // pinned
+	host     []byte // pinned host memory for the copy
 	computed device.Event
 	copied   device.Event
 	stays    bool // the value stays on the GPU and is not copied
@@ -248,9 +248,9 @@ func (m *Machine) end(d delivery) error {
 	return nil
 }
 
-// fault adds to a GPU error the operations that can have caused it. These are
-// the operations that were started (the first put of m.work) and are not known
-// to be done.
+// fault adds to a GPU error the names of the operations that can have caused
+// it: those that the run has started and that are not known to be done. put is
+// the number of operations started.
 func (m *Machine) fault(err error, put int) error {
 	first, last := m.settled, put-1
 	if first >= last {
@@ -261,9 +261,9 @@ func (m *Machine) fault(err error, put int) error {
 }
 
 // extend appends work, such as updates of variables, to the program. From then
-// on the fixed values, all gradients and the first outputs (a number of them)
-// stay on the GPU. Only the first operation waits for copies to the GPU, so
-// that the whole run can be one graph.
+// on the fixed values and all gradients stay on the GPU, and so do the first
+// outputs, whose number is outputs. Only the first operation waits for copies
+// to the GPU, so that the whole run can be one graph.
 func (m *Machine) extend(more []work, outputs int) error {
 	for i := range m.work {
 		m.work[i].needs, m.work[i].ready = nil, nil

@@ -28,7 +28,7 @@ type places struct {
 	base                                device.Pointer
 	bytes                               int // size of the whole block
 	inputs, fixed, constants, gradients map[*compile.Value]int
-	streams                             map[*compile.Value]int // by instruction: state of the random number generator that the instruction reads
+	streams                             map[*compile.Value]int // by instruction that draws random numbers: offset of its random number generator's state
 	arena                               int
 	scratch                             int
 	staging                             []byte // pinned host memory through which constants are copied; freed only in Close, when no other machine's work runs on the GPU

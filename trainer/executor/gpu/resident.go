@@ -53,16 +53,16 @@ type Resident struct {
 type part struct {
 	of    kernels.Type
 	feed  *feed            // the fixed value's memory on the host and on the GPU
-	kept  [][]byte         // by optimiser slot: the host's memory
-	slots []device.Pointer // by optimiser slot: address in GPU memory
+	kept  [][]byte         // host memory of the optimiser's state, one slice for each slot
+	slots []device.Pointer // GPU addresses of the optimiser's state, one for each slot
 	step  optimizer.Step   // learning rate and other numbers of the next run, or of the last run after it has ended
 }
 
 // room holds offsets in the GPU memory of a Resident. The constants of the
 // updates come first, at offset 0.
 type room struct {
-	verdict int // of a uint32: 1 if the loss is finite, 0 if not
-	squares int // of the sums of squares, float64
+	verdict int // offset of a uint32 that is 1 if the loss is finite and 0 if not
+	squares int // offset of the sums of squares, which are float64
 	slots   [][]int
 	block
 }
@@ -192,8 +192,8 @@ func (r *Resident) work() (all []work, err error) {
 	return all, err
 }
 
-// source returns the value by which fixed value i is updated: its gradient, or
-// for the last fixed values an output.
+// source returns the value that updates fixed value i. It is the fixed value's
+// gradient, or one of the first outputs if the fixed value has no gradient.
 func (r *Resident) source(i int) *compile.Value {
 	p := r.machine.program
 	if i < len(p.Gradients) {
@@ -217,8 +217,7 @@ func (r *Resident) Update(i int, s optimizer.Step) {
 }
 
 // Updated returns the numbers that Update last set for fixed value i. If
-// Updates.Block is not 0, the scale in them is not the one that the run
-// computed.
+// Updates.Block is not 0, their scale is not the one that the run used.
 func (r *Resident) Updated(i int) optimizer.Step { return r.parts[i].step }
 
 // Squares appends the sums of squares of fixed value i's gradient in the last

@@ -14,7 +14,7 @@ import (
 // TODO: no real GPU has run this. The cost of starting a graph was not
 // measured.
 type segment struct {
-	from, to int          // half-open range of instructions
+	from, to int          // half-open range of indices into Machine.work
 	graph    device.Graph // nil if the segment was not recorded as a graph
 }
 
@@ -85,9 +85,9 @@ func (m *Machine) record(s *segment) bool {
 		return nil
 	})
 	if err != nil {
-		// A driver older than CUDA 11.4 records no graphs: launch the kernels
-		// one by one instead. Any other error occurs again during these
-		// launches and is reported there.
+		// A driver older than CUDA 11.4 cannot record graphs, so runSegment
+		// launches the kernels one by one. Any other error occurs again in
+		// these launches, and runSegment reports it.
 		return false
 	}
 	s.graph = g

@@ -1,11 +1,11 @@
-// Package memory turns Gorgonia's values into row-major bytes and back.
+// Package memory converts Gorgonia's values to row-major bytes and back.
 //
 //	b := memory.Aligned(6 * 4)
 //	value, err := memory.Wrap(tensor.Float32, tensor.Shape{2, 3}, false, b)
 //	numbers := memory.View[float32](b) // the same memory
 //
-// It takes scalars and dense tensors of float32, float64, int, int32, int64,
-// byte and bool. It refuses every other type.
+// It supports scalars and dense tensors of float32, float64, int, int32,
+// int64, byte and bool. Any other type is an error.
 package memory
 
 import (

@@ -18,14 +18,14 @@ package cgocuda
 
 CUresult cuInit(unsigned flags) { return CUDA_SUCCESS; }
 
-// Some of the symbols that are called: the first one, and the newest that must be there.
+// plx_open looks up two of the driver's functions as a check: the first one that is called, and the newest one that is required.
 static const char *const names[] = {"cuInit", "cuStreamBeginCapture_v2", NULL};
 
 static CUresult (*init)(unsigned);
-static int graphs; // the driver has cuGraphInstantiateWithFlags
+static int graphs; // 1 if the driver has the function cuGraphInstantiateWithFlags, else 0
 
-// plx_open loads the driver. It returns NULL, or what the loader says; *missing is
-// then a function that the library lacks, or NULL.
+// plx_open loads the driver's library. It returns NULL on success, else the loader's error message.
+// If the library lacks a function, *missing is the function's name.
 static const char *plx_open(const char *file, const char **missing) {
 	void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 	if (library == NULL)
@@ -53,7 +53,7 @@ static CUresult plx_begin(uintptr_t stream) {
 	return cuStreamBeginCapture((CUstream)stream, CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
-// plx_end makes a graph of what was recorded. call is the last function that it called.
+// plx_end ends the recording and makes an executable graph. *call is the name of the function that returned the code.
 static CUresult plx_end(uintptr_t stream, uintptr_t *graph, const char **call) {
 	CUgraph recorded;
 	*call = "cuStreamEndCapture";
@@ -62,7 +62,7 @@ static CUresult plx_end(uintptr_t stream, uintptr_t *graph, const char **call) {
 		return code;
 	*call = "cuGraphInstantiateWithFlags";
 	code = cuGraphInstantiateWithFlags((CUgraphExec *)graph, recorded, 0);
-	cuGraphDestroy(recorded); // a failure shows again in the next call
+	cuGraphDestroy(recorded); // its error is ignored: a later call of the driver returns it again
 	return code;
 }
 

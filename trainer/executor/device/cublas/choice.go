@@ -14,7 +14,7 @@ var files = []string{"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"}
 
 // Choice is the library that multiplies matrices on a GPU, as Choose found it.
 type Choice struct {
-	*Library        // nil: plx's own kernels multiply
+	*Library        // nil means that plx's own kernels multiply
 	Note     string // why Choose("auto") found no usable cuBLAS; empty otherwise
 }
 
@@ -84,7 +84,8 @@ func first(files []string, g device.GPU) (*Library, error) {
 	return nil, e
 }
 
-// NotFoundError reports that no cuBLAS works on the GPU.
+// NotFoundError reports that no cuBLAS library works on the GPU. Only Choose
+// returns it.
 type NotFoundError struct {
 	tried []error // one error for each file that was tried
 }

@@ -85,7 +85,7 @@ func (l *Library) On(s device.Stream, workspace device.Pointer) (*Handle, error)
 		return nil, err
 	}
 	if err := h.prepare(s, workspace); err != nil {
-		_ = h.Close() // the first error is the cause
+		_ = h.Close() // ignore this error, because err is the cause
 		return nil, err
 	}
 	return h, nil

@@ -9,10 +9,10 @@ import (
 // of shape (batch, channels), and height times width for images.
 type Channels struct{ Batch, Channels, Space int }
 
-// sum returns an operation that reduces each channel to one number, and the
-// number of parts into which it divides a channel's sum. The kernel's operands
-// are the given ones and, if there are several parts, scratch memory for the
-// parts' sums.
+// sum returns an operation that reduces each channel to one number. It also
+// returns the number of parts into which it divides the sum of a channel. If
+// there are several parts, the kernel has one more operand: scratch memory for
+// the sums of the parts.
 func (c Channels) sum(t Type, kernel string, operands []string, number float64) (o Operation, parts int, err error) {
 	n := elements(c.Batch, c.Space)
 	team := teamFor(n, c.Space == 1)

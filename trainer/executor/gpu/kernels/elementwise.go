@@ -73,8 +73,8 @@ func binaryKernel(t Type, code string) (string, error) {
 }
 
 // Spread computes an elementwise operation whose operands are read by strides,
-// counted in elements. The element of out at an index is computed from the
-// elements of a and b at the sum of index times stride. The code is one of
+// counted in elements. For each index of shape, the kernel reads a and b at
+// the sum of index times stride over all dimensions. The code is one of
 // Gorgonia's operators or comparisons.
 func Spread(t Type, code string, shape, stridesA, stridesB []int) (Operation, error) {
 	name, err := binaryKernel(t, code)

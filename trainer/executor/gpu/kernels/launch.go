@@ -98,7 +98,7 @@ func elements(sizes ...int) int {
 	n := 1
 	for _, s := range sizes {
 		if s <= 0 {
-			return s // an empty size, or a negative one that check refuses
+			return s // s is an empty size, or a negative one that check refuses later
 		}
 		if n > mostElements/s {
 			n = mostElements + 1

@@ -14,7 +14,7 @@ const mostDimensions = 5
 // makes it with as few dimensions as possible.
 type dimensions struct {
 	shape []int
-	by    [][]int // strides, by operand and then by dimension
+	by    [][]int // strides of each operand, one for each dimension
 }
 
 // join drops dimensions of size 1. It merges two neighbouring dimensions if

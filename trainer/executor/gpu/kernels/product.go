@@ -4,7 +4,7 @@ import "fmt"
 
 const (
 	tile      = 64  // rows and columns of the part of a product that one block computes
-	largeTile = 128 // the same for float32, if the product has at least largeGrid parts of that size
+	largeTile = 128 // the same for a float32 product that has at least largeGrid parts of that size
 	largeGrid = 128
 	// If a product has few tiles and its sums are long, several blocks share
 	// each sum.
@@ -46,7 +46,7 @@ func Product(t Type, p Matrices) (Operation, error) {
 		return Operation{}, fmt.Errorf("matrix product on a GPU: %d results of %d x %d: too many", p.Count, p.M, p.N)
 	}
 	o := Operation{Operands: []string{"out", "a", "b"}}
-	bias := 1 // without a bias the kernel gets the address of a, which it does not read
+	bias := 1 // index of operand a, which the kernel does not read as a bias
 	if p.Bias {
 		bias, o.Operands = 3, append(o.Operands, "bias")
 	}

@@ -19,7 +19,7 @@ const (
 	LeastCUDA       = 9000 // newest CUDA version that the driver supports; PTX 6.0 came with CUDA 9.0
 )
 
-// Module is one PTX file.
+// Module is one PTX file with several kernels.
 type Module struct {
 	Name string // file name without its extension
 	PTX  string

@@ -35,7 +35,7 @@ func (t team) grid(rows int) [3]uint32 {
 // TODO: no real GPU has run this; busy and each are guesses.
 func (t team) parts(rows, n int) (parts, size int) {
 	const (
-		busy = 256 // number of blocks that keep a GPU busy
+		busy = 256 // number of blocks that should keep a GPU busy
 		each = 16  // least number of elements for one thread
 	)
 	blocks := max(1, divide(rows, blockThreads/t.lanes))
