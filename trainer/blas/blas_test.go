@@ -44,7 +44,7 @@ func TestUseGonum(t *testing.T) {
 }
 
 // Whatever auto chooses is installed in both modules and is what it reports.
-func TestUseAutoInstallsEverywhere(t *testing.T) {
+func TestUseAutoInstallsInGorgoniaAndTensor(t *testing.T) {
 	defer restoreGonum(t)
 	lib, err := Use("", 1)
 	if err != nil {
@@ -71,7 +71,7 @@ func restoreGonum(t *testing.T) {
 
 // A named library that is not there is an error that names it, and what was
 // installed before stays.
-func TestUseNamedMissing(t *testing.T) {
+func TestUseReportsMissingLibrary(t *testing.T) {
 	defer restoreGonum(t)
 	restoreGonum(t)
 	folder := t.TempDir()
@@ -94,7 +94,7 @@ func TestUseNamedMissing(t *testing.T) {
 	}
 }
 
-func TestUseUnknownSpec(t *testing.T) {
+func TestUseRefusesUnknownSpec(t *testing.T) {
 	for _, spec := range []string{"cublas", "OpenBLAS", "libopenblas.so.0"} {
 		_, err := Use(spec, 1)
 		var missing *NotFoundError
@@ -105,7 +105,7 @@ func TestUseUnknownSpec(t *testing.T) {
 }
 
 // With no family present auto ends with gonum and lists what it missed.
-func TestAutoWithoutAnyLibrary(t *testing.T) {
+func TestAutoFallsBackToGonum(t *testing.T) {
 	defer func(old []family) { families = old }(families)
 	families = []family{
 		{spec: "one", name: "One", files: []string{"libplx-no-such-one.so"}},

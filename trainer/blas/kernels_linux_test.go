@@ -13,7 +13,7 @@ import (
 // A library keeps the kernels that it chose, or that the user chose by OpenBLAS's own variable.
 // Only what OpenBLAS takes for a processor that it does not know is replaced, by the best
 // kernels that it has and that compute right. Without such kernels it is refused.
-func TestKernels(t *testing.T) {
+func TestOnlyFallbackKernelsAreReplaced(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("needs gcc, to build a library")
 	}
@@ -66,7 +66,7 @@ func TestKernels(t *testing.T) {
 // library does not know it, and says which. String has them, and the configuration, by which
 // mixed hosts are refused. A library that is loaded has chosen, so this needs a process of its
 // own.
-func TestKernelsOfOpenBLAS(t *testing.T) {
+func TestOpenBLASUsesKernelsForThisProcessor(t *testing.T) {
 	openBLAS(t) // or skip
 	const alone = "PLX_TEST_ALONE"
 	if os.Getenv(alone) == "" {

@@ -11,7 +11,7 @@ import (
 )
 
 // A library that is no BLAS is named and refused.
-func TestOpenLibraryWithoutProducts(t *testing.T) {
+func TestOpenRefusesLibraryWithoutCBLAS(t *testing.T) {
 	_, _, err := openFile("libc.so.6", 1, nil)
 	if err == nil || !strings.Contains(err.Error(), "libc.so.6") || !strings.Contains(err.Error(), "no function cblas_") {
 		t.Fatalf("got %v", err)

@@ -43,7 +43,7 @@ func openHandle(t testing.TB) uintptr {
 	return handle
 }
 
-func TestBothRoutesGiveTheSameBits(t *testing.T) {
+func TestFortranAndCBLASGiveTheSameBits(t *testing.T) {
 	t.Run("float32", func(t *testing.T) { checkRoutes[float32](t, "s") })
 	t.Run("float64", func(t *testing.T) { checkRoutes[float64](t, "d") })
 }
@@ -163,7 +163,7 @@ func TestAgreeRefusesOtherBits(t *testing.T) {
 
 // Each lane calls with sizes and factors of its own while stacks grow and the
 // collector runs: arguments that two calls share would show.
-func TestLanesWithOtherArgumentsSideBySide(t *testing.T) {
+func TestConcurrentCallsDoNotShareArguments(t *testing.T) {
 	quick, _ := bothRoutes[float64](t, "d")
 	var lanes sync.WaitGroup
 	for lane := range 6 {

@@ -242,7 +242,7 @@ func TestWrongVectorsPanicLikeGonum(t *testing.T) {
 
 // Lanes call side by side while the collector runs; each must get the bits it
 // gets alone.
-func TestCallsSideBySideGiveTheSameBits(t *testing.T) {
+func TestConcurrentCallsGiveTheSameBits(t *testing.T) {
 	l := openBLAS(t)
 	r := rand.New(rand.NewPCG(9, 10))
 	const m, n, k = 64, 256, 100

@@ -15,7 +15,7 @@ import (
 
 // A label that is no class is the same error on a GPU as on the CPU, and the next run
 // is not affected.
-func TestGPULabels(t *testing.T) {
+func TestGPURunReportsInvalidClassNumber(t *testing.T) {
 	d := testGPU(t)
 	for dt, bad := range map[tensor.Dtype]func(b []byte, row int){
 		tensor.Int:     func(b []byte, row int) { memory.View[int](b)[row] = 3 },

@@ -37,7 +37,7 @@ var layers = []exhibit{
 }
 
 // Every layer and its gradient give on a GPU what they give on the CPU, by kernels.
-func TestGPULayers(t *testing.T) {
+func TestGPUComputesLayersOfPackageNN(t *testing.T) {
 	d, eager := testGPU(t), eagerGPU(t)
 	for _, e := range layers {
 		t.Run(e.name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestGPULayers(t *testing.T) {
 }
 
 // What the kernels of convolutions do not compute, the CPU does, and the rest the GPU.
-func TestGPULeavesConvolutions(t *testing.T) {
+func TestCPUComputesUnsupportedConvolutions(t *testing.T) {
 	even := ops.Steps{Stride: 1, Pad: 1}
 	for name, c := range map[string]struct {
 		down, across ops.Steps

@@ -32,7 +32,7 @@ var productModels = map[string]build{
 
 // With cuBLAS the library computes the products, whose sums are rounded otherwise,
 // at once and in graphs.
-func TestGPUProducts(t *testing.T) {
+func TestCuBLASComputesProducts(t *testing.T) {
 	stand, d := startGPU(t, cudatest.Options{BLAS: &cudatest.BLAS{}})
 	for name, b := range productModels {
 		for dt, tolerance := range map[tensor.Dtype]float64{tensor.Float32: 1e-5, tensor.Float64: 1e-12} {
@@ -56,7 +56,7 @@ func TestGPUProducts(t *testing.T) {
 }
 
 // The library's workspace counts as memory of the program.
-func TestGPUProductsMemory(t *testing.T) {
+func TestDeviceBytesIncludeCuBLASWorkspace(t *testing.T) {
 	sizes := map[bool]int{}
 	for _, library := range []bool{false, true} {
 		o := cudatest.Options{}

@@ -122,7 +122,7 @@ func (s *session) descend(t *testing.T) float64 {
 // New values may be copied to a GPU while the run that announced the gradients goes
 // on. The losses are those of the CPU but for rounding, and in whatever order the
 // streams advance those of a GPU that does everything at once.
-func TestGPURenew(t *testing.T) {
+func TestGPURenewDuringRun(t *testing.T) {
 	const steps = 6
 	cpu := compiled(t, mlp(5, 7, 9, 4, 3), tensor.Float32, 1, false)
 	exact := sessionOn(t, eagerGPU(t), mlp(5, 7, 9, 4, 3))
@@ -149,7 +149,7 @@ func launches(s *session) int { return len(s.program.compiled.Instructions) }
 
 // A fault of the GPU ends the run with an error that names the operation. The first
 // run names it exactly, a later one those among which it is.
-func TestGPUFault(t *testing.T) {
+func TestGPUFaultNamesOperation(t *testing.T) {
 	n := launches(compiled(t, mlp(3, 4, 5, 2), tensor.Float32, 1, false))
 	for _, c := range []struct {
 		at   int
@@ -170,7 +170,7 @@ func TestGPUFault(t *testing.T) {
 }
 
 // A GPU that no longer answers fails the run in bounded time.
-func TestGPUStuck(t *testing.T) {
+func TestStuckGPUFailsRunInTime(t *testing.T) {
 	for _, after := range []int{30, 60, 120} {
 		d := gpuWith(t, cudatest.Options{Stuck: after})
 		d.Patience = 100 * time.Millisecond
@@ -189,7 +189,7 @@ func TestGPUStuck(t *testing.T) {
 }
 
 // A program that does not fit names its largest values.
-func TestGPUMemory(t *testing.T) {
+func TestGPUMemoryErrorNamesLargestValues(t *testing.T) {
 	d := gpuWith(t, cudatest.Options{Memory: 64 << 10})
 	g := gorgonia.NewGraph()
 	m := mlp(64, 300, 200, 10)(g, tensor.Float32)

@@ -14,7 +14,7 @@ import (
 
 // The last layer's gradient is announced first, each once, and not before the
 // last instruction that reads its variable.
-func TestReadyOrder(t *testing.T) {
+func TestGradientsAreReadyLastLayerFirst(t *testing.T) {
 	s := compiled(t, mlp(4, 6, 5, 4, 3), tensor.Float32, 1, false)
 	var order []int
 	_, err := s.program.Run(operation.Call{}, s.gradients, func(i int) { order = append(order, i) })
@@ -93,7 +93,7 @@ func TestOutputsAreNotOverwritten(t *testing.T) {
 	same(t, compiled(t, every, tensor.Float64, 1, false).run(t), naively(t, every, tensor.Float64, 1, false), 1e-12)
 }
 
-func TestEvaluation(t *testing.T) {
+func TestEvaluationComputesNoGradients(t *testing.T) {
 	b := func(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 		m := mlp(4, 6, 5, 3)(g, dt)
 		m.outputs = append(m.outputs, m.loss)
@@ -108,7 +108,7 @@ func TestEvaluation(t *testing.T) {
 }
 
 // Equal vertices are computed once, vertices that only hash alike are not.
-func TestMerging(t *testing.T) {
+func TestEqualVerticesAreMerged(t *testing.T) {
 	b := func(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 		a := leaf(g, dt, "a", 3, 4)
 		tall := leaf(g, dt, "b", 300, 2)
@@ -121,7 +121,7 @@ func TestMerging(t *testing.T) {
 }
 
 // Four replicas run at the same time and share their variables.
-func TestReplicas(t *testing.T) {
+func TestReplicasShareVariables(t *testing.T) {
 	const replicas = 4
 	want := compiled(t, smallConv, tensor.Float32, 1, false).run(t)
 	shared := compiled(t, smallConv, tensor.Float32, 1, false)
@@ -156,7 +156,7 @@ func TestReplicas(t *testing.T) {
 }
 
 // Every instruction reads what was computed before it.
-func TestInstructionOrder(t *testing.T) {
+func TestInstructionsFollowTheirInputs(t *testing.T) {
 	s := compiled(t, smallConv, tensor.Float32, 1, false)
 	announced := 0
 	computed := map[*compile.Value]bool{}
@@ -204,7 +204,7 @@ func lifetimes(p *compile.Program) map[*compile.Value]lifetime {
 }
 
 // Values that are alive at the same time do not overlap.
-func TestMemoryPlan(t *testing.T) {
+func TestLiveValuesDoNotOverlap(t *testing.T) {
 	for name, b := range map[string]build{"mlp": mlp(4, 6, 5, 4, 3), "conv": smallConv} {
 		all := lifetimes(compiled(t, b, tensor.Float32, 1, false).program.compiled)
 		for v, a := range all {

@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-func TestRefusals(t *testing.T) {
+func TestCompileRefusesOperations(t *testing.T) {
 	for _, c := range []struct {
 		want string
 		f    func(x *gorgonia.Node) *gorgonia.Node
@@ -69,7 +69,7 @@ type secretive struct {
 	state *int
 }
 
-func TestPlanRefusals(t *testing.T) {
+func TestCompileRefusesPlans(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x, w := leaf(g, tensor.Float32, "x", 3, 2), leaf(g, tensor.Float32, "w", 2, 2)
 	s := leaf(g, tensor.Float32, "s")

@@ -45,7 +45,7 @@ func linear(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 	return model{g, gorgonia.Nodes{x, y}, gorgonia.Nodes{w, b}, loss, gorgonia.Nodes{guess}}
 }
 
-func TestAllocatesNothing(t *testing.T) {
+func TestRunAllocatesNothing(t *testing.T) {
 	ready := func(int) {}
 	models := map[string]build{"mlp": mlp(8, 32, 16, 16, 8), "conv": smallConv}
 	for _, e := range zoo {

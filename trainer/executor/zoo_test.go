@@ -145,7 +145,7 @@ func (e exhibit) build(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 	return m
 }
 
-func TestZooAgainstNaive(t *testing.T) {
+func TestOperationsMatchNaiveInterpreter(t *testing.T) {
 	for _, e := range zoo {
 		t.Run(e.name, func(t *testing.T) {
 			for _, dt := range []tensor.Dtype{tensor.Float64, tensor.Float32} {
@@ -176,7 +176,7 @@ func (s *session) ownKernels(t *testing.T) {
 	}
 }
 
-func TestZooFiniteDifferences(t *testing.T) {
+func TestOperationGradientsMatchFiniteDifferences(t *testing.T) {
 	for _, e := range zoo {
 		if !e.noGrad {
 			t.Run(e.name, func(t *testing.T) { finiteDifferences(t, e.build, e.positive, 2e-6) })
@@ -208,7 +208,7 @@ func finiteDifferences(t *testing.T, b build, positive bool, tolerance float64) 
 	}
 }
 
-func TestModelsFiniteDifferences(t *testing.T) {
+func TestModelGradientsMatchFiniteDifferences(t *testing.T) {
 	for name, b := range map[string]build{"linear": linear, "mlp": mlp(4, 5, 4, 3), "mlp of one row": mlp(1, 5, 4, 3), "conv": smallConv} {
 		t.Run(name, func(t *testing.T) { finiteDifferences(t, b, false, 1e-6) })
 	}

@@ -91,7 +91,7 @@ func groupNormed(epsilon float64) build {
 
 // Gorgonia makes one vertex of two that its hash takes for the same. plx sees that a
 // vertex was made twice, and refuses it if the two may differ.
-func TestMergedIsRefused(t *testing.T) {
+func TestAmbiguousMergedVerticesAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		want string
 		f    build
@@ -142,7 +142,7 @@ func squeezed(x *gorgonia.Node) (*gorgonia.Node, error) {
 	return gorgonia.ConvType(small, tensor.Float32, tensor.Float64)
 }
 
-func TestMergedIsAccepted(t *testing.T) {
+func TestHarmlessMergedVerticesAreAccepted(t *testing.T) {
 	for name, f := range map[string]build{
 		"other slices":          plus(columns(0, 256), columns(1, 257)),
 		"a slice at the end":    plus(columns(100, 800), columns(100, 800)),

@@ -21,7 +21,7 @@ var makeNoOperation = strings.Fields(`ApplyOp ApplyOpWithName Backpropagate Comp
 
 // docs/models.md names each operation of Gorgonia's once: accepted, mapped or refused.
 // Those that are accepted have a twin.
-func TestPageHasAllOperations(t *testing.T) {
+func TestModelsPageListsAllOperations(t *testing.T) {
 	page, err := os.ReadFile("../../docs/models.md")
 	must(t, err)
 	_, text, _ := strings.Cut(string(page), "### Accepted")

@@ -209,7 +209,7 @@ func must(t *testing.T, err error) {
 
 // A replaced operation has the values of plx's own, in training and in evaluations,
 // and the gradient that finite differences have.
-func TestReplaced(t *testing.T) {
+func TestReplacedOperationsMatchPlxOperations(t *testing.T) {
 	for name, c := range mapped {
 		t.Run(name, func(t *testing.T) {
 			p, want := compiled(t, c.shape, c.gorgonia, true), compiled(t, c.shape, c.plx, true)
@@ -250,7 +250,7 @@ func (p *program) checkGradient(t *testing.T) {
 
 // A batch norm's running values follow the batch's as Gorgonia's do: by the share of
 // the new value, and with an unbiased variance. They begin with what the operation holds.
-func TestBatchNormStates(t *testing.T) {
+func TestBatchNormStatesFollowGorgonia(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(4, 2))
 	y, _, _, op, err := gorgonia.BatchNorm(x, filled(x, "one", 1), filled(x, "zero", 0), 0.1, 1e-3)
@@ -282,7 +282,7 @@ func TestBatchNormStates(t *testing.T) {
 
 func vector(v ...float64) *tensor.Dense { return tensor.New(tensor.WithBacking(v)) }
 
-func TestNothingIsCopiedWithoutNeed(t *testing.T) {
+func TestModelWithoutReplacementsIsNotCopied(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(4, 2))
 	y := gorgonia.Must(gorgonia.Tanh(x))
@@ -295,7 +295,7 @@ func TestNothingIsCopiedWithoutNeed(t *testing.T) {
 }
 
 // What a model carries is computed in the copy, though the loss does not need it.
-func TestCarriedIsCopied(t *testing.T) {
+func TestCarriedValuesAreCopied(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(4, 2))
 	loss := gorgonia.Must(gorgonia.Mean(gorgonia.Must(gorgonia.Dropout(x, 0.5))))
@@ -308,7 +308,7 @@ func TestCarriedIsCopied(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestModelRefusesOperations(t *testing.T) {
 	for want, f := range map[string]build{
 		"it is set to testing": func(x *gorgonia.Node) (*gorgonia.Node, error) {
 			y, _, _, op, err := gorgonia.BatchNorm(x, filled(x, "one", 1), filled(x, "zero", 0), 0.1, 1e-3)

@@ -22,7 +22,7 @@ func truth(b bool) float64 {
 
 // Every binary operation gives the same for two vectors, a vector and a number,
 // and a number and a vector. Ties and NaN are among the operands.
-func TestBinaryLoops(t *testing.T) {
+func TestVectorAndScalarLoopsAgree(t *testing.T) {
 	for code, want := range map[string]func(x, y float64) float64{
 		"+": func(x, y float64) float64 { return x + y },
 		"-": func(x, y float64) float64 { return x - y },
@@ -128,7 +128,7 @@ func TestReductionOfAScalar(t *testing.T) {
 
 // Every order of dimensions puts each element where it belongs, and writes nothing behind
 // the result.
-func TestPermuting(t *testing.T) {
+func TestTransposeInAllOrders(t *testing.T) {
 	for _, shape := range [][]int{{2, 3, 4}, {3, 1, 2}, {17, 2, 33}, {1, 5, 4}} {
 		n := shape[0] * shape[1] * shape[2]
 		in := make([]float64, n)

@@ -30,7 +30,7 @@ func root(v *compile.Value) *compile.Value {
 
 // A program with a value that nothing can compute is refused before its first run, and the
 // value is named.
-func TestNewRefuses(t *testing.T) {
+func TestNewRefusesValueWithoutKernel(t *testing.T) {
 	a, b := input(tensor.Int64, 0), input(tensor.Int64, 1)
 	v := sum(tensor.Int64, a, b)
 	for name, p := range map[string]*compile.Program{
@@ -44,7 +44,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 // A machine of another device may have the kernel of one value, in memory that it has.
-func TestKernel(t *testing.T) {
+func TestKernelComputesOneValue(t *testing.T) {
 	a, b := input(tensor.Float64, 0), input(tensor.Float64, 1)
 	v := sum(tensor.Float64, a, b)
 	at := map[*compile.Value][]byte{}

@@ -30,7 +30,7 @@ func ulps(got float32, want float64) float64 {
 	return math.Abs(float64(got)-want) / unit
 }
 
-func TestFunctions32(t *testing.T) {
+func TestFloat32FunctionsAreAccurate(t *testing.T) {
 	testFunctions32(t, 10, 1<<15) // a long test has more
 }
 
@@ -89,7 +89,7 @@ var unaryCodes = []string{"abs", "sign", "ceil", "floor", "sin", "cos", "exp", "
 
 // The bits of an element must depend neither on its neighbours nor on where
 // they all lie.
-func TestSameBitsEverywhere(t *testing.T) {
+func TestSameBitsAtEveryPosition(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	all := make([]float32, 4099)
 	for i := range all {

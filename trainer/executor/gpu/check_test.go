@@ -8,7 +8,7 @@ import (
 )
 
 // A GPU or a driver that is too old is refused, with what it is and what is needed.
-func TestCheck(t *testing.T) {
+func TestTooOldGPUIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		driver, major, minor int
 		want                 string

@@ -175,7 +175,7 @@ func TestRenewCopiesAtOnce(t *testing.T) {
 
 // A machine that updates by itself puts each step on the GPU as one graph. What
 // travels are the input, the constants of the update, and the loss.
-func TestResidentStep(t *testing.T) {
+func TestResidentRunIsOneGraph(t *testing.T) {
 	d := &copies{idle: &idle{}, in: map[device.Pointer]int{}, out: make([]int, 0, 100)}
 	m, err := New(example(t), [][]byte{make([]byte, 80)}, gorgonia.WhichBLAS(), on(t, d))
 	if err != nil {

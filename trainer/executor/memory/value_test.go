@@ -10,7 +10,7 @@ import (
 )
 
 // Every supported value lies in the memory that it was wrapped around.
-func TestWrapAndRaw(t *testing.T) {
+func TestWrapAndRawShareMemory(t *testing.T) {
 	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64, tensor.Int, tensor.Int64, tensor.Int32, tensor.Byte, tensor.Bool} {
 		for _, shape := range []tensor.Shape{{}, {3}, {2, 3}} {
 			b := Aligned(Elements(shape) * int(dt.Size()))
@@ -53,7 +53,7 @@ func TestCopyFollowsStrides(t *testing.T) {
 	}
 }
 
-func TestAligned(t *testing.T) {
+func TestAlignedMemoryIsAligned(t *testing.T) {
 	for n := range 200 {
 		b := Aligned(n)
 		if len(b) != n || cap(b) != n {

@@ -123,7 +123,7 @@ func naive[T float32 | float64](p Product, a, b []T) []T {
 
 // Products of all shapes have the bits of the definition, run at once and replayed
 // from a graph.
-func TestProducts(t *testing.T) {
+func TestProductsMatchDefinition(t *testing.T) {
 	b := newBench(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	edge := []int{1, 2, 7, 13, 16, 31}
@@ -221,7 +221,7 @@ func allocated(function string) (n int64) {
 }
 
 // The choice says what it is, and why it is not another.
-func TestChoose(t *testing.T) {
+func TestChooseReportsItsChoice(t *testing.T) {
 	g, file := start(t, cudatest.BLAS{})
 	look(t, "libcublas.so.99", file)
 	const found = "cuBLAS 12.4.5 (libcublas.so.12)"
@@ -244,7 +244,7 @@ func TestChoose(t *testing.T) {
 }
 
 // A library that cannot be used says why; auto goes on, and says it too.
-func TestRefused(t *testing.T) {
+func TestChooseReportsUnusableLibrary(t *testing.T) {
 	for want, b := range map[string]cudatest.BLAS{
 		"it is cuBLAS 10.4.5, want 11 or newer":                                 {Major: 10},
 		"it has no function cublasSetWorkspace_v2: want cuBLAS 11 or newer":     {Without: "cublasSetWorkspace_v2"},
@@ -267,7 +267,7 @@ func TestRefused(t *testing.T) {
 }
 
 // A call that fails is named.
-func TestFailures(t *testing.T) {
+func TestErrorNamesFailedCall(t *testing.T) {
 	for _, call := range []string{"cublasSetStream_v2", "cublasSetWorkspace_v2", "cublasSetMathMode", "cublasSgemm_v2", "cublasDgemmStridedBatched"} {
 		g, file := start(t, cudatest.BLAS{Failing: call})
 		c, err := Choose(file, g)

@@ -8,7 +8,7 @@ import (
 )
 
 // Functions of double precision where they have no normal result.
-func TestEdges(t *testing.T) {
+func TestFloat64FunctionsAtTheirLimits(t *testing.T) {
 	inf, nan, zero := math.Inf(1), math.NaN(), math.Copysign(0, -1)
 	for _, c := range []struct {
 		code string

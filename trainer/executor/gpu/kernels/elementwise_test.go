@@ -49,7 +49,7 @@ func special[T float]() []T {
 	return append(x, noise[T](1, 500)...)
 }
 
-func TestFunctions(t *testing.T) {
+func TestUnaryFunctionsMatchCPU(t *testing.T) {
 	for code, f := range functions {
 		t.Run(code, func(t *testing.T) {
 			checkFunction[float32](t, code, f)
@@ -76,7 +76,7 @@ func checkFunction[T float](t *testing.T, code string, f function) {
 	}
 }
 
-func TestOperators(t *testing.T) {
+func TestBinaryOperatorsMatchCPU(t *testing.T) {
 	for code, f := range operators {
 		t.Run(code, func(t *testing.T) {
 			checkOperator[float32](t, code, f)
@@ -143,7 +143,7 @@ func inOneBlock(o Operation) Operation {
 }
 
 // A smaller grid gives the same bits.
-func TestGridsChangeNothing(t *testing.T) {
+func TestGridSizeDoesNotChangeBits(t *testing.T) {
 	const n = 5000
 	x := noise[float32](4, n)
 	for _, code := range []string{"tanh", "nn.relu", "+"} {
@@ -184,7 +184,7 @@ var broadcasts = map[string]func(a, b *gorgonia.Node, left, right []byte) (*gorg
 	},
 }
 
-func TestSpread(t *testing.T) {
+func TestBroadcastOperatorsMatchCPU(t *testing.T) {
 	for code := range broadcasts {
 		for _, shape := range [][2][]int{{{5, 7}, {1, 7}}, {{5, 7}, {5, 1}}, {{3, 4, 5, 6}, {1, 4, 1, 6}}, {{33, 31}, {33, 1}}, {{257, 3}, {1, 3}}} {
 			checkSpread[float32](t, code, shape[0], shape[1])
@@ -235,7 +235,7 @@ func rowMajor(shape []int) []int {
 	return s
 }
 
-func TestActivationGradients(t *testing.T) {
+func TestActivationGradientsMatchCPU(t *testing.T) {
 	for _, code := range []string{"nn.relu", "nn.tanh", "nn.sigmoid", "tanh"} {
 		checkActivation[float32](t, code)
 		checkActivation[float64](t, code)
@@ -252,7 +252,7 @@ func checkActivation[T float](t *testing.T, code string) {
 	}
 }
 
-func TestAddBias(t *testing.T) {
+func TestAddBiasMatchesCPU(t *testing.T) {
 	for _, s := range [][]int{{1, 1}, {5, 7}, {33, 31}, {2, 3, 4, 5}, {3, 16, 17, 1}} {
 		checkAddBias[float32](t, s)
 		checkAddBias[float64](t, s)
@@ -267,7 +267,7 @@ func checkAddBias[T float](t *testing.T, s []int) {
 	same(t, fmt.Sprint("bias of ", s), Bound{}, compute(t, len(x), x, b)(o, err), want.out)
 }
 
-func TestMinAndMax(t *testing.T) {
+func TestMinAndMaxMatchCPU(t *testing.T) {
 	bothTypes(t, "", checkMinAndMax[float32], checkMinAndMax[float64])
 }
 

@@ -185,7 +185,7 @@ func checkLaunch(t *testing.T, s sample, l Launch, e entry) {
 
 // What the package promises of its PTX: no approximate instruction, none that
 // flushes subnormal numbers, and no atomic addition.
-func TestInstructionsAreExact(t *testing.T) {
+func TestPTXHasNoApproximateInstructions(t *testing.T) {
 	for _, m := range Modules() {
 		for _, word := range []string{".approx", ".ftz", "atom.", "\tred.", "ex2", "lg2", "rsqrt"} {
 			if strings.Contains(m.PTX, word) {
@@ -198,7 +198,7 @@ func TestInstructionsAreExact(t *testing.T) {
 	}
 }
 
-func TestEmptyAndTooLarge(t *testing.T) {
+func TestConstructorsCheckSizes(t *testing.T) {
 	if o, err := Unary(Float32, "exp", 0); err != nil || len(o.Launches) != 0 {
 		t.Errorf("an empty operand: %d launches, %v", len(o.Launches), err)
 	}

@@ -48,7 +48,7 @@ func measuredConvolutions() []measuredConvolution {
 
 // What is measured is also right. Of large results some elements are compared, and of
 // large batches a few images.
-func TestMeasuredSizes(t *testing.T) {
+func TestBenchmarkedOperationsMatchCPU(t *testing.T) {
 	all := measuredProducts()
 	for i, p := range all {
 		if i < len(all)-1 {

@@ -15,7 +15,7 @@ func bothTypes(t *testing.T, name string, f32, f64 func(t *testing.T)) {
 	t.Run(name+" float64", f64)
 }
 
-func TestTranspose(t *testing.T) {
+func TestTransposeMatchesCPU(t *testing.T) {
 	for _, c := range []struct{ shape, axes []int }{
 		{[]int{1, 7}, []int{1, 0}}, {[]int{31, 33}, []int{1, 0}}, {[]int{64, 32}, []int{1, 0}}, {[]int{257, 5}, []int{1, 0}},
 		{[]int{3, 33, 31}, []int{0, 2, 1}}, {[]int{3, 4, 5}, []int{2, 0, 1}}, {[]int{3, 4, 5}, []int{2, 1, 0}}, {[]int{2, 3, 4, 5}, []int{3, 1, 0, 2}},
@@ -32,7 +32,7 @@ func checkTranspose[T float](t *testing.T, shape, axes []int) {
 	same(t, "transpose", Bound{}, compute(t, len(x), x)(Transpose(number[T](), shape, axes)), want.out)
 }
 
-func TestSlices(t *testing.T) {
+func TestSlicesMatchCPU(t *testing.T) {
 	for _, c := range []struct {
 		shape                  []int
 		axis, start, end, step int
@@ -56,7 +56,7 @@ func checkSlice[T float](t *testing.T, shape []int, axis, start, end, step int) 
 	same(t, "gradient of slice", Bound{}, compute(t, len(x), dy)(SliceGradient(number[T](), shape, axis, start, end, step)), want.gradients[0])
 }
 
-func TestConcat(t *testing.T) {
+func TestConcatMatchesCPU(t *testing.T) {
 	for _, c := range [][]int{{1, 1, 2, 3}, {5, 7, 31, 1, 33}, {3, 1, 256, 257}} {
 		bothTypes(t, fmt.Sprint(c), func(t *testing.T) { checkConcat[float32](t, c[0], c[1], c[2:]...) },
 			func(t *testing.T) { checkConcat[float64](t, c[0], c[1], c[2:]...) })

@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-func TestProducts(t *testing.T) {
+func TestProductsMatchCPU(t *testing.T) {
 	for i, s := range [][3]int{{1, 1, 1}, {6, 1, 1}, {32, 33, 31}, {65, 63, 17}, {3, 129, 33}} {
 		for turns := range 4 {
 			p := Matrices{Count: 1, M: s[0], N: s[1], K: s[2], TransA: turns%2 == 1, TransB: turns/2 == 1, Bias: turns == 0 && i%2 == 0}
@@ -90,7 +90,7 @@ func graphProduct(p Matrices) (build func(gorgonia.Nodes) (*gorgonia.Node, error
 
 // Products without parts are sums in ascending order, whatever the tiles: a row
 // of a large product has the bits of a small one.
-func TestProductOfPartOfTheRows(t *testing.T) {
+func TestProductOfFewerRowsHasSameBits(t *testing.T) {
 	const m, n, k = 100, 70, 50
 	a, b := noise[float32](4, m*k), noise[float32](5, k*n)
 	want := compute(t, m*n, a, b)(Product(Float32, Matrices{Count: 1, M: m, N: n, K: k}))
@@ -100,7 +100,7 @@ func TestProductOfPartOfTheRows(t *testing.T) {
 
 // Large products take other tiles, with the same bits. The stand-in is too
 // slow for a product that is large by itself.
-func TestLargeTiles(t *testing.T) {
+func TestLargeTilesGiveSameBits(t *testing.T) {
 	const m, n, k = 130, 20, 18
 	a, b := noise[float32](6, m*k), noise[float32](7, k*n)
 	for turns := range 4 {
@@ -119,7 +119,7 @@ func TestLargeTiles(t *testing.T) {
 	}
 }
 
-func TestMatVec(t *testing.T) {
+func TestMatVecMatchesCPU(t *testing.T) {
 	for _, s := range [][2]int{{1, 1}, {31, 33}, {257, 5}, {5, 1500}, {1009, 3}, {3, 255}} {
 		for _, trans := range []bool{false, true} {
 			bothTypes(t, fmt.Sprint(s, trans), func(t *testing.T) { checkMatVec[float32](t, s[0], s[1], trans) },
@@ -147,7 +147,7 @@ func checkMatVec[T float](t *testing.T, rows, columns int, trans bool) {
 	same(t, "product", BoundOf("matrix times vector", number[T]()), compute(t, m, a, x)(MatVec(number[T](), rows, columns, trans)), want.out, slack...)
 }
 
-func TestOuter(t *testing.T) {
+func TestOuterMatchesCPU(t *testing.T) {
 	a, b := noise[float32](8, 33), noise[float32](9, 31)
 	want := onCPU(t, 0, nil, func(in gorgonia.Nodes) (*gorgonia.Node, error) { return gorgonia.OuterProd(in[0], in[1]) }, of(a, 33), of(b, 31))
 	same(t, "outer", Bound{}, compute(t, 33*31, a, b)(Outer(Float32, 33, 31)), want.out)

@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-func TestReductions(t *testing.T) {
+func TestReductionsMatchCPU(t *testing.T) {
 	for _, c := range []struct{ shape, axes []int }{
 		{[]int{1}, nil}, {[]int{6, 1}, []int{0}}, {[]int{31, 33}, []int{0}}, {[]int{33, 31}, []int{1}}, {[]int{257, 5}, []int{0}},
 		{[]int{5, 257}, []int{1}}, {[]int{3, 4, 5}, []int{1}}, {[]int{3, 4, 5}, []int{0, 2}}, {[]int{2, 3, 4, 5}, []int{0, 2, 3}}, {[]int{1009}, nil},
@@ -48,7 +48,7 @@ func magnitudes[T float](x []T) []T {
 	return to
 }
 
-func TestDotAndSquares(t *testing.T) {
+func TestDotAndSumsOfSquaresMatchCPU(t *testing.T) {
 	for _, n := range append(lengths, 1023, 1024, 1025, 5000) {
 		bothTypes(t, fmt.Sprint(n), func(t *testing.T) { checkDot[float32](t, n) }, func(t *testing.T) { checkDot[float64](t, n) })
 	}

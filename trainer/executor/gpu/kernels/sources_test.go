@@ -12,7 +12,7 @@ import (
 
 // The PTX was made of the sources that lie beside it: scripts/make-kernels writes a hash
 // of them into each file.
-func TestPTXIsOfItsSources(t *testing.T) {
+func TestPTXContainsHashOfItsSources(t *testing.T) {
 	var names []string
 	for _, pattern := range []string{"*.cu", "*.cuh"} {
 		found, err := filepath.Glob(pattern)

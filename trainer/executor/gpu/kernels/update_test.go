@@ -26,7 +26,7 @@ func rules() (all []optimizer.Settings) {
 
 // A few steps, some of them clipped, give the bits of package optimizer in the
 // variable and in the slots.
-func TestUpdates(t *testing.T) {
+func TestUpdatesMatchOptimizer(t *testing.T) {
 	for _, s := range rules() {
 		bothTypes(t, fmt.Sprintf("%+v", s), func(t *testing.T) { checkUpdates[float32](t, s) }, func(t *testing.T) { checkUpdates[float64](t, s) })
 	}
@@ -78,7 +78,7 @@ func run[T float](t *testing.T, o Operation, s optimizer.Settings, step optimize
 }
 
 // Only a finite number lets an update go.
-func TestFinite(t *testing.T) {
+func TestUpdateNeedsFiniteLoss(t *testing.T) {
 	bothTypes(t, "", checkFinite[float32], checkFinite[float64])
 }
 
@@ -100,7 +100,7 @@ func wantFinite[T float](t *testing.T, x T, want uint32) {
 
 // The scale of every update follows from the sum of squares in their order, as
 // aggregate.Norm adds them.
-func TestClip(t *testing.T) {
+func TestClipScalesAllUpdates(t *testing.T) {
 	for _, n := range []int{0, 1, 255, 256, 257, 1000} {
 		squares, sum := noise[float64](3, n), 0.0
 		for i := range squares {

@@ -35,10 +35,10 @@ func TestValgrind(t *testing.T) {
 	}
 	defer func() { record = nil }()
 	for _, test := range []func(*testing.T){
-		TestFunctions, TestOperators, TestSpread, TestActivationGradients, TestAddBias, TestMinAndMax, TestGridsChangeNothing,
-		TestTranspose, TestSlices, TestConcat, TestCopies, TestReductions, TestDotAndSquares, TestProducts, TestLargeTiles, TestMatVec, TestOuter,
-		TestSoftmax, TestSoftmaxAcross, TestCrossEntropy, TestConvolution, TestFilterGradientOfManyImages, TestPools, TestBatchNorm,
-		TestNormGradientInAnEvaluation, TestDropout, TestUpdates, TestFinite, TestClip, TestRandomShapes,
+		TestUnaryFunctionsMatchCPU, TestBinaryOperatorsMatchCPU, TestBroadcastOperatorsMatchCPU, TestActivationGradientsMatchCPU, TestAddBiasMatchesCPU, TestMinAndMaxMatchCPU, TestGridSizeDoesNotChangeBits,
+		TestTransposeMatchesCPU, TestSlicesMatchCPU, TestConcatMatchesCPU, TestCopies, TestReductionsMatchCPU, TestDotAndSumsOfSquaresMatchCPU, TestProductsMatchCPU, TestLargeTilesGiveSameBits, TestMatVecMatchesCPU, TestOuterMatchesCPU,
+		TestSoftmaxMatchesCPU, TestSoftmaxAlongMiddleAxis, TestCrossEntropyMatchesCPU, TestConvolutionMatchesCPU, TestFilterGradientOfManyImages, TestPoolsMatchCPU, TestBatchNormMatchesCPU,
+		TestNormGradientInAnEvaluation, TestDropoutMatchesCPU, TestUpdatesMatchOptimizer, TestUpdateNeedsFiniteLoss, TestClipScalesAllUpdates, TestKernelsMatchCPUOnRandomShapes,
 	} {
 		test(t)
 	}

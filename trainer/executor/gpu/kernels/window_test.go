@@ -29,7 +29,7 @@ func TestFilterGradientOfManyImages(t *testing.T) {
 
 func shapeOf(w Window) []int { return []int{w.Batch, w.Channels, w.Height, w.Width} }
 
-func TestConvolution(t *testing.T) {
+func TestConvolutionMatchesCPU(t *testing.T) {
 	wide := Window{Batch: 2, Channels: 3, Height: 6, Width: 7, KernelHeight: 2, KernelWidth: 5, Stride: 1, Pad: 2}
 	for _, w := range append(windows, wide) {
 		filters := 1 + w.Batch%2*4
@@ -66,7 +66,7 @@ func checkConvolution[T float](t *testing.T, w Window, filters int) {
 	check("gradient of filters", want.gradients[1], sums.gradients[1], n/filters, ConvolveFilterGradient, x, dy)
 }
 
-func TestPools(t *testing.T) {
+func TestPoolsMatchCPU(t *testing.T) {
 	for _, w := range windows {
 		if w.Pad >= w.KernelHeight {
 			w.Pad = w.KernelHeight - 1
