@@ -43,7 +43,8 @@ func TestUseGonum(t *testing.T) {
 	}
 }
 
-// Whatever auto chooses is installed in both modules and is what it reports.
+// The library that Use("auto") chooses is installed in package gorgonia and in
+// package tensor, and is the one that Use returns.
 func TestUseAutoInstallsInGorgoniaAndTensor(t *testing.T) {
 	defer restoreGonum(t)
 	lib, err := Use("", 1)
@@ -69,8 +70,8 @@ func restoreGonum(t *testing.T) {
 	}
 }
 
-// A named library that is not there is an error that names it, and what was
-// installed before stays.
+// If the named library is missing, the error names the library, and the
+// library that was installed before stays in use.
 func TestUseReportsMissingLibrary(t *testing.T) {
 	defer restoreGonum(t)
 	restoreGonum(t)
@@ -104,7 +105,8 @@ func TestUseRefusesUnknownSpec(t *testing.T) {
 	}
 }
 
-// With no family present auto ends with gonum and lists what it missed.
+// If no library can be loaded, Use("auto") chooses gonum and lists the missing
+// libraries.
 func TestAutoFallsBackToGonum(t *testing.T) {
 	defer func(old []family) { families = old }(families)
 	families = []family{

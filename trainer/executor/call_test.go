@@ -14,7 +14,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// failing is an operation that fails, panics or counts, as asked.
+// failing is an operation that counts its calls. It returns an error or panics
+// if the test sets *how.
 type failing struct {
 	gorgonia.Iop
 	how   *string
@@ -66,7 +67,7 @@ func TestRunPassesCallToOperationsAndReturnsTheirErrors(t *testing.T) {
 	}
 }
 
-// Operations without a kernel of this package's run as Gorgonia runs them.
+// Operations without a plx kernel return the same values as in Gorgonia.
 func TestOperationsWithoutKernelRunAsInGorgonia(t *testing.T) {
 	b := func(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 		a, c := leaf(g, dt, "a", 3, 4), leaf(g, dt, "c", 1, 2, 4, 4)
@@ -91,7 +92,7 @@ func TestOperationsWithoutKernelRunAsInGorgonia(t *testing.T) {
 	}
 }
 
-// Inputs need not be of floats: rows of a table are looked up by index.
+// An input may be a tensor of integers: here the indices of rows to look up.
 func TestInputsMayBeIntegers(t *testing.T) {
 	g := gorgonia.NewGraph()
 	table := leaf(g, tensor.Float64, "table", 5, 2)

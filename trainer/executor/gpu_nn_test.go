@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// layers are the operations of package nn that say how GPUs compute them.
+// layers lists the operations of package nn that have GPU kernels.
 var layers = []exhibit{
 	unaryOf("relu", false, false, ops.Relu),
 	unaryOf("sigmoid", false, false, ops.Sigmoid),
@@ -36,7 +36,8 @@ var layers = []exhibit{
 	{"cross entropy", [][]int{{5, 4}, {5, 4}}, true, true, func(v nodes) *gorgonia.Node { return must(ops.CrossEntropy(v[0], v[1])) }},
 }
 
-// Every layer and its gradient give on a GPU what they give on the CPU, by kernels.
+// Every layer and its gradient give the same on a GPU as on the CPU, and the
+// GPU computes them with kernels.
 func TestGPUComputesLayersOfPackageNN(t *testing.T) {
 	d, eager := testGPU(t), eagerGPU(t)
 	for _, e := range layers {
@@ -50,7 +51,8 @@ func TestGPUComputesLayersOfPackageNN(t *testing.T) {
 	}
 }
 
-// What the kernels of convolutions do not compute, the CPU does, and the rest the GPU.
+// A GPU program computes a convolution that the kernels do not support on the
+// CPU, and everything else on the GPU.
 func TestCPUComputesUnsupportedConvolutions(t *testing.T) {
 	even := ops.Steps{Stride: 1, Pad: 1}
 	for name, c := range map[string]struct {

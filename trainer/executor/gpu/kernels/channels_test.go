@@ -50,7 +50,8 @@ func checkBatchNorm[T float](t *testing.T, s []int) {
 	same(t, "gradient of x", Bound{}, dx, want.gradients[0])
 }
 
-// In an evaluation the gradient of x is dy times scale over the deviation.
+// In an evaluation the gradient of x is dy times scale divided by the standard
+// deviation.
 func TestNormGradientInAnEvaluation(t *testing.T) {
 	c := Channels{Batch: 1, Channels: 2, Space: 1}
 	dx := compute(t, 2, []float64{5, 6}, []float64{2, 3}, []float64{1, 1}, []float64{4, 9}, []float64{8, 10}, []float64{7, 7}, []float64{7, 7})(
@@ -66,7 +67,8 @@ func TestDropoutMatchesCPU(t *testing.T) {
 	}
 }
 
-// The number that decides over an element may be the lowest that is kept.
+// The random number that decides about an element may be equal to the
+// probability. The GPU must then decide as the CPU does.
 func TestDropoutWithRandomNumberEqualToProbability(t *testing.T) {
 	stream := random.New(training.Seed, "dropout1").Derive(training.Step, uint64(training.VirtualWorker))
 	for _, word := range stream.Bits(0) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The PTX is what clang-14 makes of its sources.
+// The PTX files are what clang-14 makes of the CUDA sources.
 func TestPTXIsOutputOfClang(t *testing.T) {
 	if _, err := exec.LookPath("clang-14"); err != nil {
 		t.Skip("there is no clang-14: ", err)

@@ -11,7 +11,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// lengths are around the sizes of a warp and a block, and primes.
+// lengths are prime numbers, and sizes around those of a warp (32 threads) and
+// a block (256).
 var lengths = []int{1, 2, 7, 31, 32, 33, 97, 255, 256, 257, 1009}
 
 type function func(*gorgonia.Node) (*gorgonia.Node, error)
@@ -23,7 +24,8 @@ var functions = map[string]function{
 	"sigmoid": gorgonia.Sigmoid, "softplus": gorgonia.Softplus, "nn.relu": ops.Relu, "nn.tanh": ops.Tanh, "nn.sigmoid": ops.Sigmoid,
 }
 
-// operators are Gorgonia's operations on two operands.
+// operators maps codes of Gorgonia's binary operators to the functions that
+// add them to a graph.
 var operators = map[string]func(a, b *gorgonia.Node) (*gorgonia.Node, error){
 	"+": gorgonia.Add, "-": gorgonia.Sub, "⊙": gorgonia.HadamardProd, "÷": gorgonia.HadamardDiv, "^": gorgonia.Pow,
 	"<":  func(a, b *gorgonia.Node) (*gorgonia.Node, error) { return gorgonia.Lt(a, b, true) },
@@ -34,7 +36,8 @@ var operators = map[string]func(a, b *gorgonia.Node) (*gorgonia.Node, error){
 	"!=": func(a, b *gorgonia.Node) (*gorgonia.Node, error) { return gorgonia.Ne(a, b, true) },
 }
 
-// special are numbers at the edges of functions, and many sizes of both signs.
+// special returns numbers at which functions change their behaviour, and
+// numbers of many sizes and both signs.
 func special[T float]() []T {
 	x := []T{0, T(math.Copysign(0, -1)), 1, -1, 0.5, -0.5, 2, T(math.Inf(1)), T(math.Inf(-1)), T(math.NaN()),
 		T(math.SmallestNonzeroFloat64), math.SmallestNonzeroFloat32, 1e-40, -1e-40, math.MaxFloat32, 88.7, 88.8, 89, -87.5, -103.5, -104.5,
@@ -126,15 +129,15 @@ func checkOperator[T float](t *testing.T, code string, f func(a, b *gorgonia.Nod
 			want := onCPU(t, 0, nil, scalar, of(a, n), of(b, 1))
 			loose := bound
 			if bound.Exact {
-				loose = Bound{ULPs: 100} // the CPU's powers are off by more than the bound
+				loose = Bound{ULPs: 100} // the CPU's own powers have larger errors than the bound
 			}
 			same(t, code+" with a number", loose, compute(t, n, a, b)(Binary(number[T](), code, n, n, 1)), want.out)
 		}
 	}
 }
 
-// inOneBlock is an operation of one launch with the smallest grid: each thread
-// takes several elements.
+// inOneBlock returns operation o with a grid of one block, so that each thread
+// computes several elements.
 func inOneBlock(o Operation) Operation {
 	l := o.Launches[0]
 	l.Grid[0] = 1
@@ -142,7 +145,7 @@ func inOneBlock(o Operation) Operation {
 	return o
 }
 
-// A smaller grid gives the same bits.
+// A kernel returns the same bits with a smaller grid.
 func TestGridSizeDoesNotChangeBits(t *testing.T) {
 	const n = 5000
 	x := noise[float32](4, n)
@@ -161,7 +164,8 @@ func TestGridSizeDoesNotChangeBits(t *testing.T) {
 	}
 }
 
-// broadcasts are operators whose second operand is repeated along dimensions.
+// broadcasts maps codes to Gorgonia's operators whose second operand is
+// repeated along some dimensions.
 var broadcasts = map[string]func(a, b *gorgonia.Node, left, right []byte) (*gorgonia.Node, error){
 	"+": gorgonia.BroadcastAdd, "-": gorgonia.BroadcastSub, "⊙": gorgonia.BroadcastHadamardProd, "÷": gorgonia.BroadcastHadamardDiv, "^": gorgonia.BroadcastPow,
 	"<": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) {
@@ -212,7 +216,7 @@ func checkSpread[T float](t *testing.T, code string, shape, repeated []int) {
 	}, of(a, shape...), of(b, repeated...))
 	bound := BoundOf(code, number[T]())
 	if bound.Exact {
-		bound = Bound{ULPs: 100} // the CPU's powers are off by more than the bound
+		bound = Bound{ULPs: 100} // the CPU's own powers have larger errors than the bound
 	}
 	o, err := Spread(number[T](), code, shape, rowMajor(shape), strides)
 	same(t, fmt.Sprint(shape, code, repeated), bound, compute(t, n, a, b)(o, err), want.out)

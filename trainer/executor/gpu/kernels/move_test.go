@@ -9,7 +9,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// bothTypes runs a check for both types.
+// bothTypes runs a check for float32 and for float64.
 func bothTypes(t *testing.T, name string, f32, f64 func(t *testing.T)) {
 	t.Run(name+" float32", f32)
 	t.Run(name+" float64", f64)
@@ -88,7 +88,8 @@ func TestCopies(t *testing.T) {
 			}
 		}
 	}
-	// Of two pieces of three elements, each three times.
+	// The operand consists of two pieces of three elements, and each piece is
+	// repeated three times.
 	got := compute(t, 18, []float32{1, 2, 3, 4, 5, 6})(Repeat(Float32, 2, 3, 3))
 	same(t, "repeat", Bound{}, got, []float32{1, 2, 3, 1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6, 4, 5, 6})
 }

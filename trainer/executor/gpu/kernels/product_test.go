@@ -41,8 +41,8 @@ func checkProduct[T float](t *testing.T, p Matrices) {
 	same(t, "product", BoundOf("matrix product", number[T]()), got, want.out, slackOf(p, a, b)...)
 }
 
-// slackOf is, for each element of a product, the number of its terms times the
-// sum of their absolute values; the bias counts as at most 10.
+// slackOf returns, for each element of a product, the number of its terms
+// times the sum of their absolute values. A bias counts as 10.
 func slackOf[T float](p Matrices, a, b []T) []float64 {
 	slack := make([]float64, p.Count*p.M*p.N)
 	downA, alongA, downB, alongB := p.K, 1, p.N, 1
@@ -63,7 +63,8 @@ func slackOf[T float](p Matrices, a, b []T) []float64 {
 	return slack
 }
 
-// graphProduct is the product in Gorgonia's terms.
+// graphProduct returns Gorgonia's operation for product p, and the shapes of
+// its operands a and b.
 func graphProduct(p Matrices) (build func(gorgonia.Nodes) (*gorgonia.Node, error), a, b []int) {
 	a, b = []int{p.M, p.K}, []int{p.K, p.N}
 	if p.TransA {
@@ -88,8 +89,9 @@ func graphProduct(p Matrices) (build func(gorgonia.Nodes) (*gorgonia.Node, error
 	}, a, b
 }
 
-// Products without parts are sums in ascending order, whatever the tiles: a row
-// of a large product has the bits of a small one.
+// A product whose sums are not divided into parts adds in ascending order,
+// whatever its tiles are. A row of a large product therefore has the same bits
+// as a product of that row alone.
 func TestProductOfFewerRowsHasSameBits(t *testing.T) {
 	const m, n, k = 100, 70, 50
 	a, b := noise[float32](4, m*k), noise[float32](5, k*n)
@@ -98,8 +100,9 @@ func TestProductOfFewerRowsHasSameBits(t *testing.T) {
 	same(t, "row 90", Bound{}, got, want[90*n:91*n])
 }
 
-// Large products take other tiles, with the same bits. The stand-in is too
-// slow for a product that is large by itself.
+// Large tiles give the same bits as small ones. The test forces large tiles,
+// because the stand-in for a GPU is too slow for a product that is large
+// enough.
 func TestLargeTilesGiveSameBits(t *testing.T) {
 	const m, n, k = 130, 20, 18
 	a, b := noise[float32](6, m*k), noise[float32](7, k*n)

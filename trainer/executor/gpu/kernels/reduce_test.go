@@ -29,7 +29,8 @@ func checkReduction[T float](t *testing.T, shape, axes []int) {
 			build, call = gorgonia.Max, Max
 		}
 		want := onCPU(t, 0, nil, func(in gorgonia.Nodes) (*gorgonia.Node, error) { return build(in[0], axes...) }, of(x, shape...))
-		// The bound counts the terms of a sum and their absolute values.
+		// slack is the number of terms times the sum of their absolute values,
+		// for the bound of a sum.
 		slack := make([]float64, len(want.out))
 		for i, v := range compute(t, len(want.out), magnitudes(x))(Sum(number[T](), shape, axes)) {
 			slack[i] = float64(v) * float64(len(x)) / float64(len(want.out))
@@ -39,7 +40,7 @@ func checkReduction[T float](t *testing.T, shape, axes []int) {
 	}
 }
 
-// magnitudes are the absolute values of x.
+// magnitudes returns the absolute values of x.
 func magnitudes[T float](x []T) []T {
 	to := make([]T, len(x))
 	for i, v := range x {

@@ -28,8 +28,9 @@ func checkSoftmax[T float](t *testing.T, s []int, log bool) {
 	want := onCPU(t, 1, dy, func(in gorgonia.Nodes) (*gorgonia.Node, error) { return graphs(in[0], last) }, of(x, s...))
 	outer, n := size(s[:last]), s[last]
 	forward, backward := BoundOf("softmax", typ), BoundOf("softmax gradient", typ)
-	// The sum of a row's exponentials has n terms, so a result is off by as many
-	// roundings of itself; that of a gradient has the terms dy or dy*y.
+	// The sum of a row's exponentials has n terms, so the error of a result
+	// may be n roundings of the result. For a gradient the terms are dy, or
+	// dy*y.
 	own, terms := make([]float64, len(x)), make([]float64, len(x))
 	for i := range x {
 		from := i / n * n
@@ -50,7 +51,7 @@ func sumOf[T float](x []T) (sum float64) {
 	return sum
 }
 
-// Softmax along an axis that is not the last one.
+// Softmax along an axis other than the last matches the CPU.
 func TestSoftmaxAlongMiddleAxis(t *testing.T) {
 	const outer, n, inner = 3, 40, 35
 	x := noise[float32](3, outer*n*inner)
@@ -90,8 +91,8 @@ func checkEntropy[T float](t *testing.T, rows, classes int, labels Labels) {
 	same(t, "accuracy", Bound{}, compute(t, 1, x, y.data)(Accuracy(typ, rows, classes, labels)), want.out)
 }
 
-// A label that is no class makes the loss NaN and leaves the other rows'
-// gradients.
+// An invalid class number makes the loss NaN, and does not change the
+// gradients of the other rows.
 func TestInvalidClassNumberMakesLossNaN(t *testing.T) {
 	x := noise[float32](5, 9)
 	for _, wrong := range []float32{-1, 3, 0.5, float32(math.NaN())} {
@@ -105,7 +106,7 @@ func TestInvalidClassNumberMakesLossNaN(t *testing.T) {
 	}
 }
 
-// A logit of -Inf has infinite loss, unless its label has no weight.
+// A logit of -Inf makes the loss infinite, unless its class has weight 0.
 func TestLogitOfMinusInfinity(t *testing.T) {
 	x, y := []float32{float32(math.Inf(-1)), 0, 1}, []float32{0, 1, 0}
 	want := onCPU(t, 0, nil, func(in gorgonia.Nodes) (*gorgonia.Node, error) { return ops.CrossEntropy(in[0], in[1]) }, of(x, 1, 3), of(y, 1, 3))
@@ -114,7 +115,7 @@ func TestLogitOfMinusInfinity(t *testing.T) {
 	}
 }
 
-// Class numbers of the integer types.
+// Labels may be class numbers of type int32 or int64.
 func TestIntegerClassNumbers(t *testing.T) {
 	x := noise[float32](6, 12)
 	want := compute(t, 1, x, []float32{2, 0, 1, 2})(CrossEntropy(Float32, 4, 3, Float32Classes, 4))

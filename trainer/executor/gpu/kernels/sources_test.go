@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// The PTX was made of the sources that lie beside it: scripts/make-kernels writes a hash
-// of them into each file.
+// Each PTX file contains the hash of the CUDA sources that it was compiled
+// from (scripts/make-kernels writes it). The test fails if the sources have
+// changed since.
 func TestPTXContainsHashOfItsSources(t *testing.T) {
 	var names []string
 	for _, pattern := range []string{"*.cu", "*.cuh"} {

@@ -17,7 +17,8 @@ var windows = []Window{
 	{Batch: 2, Channels: 4, Height: 5, Width: 5, KernelHeight: 2, KernelWidth: 2, Stride: 3, Pad: 1},
 }
 
-// More images than the parts of a sum.
+// A batch has more images than a sum has parts, so a part contains several
+// images.
 func TestFilterGradientOfManyImages(t *testing.T) {
 	w := Window{Batch: 67, Channels: 1, Height: 3, Width: 3, KernelHeight: 2, KernelWidth: 2, Stride: 1}
 	x, f, dy := noise[float32](6, 67*9), noise[float32](7, 4), noise[float32](8, 67*4)
@@ -85,7 +86,7 @@ func checkPools[T float](t *testing.T, w Window) {
 	}
 	for i := range x {
 		if x[i] == 0 {
-			x[i] = 0 // no -0: the first of equal elements decides its sign
+			x[i] = 0 // replaces -0, because the sign of the maximum of 0 and -0 depends on their order
 		}
 	}
 	for name, pool := range map[string]struct {
