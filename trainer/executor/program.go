@@ -227,11 +227,11 @@ func compileFor(g *gorgonia.ExprGraph, p Plan, load func(*compile.Program, [][]b
 // leaf v. It returns an error if type, size or memory order do not match v.
 func fixedMemory(v *compile.Value, value gorgonia.Value) ([]byte, error) {
 	if value == nil || value.Dtype() != v.Dtype {
-		return nil, fmt.Errorf("the value of %s is of another type", v.Label())
+		return nil, fmt.Errorf("the value of %s is nil or of another type than the leaf", v.Label())
 	}
 	b, plain := memory.Raw(value)
 	if d, ok := value.(*tensor.Dense); !plain || len(b) != v.Length() || ok && d.IsScalar() {
-		return nil, fmt.Errorf("the value of %s has shape %v: want its own, row-major", v.Label(), value.Shape())
+		return nil, fmt.Errorf("the value of %s has shape %v: want the shape of the leaf, in row-major order", v.Label(), value.Shape())
 	}
 	return b, nil
 }

@@ -127,7 +127,7 @@ func (m Model) checkCarried() error {
 		case first.Dtype() != tensor.Float32 && first.Dtype() != tensor.Float64:
 			return fmt.Errorf("carried %q: the input is %v, want float32 or float64", name, first.Dtype())
 		case first.Dtype() != last.Dtype() || !first.Shape().Eq(last.Shape()):
-			return fmt.Errorf("carried %q: the input is %v of shape %v, what it gets %v of shape %v", name,
+			return fmt.Errorf("carried %q: the input is %v of shape %v, but the value for the next step is %v of shape %v", name,
 				first.Dtype(), first.Shape(), last.Dtype(), last.Shape())
 		}
 	}

@@ -97,7 +97,7 @@ func (g *Group) Renew(variable, from, to int) {
 // Resident.Values or Resident.Fetch copies the values back.
 func (g *Group) Reside(u gpu.Updates) (*gpu.Resident, error) {
 	if len(g.replicas) != 1 {
-		return nil, fmt.Errorf("%d replicas update the same variables", len(g.replicas))
+		return nil, fmt.Errorf("updates on the GPU need exactly 1 replica, not %d", len(g.replicas))
 	}
 	return g.replicas[0].program.Reside(u)
 }

@@ -111,7 +111,7 @@ func RowMajor(v gorgonia.Value) (b []byte, ok bool) {
 func (m Model) bind(values []gorgonia.Value) ([]gorgonia.Value, error) {
 	fresh, kept := values == nil, m.Kept()
 	if !fresh && len(values) != len(kept) {
-		return nil, fmt.Errorf("Build made %d variables, the first time %d", len(kept), len(values))
+		return nil, fmt.Errorf("Build made %d variables, but %d the first time", len(kept), len(values))
 	}
 	for i, n := range kept {
 		if fresh {
@@ -126,7 +126,7 @@ func (m Model) bind(values []gorgonia.Value) ([]gorgonia.Value, error) {
 			values = append(values, v)
 		}
 		if !n.Shape().Eq(values[i].Shape()) {
-			return nil, fmt.Errorf("variable %q has shape %v, the first time %v", n.Name(), n.Shape(), values[i].Shape())
+			return nil, fmt.Errorf("variable %q has shape %v, but the first time it had %v", n.Name(), n.Shape(), values[i].Shape())
 		}
 	}
 	return values, nil
@@ -144,5 +144,5 @@ func number(v gorgonia.Value) (float64, error) {
 		err := memory.Copy(wire.Bytes(x[:]), v)
 		return x[0], err
 	}
-	return 0, fmt.Errorf("the loss is no number but %T", v)
+	return 0, fmt.Errorf("want a float32 or float64, got a %T", v)
 }

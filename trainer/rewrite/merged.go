@@ -106,13 +106,13 @@ func mistaken(n *gorgonia.Node, merged bool, uses int) error {
 	case err != nil:
 		return err
 	case n.Op() == nil && merged:
-		return fmt.Errorf("%q %v is made more than once: gorgonia takes leaves of one name and shape for one, so give each a name of its own", n.Name(), n.Shape())
+		return fmt.Errorf("%q %v is created more than once: gorgonia merges leaves with the same name and shape, so give each a different name", n.Name(), n.Shape())
 	case known && merged && m.could(n):
-		return fmt.Errorf("gorgonia's %v of shape %v is made more than once, and gorgonia may have taken one for another that differs: %s", n.Op(), n.Shape(), m.advice)
+		return fmt.Errorf("gorgonia's %v of shape %v is created more than once, and gorgonia may have merged two that differ: %s", n.Op(), n.Shape(), m.advice)
 	case name == "softmaxOp" && f[2].Bool() && uses > 1:
 		return fmt.Errorf("gorgonia's logarithm of a softmax of shape %v has %d uses: Log makes a logarithm of the SoftMax itself, so its other uses are wrong: use nn.Softmax and nn.LogSoftmax", n.Shape(), uses)
 	case strings.HasPrefix(name, "constant") && uses > 1 && !plainConstant(n):
-		return fmt.Errorf("constant %q of shape %v has %d uses: gorgonia takes constants of one name, or of one text of a few elements, for one: leave out the name of a number, and make a tensor a leaf, with WithName and WithValue", short(n.Name()), n.Shape(), uses)
+		return fmt.Errorf("constant %q of shape %v has %d uses: gorgonia merges constants with the same name, and small ones with the same text: leave out the name of a number, and make a tensor a leaf, with WithName and WithValue", short(n.Name()), n.Shape(), uses)
 	}
 	return mixedTypes(n, name)
 }
@@ -140,7 +140,7 @@ func mixedTypes(n *gorgonia.Node, name string) error {
 		return err
 	}
 	if a, b := below[0].Dtype(), below[1].Dtype(); a != b {
-		return fmt.Errorf("gorgonia's %v has operands of %v and %v: gorgonia takes constants that are written alike for one, whatever their type: make one of them a leaf, with WithName and WithValue", n.Op(), a, b)
+		return fmt.Errorf("gorgonia's %v has operands of %v and %v: gorgonia merges constants with the same text, even if their types differ: make one of them a leaf, with WithName and WithValue", n.Op(), a, b)
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ func TestAmbiguousMergedVerticesAreRefused(t *testing.T) {
 		"dropouts":           {"use nn.Dropout", plus(dropped(0.5), dropped(0.1))},
 		"random tensors":     {"which have a name", plus(draw(gorgonia.UniformRandomNode), draw(gorgonia.GaussianRandomNode))},
 		"group norms":        {"take one GroupNorm", plus(groupNormed(1e-3), groupNormed(1))},
-		"leaves":             {`"leaf" (9, 900) is made more than once`, plus(addLeaf(1), addLeaf(2))},
+		"leaves":             {`"leaf" (9, 900) is created more than once`, plus(addLeaf(1), addLeaf(2))},
 		"large constants":    {"make a tensor a leaf", plus(addConstant(large(1), ""), addConstant(large(2), ""))},
 		"named constants":    {`constant "c" of shape () has 2 uses`, plus(addConstant(2.0, "c"), addConstant(3.0, "c"))},
 		"numbers of 2 types": {"operands of float64 and float32", plus(squeezed, addConstant(2.0, ""))},

@@ -131,7 +131,7 @@ func walks(f []reflect.Value) (down, across ops.Walk, err error) {
 	at := func(i int) int { return int(f[i].Int()) }
 	north, west, south, east := at(6), at(7), at(8), at(9)
 	if north != south || west != east {
-		return down, across, fmt.Errorf("it pads %d, %d, %d and %d rows and columns above, below, left and right: want as many on opposite sides", north, south, west, east)
+		return down, across, fmt.Errorf("it pads %d, %d, %d and %d rows and columns above, below, left and right: want equal padding on opposite sides", north, south, west, east)
 	}
 	return ops.Walk{Kernel: at(4), Stride: at(11), Pad: north}, ops.Walk{Kernel: at(5), Stride: at(12), Pad: west}, nil
 }
@@ -142,7 +142,7 @@ func walks(f []reflect.Value) (down, across ops.Walk, err error) {
 func (c *copier) batchNorm(o call) (*gorgonia.Node, error) {
 	name, x := c.name("BatchNorm"), o.in[0]
 	if training := o.f[9].Bool(); !training {
-		return nil, fmt.Errorf("it is set to testing: leave that out, the trainer says when a run is an evaluation")
+		return nil, fmt.Errorf("it is set to testing: remove that call, because the trainer decides which runs are evaluations")
 	}
 	mean, variance, err := c.running(o.n.Op().(*gorgonia.BatchNormOp), name)
 	if err != nil {

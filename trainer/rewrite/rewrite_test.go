@@ -324,7 +324,7 @@ func TestModelRefusesOperations(t *testing.T) {
 			y, _, _, _, err := gorgonia.BatchNorm(x, filled(x, "one", 1), filled(x, "zero", 0), 0, 1e-3)
 			return y, err
 		},
-		"want as many on opposite sides": func(x *gorgonia.Node) (*gorgonia.Node, error) {
+		"want equal padding on opposite sides": func(x *gorgonia.Node) (*gorgonia.Node, error) {
 			return gorgonia.MaxPool2D(x, tensor.Shape{2, 2}, []int{1, 0, 0, 0}, []int{1, 1})
 		},
 		"a pad of 2 needs a kernel larger than 2": func(x *gorgonia.Node) (*gorgonia.Node, error) {

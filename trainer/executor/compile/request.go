@@ -60,7 +60,7 @@ func (p Plan) check(g *gorgonia.ExprGraph) error {
 	}
 	for _, n := range p.Differentiate {
 		if !leaves[n] {
-			return fmt.Errorf("%s is to be differentiated by, but is neither an input nor a fixed value", label(n))
+			return fmt.Errorf("cannot differentiate by %s, which is neither an input nor a fixed value", label(n))
 		}
 		if n.Deriv() != nil {
 			return fmt.Errorf("%s has a gradient already: compile a new graph", label(n))
@@ -77,7 +77,7 @@ func (p Plan) check(g *gorgonia.ExprGraph) error {
 func (p Plan) checkLoss() error {
 	if p.Loss == nil {
 		if len(p.Outputs) == 0 {
-			return errors.New("nothing is wanted: neither a loss nor an output")
+			return errors.New("the plan has neither a loss nor an output")
 		}
 		return nil
 	}
@@ -128,12 +128,12 @@ var stateful = map[string]string{
 	"dropoutOp":       "its dropout is seeded by the clock and scales gradients wrongly: use nn.Dropout",
 	"dropoutDiffOp":   "its dropout is seeded by the clock and scales gradients wrongly: use nn.Dropout",
 	"randomOp":        "random tensors are seeded by the clock: feed them as an input",
-	"BatchNormOp":     "it keeps its statistics out of sight: use nn.BatchNorm",
-	"batchnormDiffOp": "it keeps its statistics out of sight: use nn.BatchNorm",
+	"BatchNormOp":     "it keeps its statistics in hidden state: use nn.BatchNorm",
+	"batchnormDiffOp": "it keeps its statistics in hidden state: use nn.BatchNorm",
 	"maxPoolOp":       "it keeps a mask between forward and backward: use nn.MaxPool2D",
 	"maxPoolDiffOp":   "it keeps a mask between forward and backward: use nn.MaxPool2D",
-	"GroupNormOp":     "it keeps its statistics out of sight",
-	"groupNormDiffOp": "it keeps its statistics out of sight",
+	"GroupNormOp":     "it keeps its statistics in hidden state",
+	"groupNormDiffOp": "it keeps its statistics in hidden state",
 	"ctcLossOp":       "it keeps values between forward and backward",
 	"ctcLossDiffOp":   "it keeps values between forward and backward",
 	"readOp":          "list the value in Plan.Outputs",

@@ -17,7 +17,7 @@ func (v *Value) simplify() error {
 		return nil
 	case Alias:
 		if v.Inputs[0].Size() != v.Size() || v.Inputs[0].Dtype != v.Dtype {
-			return fmt.Errorf("it takes %v for %v", v.Inputs[0].Shape, v.Shape)
+			return fmt.Errorf("cannot use a value of shape %v as one of shape %v", v.Inputs[0].Shape, v.Shape)
 		}
 		return nil
 	}

@@ -187,7 +187,7 @@ func (l *loader) bytes(v *compile.Value) []byte {
 // receive.
 func (l *loader) wrap(v *compile.Value) (gorgonia.Value, error) {
 	if v.Root.Place.Area == compile.InGradients {
-		return nil, fmt.Errorf("the memory of a called operation must not move")
+		return nil, fmt.Errorf("an operation without a kernel cannot write to the memory of a gradient")
 	}
 	return memory.Wrap(v.Dtype, v.Shape, v.Scalar, l.bytes(v))
 }

@@ -60,7 +60,7 @@ func TestKernelComputesOneValue(t *testing.T) {
 		t.Errorf("%v, %v, want 1+2 and 0+10", got, err)
 	}
 	at[b] = at[b][:8]
-	if _, err := Kernel(v, nil, at); err == nil || !strings.Contains(err.Error(), "8 bytes of memory for a value of 16") {
+	if _, err := Kernel(v, nil, at); err == nil || !strings.Contains(err.Error(), "got 8 bytes of memory for the value, want 16") {
 		t.Errorf("with too little memory: %v", err)
 	}
 }

@@ -16,7 +16,7 @@ func Kernel(v *compile.Value, lib gorgonia.BLAS, at map[*compile.Value][]byte) (
 	for _, x := range append([]*compile.Value{v}, v.Inputs...) {
 		b := at[x.Root]
 		if len(b) != x.Root.Length() {
-			return nil, fmt.Errorf("%s: %d bytes of memory for a value of %d", x.Label(), len(b), x.Root.Length())
+			return nil, fmt.Errorf("%s: got %d bytes of memory for the value, want %d", x.Label(), len(b), x.Root.Length())
 		}
 		l.put(x.Root, b)
 	}

@@ -71,14 +71,14 @@ func (d *Device) load(module string) (device.Module, error) {
 			return d.Load(m.PTX)
 		}
 	}
-	return nil, errors.New("this program has none of that name")
+	return nil, errors.New("the program contains no such module")
 }
 
 // pinned allocates n bytes of pinned host memory.
 func (d *Device) pinned(n int) ([]byte, error) {
 	b, err := d.AllocHost(max(n, 1))
 	if err != nil {
-		return nil, fmt.Errorf("%d bytes of pinned memory: %w", n, err)
+		return nil, fmt.Errorf("allocate %d bytes of pinned memory: %w", n, err)
 	}
 	return b[:n], nil
 }

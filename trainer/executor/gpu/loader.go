@@ -301,7 +301,7 @@ func (m *Machine) launchesOf(v *compile.Value, o kernels.Operation) ([]launch, e
 		operands = append(operands, m.places.stream(v))
 	}
 	if len(operands) != len(o.Operands) {
-		return nil, fmt.Errorf("its kernel takes %v, and it has %d operands", o.Operands, len(operands))
+		return nil, fmt.Errorf("its kernel takes the operands %v, but the operation has %d operands", o.Operands, len(operands))
 	}
 	operands = append(operands, m.places.base+device.Pointer(m.places.scratch))
 	if o.Product != nil && m.products != nil {

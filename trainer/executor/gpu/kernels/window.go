@@ -111,7 +111,7 @@ func AvgPoolGradient(t Type, w Window) (Operation, error) {
 func (w Window) pool(t Type, kernel string, operands []string, plane int) (Operation, error) {
 	err := w.check("pool", w.Channels)
 	if err == nil && w.Pad >= min(w.KernelHeight, w.KernelWidth) {
-		err = fmt.Errorf("pool on a GPU: a pad of %d needs a kernel larger than that", w.Pad)
+		err = fmt.Errorf("pool on a GPU: the padding of %d must be smaller than the kernel", w.Pad)
 	}
 	if err != nil {
 		return Operation{}, err
