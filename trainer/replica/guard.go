@@ -18,17 +18,17 @@ func (NotFiniteError) Hint() string {
 	return "lower the learning rate, set Config.ClipNorm, or look for the first bad gradient with --check-numerics"
 }
 
-// glance is the number of bytes of a gradient that a Guard checks even if it
-// does not check everything. If the loss is not finite, usually all elements
-// of each gradient are not finite either.
-const glance = 16 << 10
+// sampledBytes is the number of bytes of a gradient that a Guard checks even
+// if it does not check everything. If the loss is not finite, usually all
+// elements of each gradient are not finite either.
+const sampledBytes = 16 << 10
 
 // Guard checks the gradients of one run for NaN and infinity before the worker
 // sends them.
 type Guard struct {
 	replica    *Replica
 	who        string // the virtual worker that computes the run, for error messages
-	everything bool   // check every gradient completely; false means the first glance bytes of the first gradients
+	everything bool   // check every gradient completely; false means only the beginning of the first gradients
 	sent       bool   // a variable's gradient has passed the check, so other machines may already update the variable
 	broken     error  // error for the first bad gradient, after which none may be sent; nil if there was none
 }
@@ -51,7 +51,7 @@ func (g *Guard) Passes(i int) bool {
 	case g.sent:
 		return true
 	default:
-		gradient = gradient[:min(len(gradient), glance)]
+		gradient = gradient[:min(len(gradient), sampledBytes)]
 	}
 	if !finiteBytes(gradient, g.replica.dtype(i)) {
 		g.broken = g.notFinite("the gradient of " + g.replica.NameOf(i))

@@ -38,7 +38,7 @@ type schedule struct {
 // gradients if it reads a variable. Otherwise it comes after the gradients.
 func (t targets) order(values int) []*Value {
 	s := &schedule{added: make([]bool, values), stamp: make([]int, values)}
-	search := besides{needed: set{}, variables: set{}}
+	search := outputSearch{needed: set{}, variables: set{}}
 	for _, g := range t.gradients {
 		search.needed.addComputed(g)
 	}
@@ -78,13 +78,13 @@ func (s set) add(v *Value, below func(*Value) bool) {
 // constants.
 func (s set) addComputed(v *Value) { s.add(v, func(v *Value) bool { return !v.known() }) }
 
-// besides finds outputs that read a variable outside the computation of the
-// gradients.
-type besides struct{ needed, variables set }
+// outputSearch finds outputs that read a variable outside the computation of
+// the gradients.
+type outputSearch struct{ needed, variables set }
 
 // reads reports whether v depends on a variable through an instruction that no
 // gradient needs. seen holds the values that reads has already visited.
-func (b besides) reads(v *Value, seen set) bool {
+func (b outputSearch) reads(v *Value, seen set) bool {
 	if b.needed[v] || seen[v] || v.known() {
 		return false
 	}

@@ -46,30 +46,30 @@ func newReduction[T float](shape, axes []int, sum bool, out, a *cell[T]) func() 
 	if sum {
 		k.row, k.two, k.pair = sumRow[T], addVV[T], func(x, y T) T { return x + y }
 	}
-	gone := make([]bool, len(shape))
-	for i := range gone {
-		gone[i] = len(axes) == 0
+	reduced := make([]bool, len(shape))
+	for i := range reduced {
+		reduced[i] = len(axes) == 0
 	}
 	for _, x := range axes {
-		gone[x] = true
+		reduced[x] = true
 	}
 	d := len(shape)
-	k.width, k.along = 1, d == 0 || gone[d-1]
-	for d > 0 && gone[d-1] == k.along {
+	k.width, k.along = 1, d == 0 || reduced[d-1]
+	for d > 0 && reduced[d-1] == k.along {
 		d--
 		k.width *= shape[d]
 	}
-	k.lay(shape, gone, d)
+	k.lay(shape, reduced, d)
 	return k.run
 }
 
-// lay computes the offset in the result for each row of the input. gone[i] is
-// true for each dimension that is reduced. d is the number of dimensions
+// lay computes the offset in the result for each row of the input. reduced[i]
+// is true for each dimension that is reduced. d is the number of dimensions
 // outside a row.
-func (k *reduction[T]) lay(shape []int, gone []bool, d int) {
+func (k *reduction[T]) lay(shape []int, reduced []bool, d int) {
 	strides, n := make([]int, len(shape)), 1
 	for i := len(shape) - 1; i >= 0; i-- {
-		if !gone[i] {
+		if !reduced[i] {
 			strides[i] = n
 			n *= shape[i]
 		}

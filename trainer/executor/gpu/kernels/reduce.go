@@ -26,13 +26,13 @@ func reduction(t Type, what string, shape, axes []int) (Operation, error) {
 	var sides [2]struct{ shape, strides []int } // dimensions that remain, and dimensions that are reduced
 	strides, across := rowMajor(shape), false
 	for i, n := range shape {
-		side, gone := &sides[0], len(axes) == 0 || slices.Contains(axes, i)
-		if gone {
+		side, reduced := &sides[0], len(axes) == 0 || slices.Contains(axes, i)
+		if reduced {
 			side = &sides[1]
 		}
 		side.shape, side.strides = append(side.shape, n), append(side.strides, strides[i])
 		if n != 1 {
-			across = !gone
+			across = !reduced
 		}
 	}
 	kept, n := elements(sides[0].shape...), elements(sides[1].shape...)
