@@ -145,7 +145,7 @@ func TestInvalidRecurrentStateIsRefused(t *testing.T) {
 	for want, spoil := range map[string]func(g *gorgonia.ExprGraph, m *Model){
 		`carried "state": the model has no such input`: func(_ *gorgonia.ExprGraph, m *Model) { m.Carried["state"] = m.Carried["sum"] },
 		`carried "sum": the node is nil`:               func(_ *gorgonia.ExprGraph, m *Model) { m.Carried["sum"] = nil },
-		`carried "sum": the input is float64 of shape (2, 2), what it gets float64 of shape (2, 1)`: func(_ *gorgonia.ExprGraph, m *Model) {
+		`carried "sum": the input is float64 of shape (2, 2), but the value for the next step is float64 of shape (2, 1)`: func(_ *gorgonia.ExprGraph, m *Model) {
 			m.Carried["sum"] = m.Fetches["guess"]
 		},
 		`carried "one": shape (3): want 2 rows first, one for each row of the batch`: func(g *gorgonia.ExprGraph, m *Model) {

@@ -1,8 +1,9 @@
-// Package blas chooses the linear algebra library that Gorgonia computes with.
+// Package blas chooses the linear algebra library (BLAS) that Gorgonia
+// computes with.
 //
 // Most of a training step is matrix products. Gorgonia uses gonum, which is
 // written in Go. An installed OpenBLAS is several times faster. This package
-// looks for one at run time, without cgo, and installs it:
+// loads such a library at run time, without cgo, and installs it:
 //
 //	lib, err := blas.Use(os.Getenv("PLX_BLAS"), 1)
 //	if err != nil {
@@ -10,26 +11,26 @@
 //	}
 //	logger.Info("blas", "library", lib.String()) // OpenBLAS 0.3.21 (libopenblas.so.0, 1 thread)
 //
-// If a named library cannot be loaded, Use returns an error. It never changes
-// to another library silently: two libraries round differently, and a job that
-// must give the same numbers on every host would not. Only "auto" may fall back
-// to gonum; the Library's Note then says why.
+// If the user names a library and it cannot be loaded, Use returns an error.
+// Use never silently takes another library: two libraries round differently,
+// so hosts of one job could compute different numbers. Only "auto" may fall
+// back to gonum; Library.Note then gives the reason.
 //
 // # Threads
 //
-// A loaded library runs each call on the calling thread unless Use is told
-// otherwise. OpenBLAS gives other bits with two threads than with one. A
-// program that computes several replicas side by side uses its cores already.
+// By default a loaded library runs each call on the calling thread. OpenBLAS
+// computes other bits with two threads than with one. A program that computes
+// several replicas of a model concurrently already uses its cores.
 //
 // # Linking
 //
 // On Linux (amd64, arm64) a program that imports this package is dynamically
 // linked against glibc, even with CGO_ENABLED=0. It does not start on a host
-// that only has musl. Built with -tags nodlopen it is static, runs everywhere,
-// and has gonum only. On other platforms there is gonum only.
+// that only has musl. With -tags nodlopen the program is static and runs
+// everywhere, but can only use gonum. On other platforms there is only gonum.
 //
-// The package computes nothing itself and keeps no pointer to a caller's memory
-// after a call. Complex products stay with gonum.
+// The package computes nothing itself and keeps no pointer to a caller's
+// memory after a call. Complex products are always computed by gonum.
 package blas
 
 import (
@@ -44,19 +45,20 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Library describes the installed library. Two hosts with the same Name,
-// Version and Config compute the same bits for the same calls.
+// Library describes the installed library. Two hosts with equal Name, Version
+// and Config compute the same bits for the same calls.
 type Library struct {
-	Name    string // "OpenBLAS", "MKL", "BLIS", "CBLAS" (another one) or "gonum"
-	Path    string // the file as it was opened; empty for gonum
-	Version string // from the library; empty if it reports none
-	Kernels string // what OpenBLAS calls those that it took for this processor; else empty
-	Config  string // build options and the kernel chosen for this CPU; may be empty
-	Threads int    // threads that one call may use; 0 if the library does not report them
-	Note    string // why auto chose gonum; empty otherwise
+	Name    string // "OpenBLAS", "MKL", "BLIS", "gonum", or "CBLAS" for any other library
+	Path    string // file name or path with which the library was loaded; empty for gonum
+	Version string // as the library reports it; empty if it reports none
+	Kernels string // OpenBLAS's name for its code for this processor, such as "Haswell"; empty for other libraries
+	Config  string // build options and the code chosen for this processor; may be empty
+	Threads int    // number of threads that one call may use; 0 if the library does not report it
+	Note    string // why "auto" chose gonum; empty otherwise
 }
 
-// String is one line for the start of a log.
+// String returns the library's name, version, file, kernels and threads in one
+// line, for the start of a log.
 func (l Library) String() string {
 	name := strings.TrimSpace(l.Name + " " + l.Version)
 	var in []string
@@ -81,11 +83,10 @@ func (l Library) String() string {
 	return name + " (" + strings.Join(in, ", ") + ")"
 }
 
-// NotFoundError is returned if a library that was named by name or path cannot
-// be used.
+// NotFoundError reports that a library that the user named cannot be used.
 type NotFoundError struct {
-	Spec string // the spec given to Use
-	Err  error  // the loader's error for each file that was tried
+	Spec string // what the caller passed to Use, such as "openblas" or a path
+	Err  error  // the loader's errors, one for each file that was tried
 }
 
 func (e *NotFoundError) Error() string {
@@ -94,25 +95,24 @@ func (e *NotFoundError) Error() string {
 
 func (e *NotFoundError) Unwrap() error { return e.Err }
 
-// Hint tells the user what to do.
+// Hint returns advice for the user.
 func (e *NotFoundError) Hint() string {
 	return "install it on this host (Debian: libopenblas0, Fedora: openblas), or set PLX_BLAS to auto or gonum"
 }
 
 var installing sync.Mutex
 
-// Use finds the library that spec names and installs it for Gorgonia and its
-// tensors, in the whole process. Call it before the first graph runs, and never
-// while a graph runs. A second call replaces the choice of the first; a loaded
-// library stays in memory.
+// Use loads the library that spec names and installs it for Gorgonia and its
+// tensors, in the whole process. Call Use before the first graph runs, and
+// never while a graph runs. A second call replaces the choice of the first,
+// whose library stays in memory.
 //
-// The spec is "auto" or empty (the first of OpenBLAS, MKL and BLIS that is
-// found, else gonum), "openblas", "mkl", "blis", the path of a shared library
+// The spec is "auto" or empty (the first of OpenBLAS, MKL and BLIS that can be
+// loaded, else gonum), "openblas", "mkl", "blis", the path of a shared library
 // with the CBLAS functions, or "gonum" or "off" for gonum. Threads is the
 // number of threads that one call may use, at least 1; gonum ignores it.
 //
-// Use also returns an error for an unknown spec. After an error nothing is
-// installed.
+// An unknown spec is an error. After an error, Use has installed nothing.
 func Use(spec string, threads int) (Library, error) {
 	installing.Lock()
 	defer installing.Unlock()
@@ -120,11 +120,12 @@ func Use(spec string, threads int) (Library, error) {
 	if err != nil {
 		return Library{}, err
 	}
-	gorgonia.Use(impl) // installs into gorgonia.org/tensor as well
+	gorgonia.Use(impl) // also installs impl for package gorgonia.org/tensor
 	return lib, nil
 }
 
-// choose resolves a spec without installing a library.
+// choose loads the library that spec names, without installing it for
+// Gorgonia. See Use for the spec.
 func choose(spec string, threads int) (gorgonia.BLAS, Library, error) {
 	switch {
 	case spec == "gonum" || spec == "off":
@@ -150,7 +151,9 @@ func named(spec string, f family, threads int) (gorgonia.BLAS, Library, error) {
 	return impl, lib, nil
 }
 
-// chooseAuto never fails. The Note names the libraries that it could not use.
+// chooseAuto returns the first library that can be loaded, else gonum. It
+// never fails. The Note of gonum's Library names the libraries that could not
+// be used.
 func chooseAuto(threads int) (gorgonia.BLAS, Library, error) {
 	var tried []string
 	for _, f := range families {
@@ -167,14 +170,14 @@ func chooseAuto(threads int) (gorgonia.BLAS, Library, error) {
 	return gonum.Implementation{}, gonumLibrary(note), nil
 }
 
-// gonumLibrary describes gonum. Its result does not depend on how many
-// goroutines it uses, so Threads is only informative.
+// gonumLibrary describes gonum. Gonum's results do not depend on its number of
+// goroutines, so Threads is only informative.
 func gonumLibrary(note string) Library {
 	return Library{Name: "gonum", Version: gonumVersion(), Threads: runtime.GOMAXPROCS(0), Note: note}
 }
 
-// gonumVersion is the version of the linked module. It is empty in a binary
-// without build information, such as a test.
+// gonumVersion returns the version of the gonum module that is linked into the
+// program. It is empty in a program without build information, such as a test.
 func gonumVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -188,17 +191,18 @@ func gonumVersion() string {
 	return ""
 }
 
-// family is a kind of CBLAS library: its files, and how to talk to it beyond
-// the CBLAS functions that all have in common.
+// family is a kind of CBLAS library and the file names under which it is
+// installed.
 type family struct {
-	spec  string   // its name in PLX_BLAS
-	name  string   // its name in messages
-	files []string // tried in this order; the system's loader finds names without a folder
+	spec  string   // the library's name in PLX_BLAS
+	name  string   // the library's name in messages
+	files []string // in the order in which open tries them; the system's loader searches for them
 }
 
-// families are the libraries known by name, in the order that auto tries them.
-// Files with 64-bit integers or suffixed symbols are left out: their names do
-// not show whether the functions are called cblas_sgemm.
+// families are the libraries that PLX_BLAS can name, in the order in which
+// "auto" tries them. Builds with 64-bit integers or suffixed symbols are left
+// out, because their file names do not show whether their functions have the
+// standard names such as cblas_sgemm.
 var families = []family{
 	{spec: "openblas", name: "OpenBLAS", files: []string{
 		"libopenblas.so.0", "libopenblas.so", "libopenblasp.so.0", "libopenblaso.so.0",

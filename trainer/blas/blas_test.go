@@ -43,8 +43,9 @@ func TestUseGonum(t *testing.T) {
 	}
 }
 
-// Whatever auto chooses is installed in both modules and is what it reports.
-func TestUseAutoInstallsEverywhere(t *testing.T) {
+// The library that Use("auto") chooses is installed in package gorgonia and in
+// package tensor, and is the one that Use returns.
+func TestUseAutoInstallsInGorgoniaAndTensor(t *testing.T) {
 	defer restoreGonum(t)
 	lib, err := Use("", 1)
 	if err != nil {
@@ -69,9 +70,9 @@ func restoreGonum(t *testing.T) {
 	}
 }
 
-// A named library that is not there is an error that names it, and what was
-// installed before stays.
-func TestUseNamedMissing(t *testing.T) {
+// If the named library is missing, the error names the library, and the
+// library that was installed before stays in use.
+func TestUseReportsMissingLibrary(t *testing.T) {
 	defer restoreGonum(t)
 	restoreGonum(t)
 	folder := t.TempDir()
@@ -94,7 +95,7 @@ func TestUseNamedMissing(t *testing.T) {
 	}
 }
 
-func TestUseUnknownSpec(t *testing.T) {
+func TestUseRefusesUnknownSpec(t *testing.T) {
 	for _, spec := range []string{"cublas", "OpenBLAS", "libopenblas.so.0"} {
 		_, err := Use(spec, 1)
 		var missing *NotFoundError
@@ -104,8 +105,9 @@ func TestUseUnknownSpec(t *testing.T) {
 	}
 }
 
-// With no family present auto ends with gonum and lists what it missed.
-func TestAutoWithoutAnyLibrary(t *testing.T) {
+// If no library can be loaded, Use("auto") chooses gonum and lists the missing
+// libraries.
+func TestAutoFallsBackToGonum(t *testing.T) {
 	defer func(old []family) { families = old }(families)
 	families = []family{
 		{spec: "one", name: "One", files: []string{"libplx-no-such-one.so"}},

@@ -13,22 +13,24 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 )
 
-// cblas is gonum with a loaded library for the products that Gorgonia calls.
-// Calls with a wrong shape, a slice that is too short or an empty matrix go to
-// gonum, which panics with its own message or returns at once. So both accept
-// the same calls.
+// cblas is gonum with the products that Gorgonia needs replaced by those of a
+// loaded library. Calls with a wrong shape, a slice that is too short or an
+// empty matrix go to gonum, which panics with its own message or returns at
+// once. A cblas therefore accepts the same calls as gonum.
 //
 // Dot products, outer products and small products with a vector stay with
-// gonum, because entering C costs more than it saves.
+// gonum, because a call of C costs more time than the library saves.
 type cblas struct {
 	gonum.Implementation
-	handle uintptr // the loader's, of the library
+	handle uintptr // the loader's handle of the library, for unload
 	single products[float32]
 	double products[float64]
 }
 
-// products are one way to call a library. They take row-major matrices whose
-// sizes have been checked, keep no pointer, and may be called side by side.
+// products holds the functions of a library for one element type, called
+// either through CBLAS or through Fortran. The functions take row-major
+// matrices whose sizes the caller has checked. They keep no pointer, and
+// several goroutines may call them at once.
 type products[T float32 | float64] struct {
 	gemm gemmFunc[T]
 	gemv gemvFunc[T]
@@ -38,7 +40,8 @@ type gemmFunc[T float32 | float64] func(tA, tB blas.Transpose, m, n, k int, alph
 
 type gemvFunc[T float32 | float64] func(tA blas.Transpose, m, n int, alpha T, a *T, lda int, x *T, incX int, beta T, y *T, incY int)
 
-// bind looks up the CBLAS functions.
+// bind looks up the library's CBLAS functions and returns a cblas that calls
+// them.
 func bind(handle uintptr) (*cblas, error) {
 	single, err := bindCBLAS[float32](handle, "s")
 	if err != nil {
@@ -51,7 +54,8 @@ func bind(handle uintptr) (*cblas, error) {
 	return &cblas{handle: handle, single: single, double: double}, nil
 }
 
-// shorten replaces functions by quicker ones that give the same bits.
+// shorten switches to the library's Fortran functions, which are faster to
+// call from Go, if they compute the same bits as the CBLAS functions.
 func (l *cblas) shorten(handle uintptr) {
 	if p, ok := bindFortran[float32](handle, "s"); ok && agree(p, l.single) {
 		l.single = p
@@ -70,7 +74,8 @@ func (l *cblas) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []flo
 	l.single.gemm(tA, tB, m, n, k, alpha, &a[0], lda, &b[0], ldb, beta, &c[0], ldc)
 }
 
-// Dgemm is Sgemm in double precision.
+// Dgemm computes C = alpha op(A) op(B) + beta C in double precision, as Sgemm
+// does in single precision.
 func (l *cblas) Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
 	if !gemmFits(tA, tB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc) {
 		l.Implementation.Dgemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
@@ -88,7 +93,8 @@ func (l *cblas) Sgemv(tA blas.Transpose, m, n int, alpha float32, a []float32, l
 	l.single.gemv(tA, m, n, alpha, &a[0], lda, &x[0], incX, beta, &y[0], incY)
 }
 
-// Dgemv is Sgemv in double precision.
+// Dgemv computes y = alpha op(A) x + beta y in double precision, as Sgemv does
+// in single precision.
 func (l *cblas) Dgemv(tA blas.Transpose, m, n int, alpha float64, a []float64, lda int, x []float64, incX int, beta float64, y []float64, incY int) {
 	if !gemvFits(tA, m, n, len(a), lda, len(x), incX, len(y), incY) || alpha == 0 {
 		l.Implementation.Dgemv(tA, m, n, alpha, a, lda, x, incX, beta, y, incY)
@@ -97,15 +103,16 @@ func (l *cblas) Dgemv(tA blas.Transpose, m, n int, alpha float64, a []float64, l
 	l.double.gemv(tA, m, n, alpha, &a[0], lda, &x[0], incX, beta, &y[0], incY)
 }
 
-// smallest is the least number of elements of a matrix whose product with a
-// vector goes to C. A call of a CBLAS function takes about a microsecond (see
-// BenchmarkRoutes and BenchmarkVector). The quicker route could have a lower
-// bound. Both have the same, so that the route never decides which library
+// smallest is the least number of elements of a matrix for which cblas
+// computes a product with a vector in C. A call of a CBLAS function takes
+// about a microsecond (see BenchmarkRoutes and BenchmarkVector). Fortran
+// functions are faster to call and could have a lower bound. Both have the
+// same bound, so that the choice between them never decides which library
 // rounds.
 const smallest = 1 << 15
 
-// gemmFits reports whether a product may go to C: no operand is empty, and
-// every element that C touches is inside its slice.
+// gemmFits reports whether cblas may compute a matrix product in C: no operand
+// is empty, and every element that C accesses is inside its slice.
 func gemmFits(tA, tB blas.Transpose, m, n, k, lenA, lda, lenB, ldb, lenC, ldc int) bool {
 	rowsA, colsA := m, k
 	if tA != blas.NoTrans {
@@ -121,8 +128,9 @@ func gemmFits(tA, tB blas.Transpose, m, n, k, lenA, lda, lenB, ldb, lenC, ldc in
 		matrixFits(m, n, ldc, lenC)
 }
 
-// gemvFits is gemmFits for a product with a vector. It also refuses products
-// that gonum computes faster.
+// gemvFits reports whether cblas may compute a product of matrix and vector in
+// C. It makes the checks of gemmFits, and also refuses products that gonum
+// computes faster.
 func gemvFits(tA blas.Transpose, m, n, lenA, lda, lenX, incX, lenY, incY int) bool {
 	nX, nY := n, m
 	if tA != blas.NoTrans {
@@ -136,7 +144,9 @@ func known(t blas.Transpose) bool {
 	return t == blas.NoTrans || t == blas.Trans || t == blas.ConjTrans
 }
 
-// matrixFits bounds every factor before it multiplies, so no product overflows.
+// matrixFits reports whether a matrix lies inside a slice of that length. It
+// bounds rows and ld before it multiplies them, so that the product cannot
+// overflow.
 func matrixFits(rows, cols, ld, length int) bool {
 	return rows > 0 && cols > 0 && ld >= cols &&
 		rows <= math.MaxInt32 && ld <= math.MaxInt32 &&
@@ -150,9 +160,9 @@ func vectorFits(n, inc, length int) bool {
 	return (n-1)*max(inc, -inc) < length
 }
 
-// selfCheck computes products with known results, with their operands at every
-// alignment. The result's memory holds NaN, which a beta of zero must overwrite,
-// because Gorgonia does not clear memory.
+// selfCheck computes products with known results and returns an error if one
+// is wrong. The memory for the results contains NaN at first. A library must
+// overwrite the NaN if beta is 0, because Gorgonia does not clear memory.
 func selfCheck(l *cblas) error {
 	nan := float32(math.NaN())
 	a := []float32{1, 2, 3, 4, 5, 6}
@@ -178,9 +188,10 @@ func selfCheck(l *cblas) error {
 	return nil
 }
 
-// checkProducts computes products of each kind with their operands at every alignment
-// within a cache line, of integers, whose sums are exact in any order. Each worker does so
-// when it starts, so the matrices are small.
+// checkProducts tests every kind of product with operands at every alignment
+// within a cache line. The matrices contain small integers, so that the sums
+// are exact in any order. Each worker runs this check when it starts, so the
+// matrices are small.
 func checkProducts[T float32 | float64](p products[T]) error {
 	var at scattered[T]
 	for _, s := range [][3]int{{17, 33, 129}, {8, 8, 1100}} {
@@ -213,11 +224,12 @@ func checkProducts[T float32 | float64](p products[T]) error {
 
 var straight = []blas.Transpose{blas.NoTrans, blas.Trans}
 
-// scattered is memory for the operands of a product, of which each moves through a cache line.
+// scattered is memory for the two operands and the result of a product. check
+// moves each of them through the alignments within a cache line.
 type scattered[T float32 | float64] [3][]T
 
-// check calls a product of first and second with them and the result at every alignment, and
-// reports whether it always gave want.
+// check calls product with the operands first and second, and the result, at
+// every alignment. It reports whether the result was equal to want each time.
 func (at *scattered[T]) check(first, second, want []T, product func(a, b, c *T)) bool {
 	const line = 64
 	steps := line / int(unsafe.Sizeof(T(0)))
@@ -234,7 +246,8 @@ func (at *scattered[T]) check(first, second, want []T, product func(a, b, c *T))
 	return true
 }
 
-// put copies values to where the operand i begins offset elements later than its memory.
+// put copies values into the memory of operand i, beginning at element offset,
+// and returns the copy.
 func (at *scattered[T]) put(i, offset int, values []T) []T {
 	if len(at[i]) < offset+len(values) {
 		at[i] = make([]T, offset+2*len(values)+64)
@@ -244,8 +257,8 @@ func (at *scattered[T]) put(i, offset int, values []T) []T {
 	return into
 }
 
-// integers fills a matrix with integers from -4 to 3: sums of a few thousand products are
-// exact in float32.
+// integers returns n integers from -4 to 3. Sums of a few thousand products of
+// them are exact in float32.
 func integers[T float32 | float64](n int, salt uint32) []T {
 	s := sample[T](n, salt)
 	for i, v := range s {
@@ -254,7 +267,8 @@ func integers[T float32 | float64](n int, salt uint32) []T {
 	return s
 }
 
-// integerProduct is the product of a, m by k, and b, k by n.
+// integerProduct returns the product of matrices a (m by k) and b (k by n),
+// computed by a plain loop.
 func integerProduct[T float32 | float64](a, b []T, m, n, k int) []T {
 	c := make([]T, 0, m*n)
 	for i := range m {
@@ -269,7 +283,8 @@ func integerProduct[T float32 | float64](a, b []T, m, n, k int) []T {
 	return c
 }
 
-// laidOut is the memory of a matrix whose op is x, rows by columns.
+// laidOut returns the matrix that op turns into x (rows by columns): x itself,
+// or its transpose if t transposes.
 func laidOut[T float32 | float64](t blas.Transpose, x []T, rows, columns int) []T {
 	if t == blas.NoTrans {
 		return x
@@ -283,7 +298,8 @@ func laidOut[T float32 | float64](t blas.Transpose, x []T, rows, columns int) []
 	return turned
 }
 
-// strides are those of matrices without gaps whose op is m by k and k by n.
+// strides returns the row strides of matrices A and B without gaps, for a
+// product op(A) op(B) of m by k and k by n.
 func strides(tA, tB blas.Transpose, m, n, k int) (lda, ldb int) {
 	lda, ldb = k, n
 	if tA != blas.NoTrans {
@@ -295,14 +311,15 @@ func strides(tA, tB blas.Transpose, m, n, k int) (lda, ldb int) {
 	return lda, ldb
 }
 
-// agreeShapes are values of m, n and k. They are too small for a library to use
-// threads. Some builds of OpenBLAS have a kernel for small products that only
-// the CBLAS functions use; it differs if k is longer than a block of the other
-// kernel.
+// agreeShapes lists values of m, n and k with which agree compares CBLAS and
+// Fortran functions. They are too small for a library to use threads. Some
+// builds of OpenBLAS have a kernel for small products that only their CBLAS
+// functions use. That kernel rounds differently if k is longer than a block of
+// the ordinary kernel.
 var agreeShapes = [][3]int{{1, 1, 1}, {3, 5, 7}, {1, 9, 700}, {9, 1, 700}, {8, 8, 1100}, {17, 33, 129}, {16, 32, 64}}
 
-// agree reports whether two ways to call a library give the same bits. It also
-// checks that both are right.
+// agree reports whether p and q, two ways to call one library, compute the
+// same bits.
 func agree[T float32 | float64](p, q products[T]) bool {
 	for _, s := range agreeShapes {
 		for _, factors := range [][2]T{{1, 0}, {-0.5, 1}} {
@@ -339,8 +356,8 @@ func agreeGemv[T float32 | float64](p, q products[T], tA blas.Transpose, m, n in
 	return sameBits(y, z)
 }
 
-// sample fills a matrix with numbers in [-1, 1) whose sums depend on their
-// order. They come from Knuth's multiplicative hash.
+// sample returns n numbers in [-1, 1) whose sum depends on the order of
+// addition. They come from Knuth's multiplicative hash of the index and salt.
 func sample[T float32 | float64](n int, salt uint32) []T {
 	s := make([]T, n)
 	for i := range s {
@@ -349,7 +366,8 @@ func sample[T float32 | float64](n int, salt uint32) []T {
 	return s
 }
 
-// sameBits distinguishes 0 from -0.
+// sameBits reports whether a and b are equal, and treats 0 and -0 as
+// different.
 func sameBits[T float32 | float64](a, b []T) bool {
 	for i, v := range a {
 		if math.Float64bits(float64(v)) != math.Float64bits(float64(b[i])) {

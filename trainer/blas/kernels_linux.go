@@ -4,16 +4,19 @@ package blas
 
 import "golang.org/x/sys/cpu"
 
-// kernelsVariable names the kernels that OpenBLAS takes when it is loaded. Other libraries do
-// not read it.
+// kernelsVariable is the environment variable that selects OpenBLAS's kernels
+// (its code for a type of processor) when the library is loaded. Other
+// libraries do not read it.
 const kernelsVariable = "OPENBLAS_CORETYPE"
 
-// fallback is OpenBLAS's name of its kernels for SSE3. It takes them for a processor of
-// Intel's that is younger than the library: 0.3.21, which is Debian's, for Emerald Rapids.
+// fallback is OpenBLAS's name for its old SSE3 kernels. OpenBLAS uses them on
+// an Intel processor that is newer than the library. Debian's version 0.3.21,
+// for example, uses them on Emerald Rapids.
 const fallback = "Prescott"
 
-// suited are OpenBLAS's names of the kernels for what this processor and the system have,
-// the best first. None are better than the fallback on other architectures.
+// suited returns OpenBLAS's names for kernels that suit this processor, the
+// best first. It returns nil if no kernels are better than the fallback, and
+// on other architectures than amd64.
 func suited() (kernels []string) {
 	x := &cpu.X86
 	if !x.HasAVX2 || !x.HasFMA || !x.HasBMI1 || !x.HasBMI2 {

@@ -10,10 +10,11 @@ import (
 	"testing"
 )
 
-// A library keeps the kernels that it chose, or that the user chose by OpenBLAS's own variable.
-// Only what OpenBLAS takes for a processor that it does not know is replaced, by the best
-// kernels that it has and that compute right. Without such kernels it is refused.
-func TestKernels(t *testing.T) {
+// A library keeps the kernels that it chose, or that the user chose with
+// OPENBLAS_CORETYPE. Only OpenBLAS's fallback kernels for an unknown processor
+// are replaced, by the best suited kernels that OpenBLAS has and that compute
+// correctly. If there are none, the library is refused.
+func TestOnlyFallbackKernelsAreReplaced(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("needs gcc, to build a library")
 	}
@@ -62,11 +63,12 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// The OpenBLAS of this machine takes kernels that are made for its processor, also if the
-// library does not know it, and says which. String has them, and the configuration, by which
-// mixed hosts are refused. A library that is loaded has chosen, so this needs a process of its
-// own.
-func TestKernelsOfOpenBLAS(t *testing.T) {
+// The OpenBLAS of this machine uses kernels for its processor, even if the
+// library does not know the processor, and reports their name. Library has the
+// name and the configuration, so that a job can refuse hosts that differ in
+// them. A loaded library does not choose again, so the test runs in a process
+// of its own.
+func TestOpenBLASUsesKernelsForThisProcessor(t *testing.T) {
 	openBLAS(t) // or skip
 	const alone = "PLX_TEST_ALONE"
 	if os.Getenv(alone) == "" {

@@ -14,18 +14,19 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// loadable reports whether this build can load a library at run time.
+// loadable is true if this build can load a library at run time.
 const loadable = true
 
-// threadVariables bound the threads of the libraries when they start. Setting
-// the number later is not enough: a library built on OpenMP keeps it per
-// calling thread, and Go calls from any thread.
+// threadVariables are the environment variables from which the libraries read
+// their number of threads when they start. To set the number after loading is
+// not enough: a library that uses OpenMP keeps the number per calling thread,
+// and Go calls from any thread.
 var threadVariables = []string{
 	"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS",
 	"MKL_NUM_THREADS", "BLIS_NUM_THREADS",
 }
 
-// open loads the first file of a family that exists and computes correctly. The
+// open loads the first file of family f that exists and passes selfCheck. The
 // error names each file that was tried.
 func open(f family, threads int) (gorgonia.BLAS, Library, error) {
 	var tried []string
@@ -39,17 +40,17 @@ func open(f family, threads int) (gorgonia.BLAS, Library, error) {
 	return nil, Library{}, errors.New(strings.Join(tried, "; "))
 }
 
-// load stays on one thread, because the loader keeps the cause of a failure per
-// thread.
+// load loads a library file. It stays on one thread, because dlerror returns
+// the error of the calling thread.
 func load(file string) (uintptr, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
-// openFile loads a library. If OpenBLAS does not know the processor and the user chose no
-// kernels, the library is loaded once more with the best ones that it has for it. kernels are
-// those to try, the best first.
+// openFile loads a library. OpenBLAS uses slow fallback kernels if it does not
+// know the processor. If the user chose no kernels, openFile then loads
+// OpenBLAS again with the first of kernels that the library accepts.
 func openFile(file string, threads int, kernels []string) (*cblas, Library, error) {
 	impl, lib, err := openWith(file, threads, "")
 	if _, chosen := os.LookupEnv(kernelsVariable); chosen || err != nil || lib.Kernels != fallback || len(kernels) == 0 {
@@ -68,13 +69,15 @@ func openFile(file string, threads int, kernels []string) (*cblas, Library, erro
 	return openWith(file, threads, "")
 }
 
-// unload forgets a library, so that it chooses again when it is loaded.
+// unload unloads a library, so that it chooses its kernels again when it is
+// loaded the next time.
 func unload(handle uintptr) {
-	_ = purego.Dlclose(handle) // else it stays, and is found as it is
+	_ = purego.Dlclose(handle) // if this fails, the library stays loaded and keeps its kernels
 }
 
-// openWith loads a library, which takes the kernels of this name if it is OpenBLAS and has
-// them; "" leaves the choice to it. One that is of no use is unloaded.
+// openWith loads a library. OpenBLAS then uses the kernels of that name, if it
+// has them; with "" it chooses by itself. openWith unloads the library again
+// if the library cannot be used.
 func openWith(file string, threads int, kernels string) (_ *cblas, _ Library, err error) {
 	restore, err := setVariables(threads, kernels)
 	if err != nil {
@@ -83,7 +86,7 @@ func openWith(file string, threads int, kernels string) (_ *cblas, _ Library, er
 	defer restore()
 	handle, err := load(file)
 	if err != nil {
-		return nil, Library{}, err // the loader's message names the file
+		return nil, Library{}, err // the message of dlopen names the file
 	}
 	defer func() {
 		if err != nil {
@@ -96,8 +99,8 @@ func openWith(file string, threads int, kernels string) (_ *cblas, _ Library, er
 	}
 	lib := describe(handle, threads)
 	lib.Path = file
-	// The check runs while the thread variables are set, because some libraries
-	// start their threads at the first product.
+	// The check must run while the environment variables are set, because some
+	// libraries start their threads at the first product.
 	if err := selfCheck(impl); err != nil {
 		return nil, Library{}, fmt.Errorf("load %s: %w", file, err)
 	}
@@ -105,8 +108,8 @@ func openWith(file string, threads int, kernels string) (_ *cblas, _ Library, er
 	return impl, lib, nil
 }
 
-// setVariables sets the libraries' environment variables, for the C library and for Go.
-// It returns a function that restores them.
+// setVariables sets the environment variables that the libraries read, for Go
+// and for the C library. It returns a function that restores the old values.
 func setVariables(threads int, kernels string) (restore func(), err error) {
 	values := map[string]string{}
 	for _, name := range threadVariables {
@@ -118,7 +121,7 @@ func setVariables(threads int, kernels string) (restore func(), err error) {
 	var undo []func() error
 	restore = func() {
 		for _, f := range undo {
-			_ = f() // the variable could be set before, so it can be restored
+			_ = f() // cannot fail: the same variable was set before
 		}
 	}
 	for name, value := range values {
@@ -135,9 +138,9 @@ func setVariables(threads int, kernels string) (restore func(), err error) {
 	return restore, nil
 }
 
-// describe asks a library what it is, sets its number of threads, and returns
-// what the library then reports. The library's functions show its family. Its
-// file name does not: libblas.so.3 may be any of them.
+// describe finds out which library was loaded, sets its number of threads, and
+// returns what the library then reports. It identifies the library by its
+// functions and not by its file name, because libblas.so.3 may be any library.
 func describe(handle uintptr, threads int) Library {
 	switch {
 	case has(handle, "openblas_get_config"):
@@ -150,8 +153,9 @@ func describe(handle uintptr, threads int) Library {
 	return Library{Name: "CBLAS"}
 }
 
-// describeOpenBLAS reads a config such as
-// "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH NO_AFFINITY Haswell MAX_THREADS=64".
+// describeOpenBLAS describes a loaded OpenBLAS. The library returns its
+// version and options in a text such as "OpenBLAS 0.3.21 NO_LAPACKE
+// DYNAMIC_ARCH NO_AFFINITY Haswell MAX_THREADS=64".
 func describeOpenBLAS(handle uintptr, threads int) Library {
 	lib := Library{Name: "OpenBLAS", Config: text(handle, "openblas_get_config")}
 	if words := strings.Fields(lib.Config); len(words) > 1 && words[0] == "OpenBLAS" {
@@ -169,8 +173,8 @@ func describeMKL(handle uintptr, threads int) Library {
 	lib := Library{Name: "MKL"}
 	const sequential = 1
 	var layer func(int32) int32
-	// This call must come first. With it MKL needs no OpenMP library of
-	// Intel's.
+	// This call must come before all others. It makes MKL run without Intel's
+	// OpenMP library.
 	if threads == 1 && register(&layer, handle, "MKL_Set_Threading_Layer") {
 		layer(sequential)
 	}
@@ -190,8 +194,10 @@ func describeBLIS(handle uintptr, threads int) Library {
 		Threads: setThreads[int64](handle, "bli_thread_set_num_threads", "bli_thread_get_num_threads", threads)}
 }
 
-// setThreads sets a library's number of threads and returns what the library
-// then reports; 0 if it does not. BLIS reports -1 if it was never set.
+// setThreads sets a library's number of threads with function set, and returns
+// the number that function get then returns. It returns 0 if the library has
+// no such function. BLIS returns -1 for a number that was never set, which
+// counts as 1.
 func setThreads[N int32 | int64](handle uintptr, set, get string, threads int) int {
 	var to func(N)
 	if register(&to, handle, set) {
@@ -204,8 +210,8 @@ func setThreads[N int32 | int64](handle uintptr, set, get string, threads int) i
 	return int(max(from(), 1))
 }
 
-// text is what a function of the library returns; empty if it has none of this
-// name.
+// text calls a function of the library that returns a string. It returns "" if
+// the library has no function of that name.
 func text(handle uintptr, symbol string) string {
 	var f func() string
 	if !register(&f, handle, symbol) {
@@ -219,7 +225,8 @@ func has(handle uintptr, symbol string) bool {
 	return err == nil
 }
 
-// register binds a function. It reports whether the library has it.
+// register makes fn call the library's function of that name. It returns false
+// if the library has no such function.
 func register(fn any, handle uintptr, symbol string) bool {
 	address, err := purego.Dlsym(handle, symbol)
 	if err != nil {

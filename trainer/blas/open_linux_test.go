@@ -10,15 +10,16 @@ import (
 	gblas "gonum.org/v1/gonum/blas"
 )
 
-// A library that is no BLAS is named and refused.
-func TestOpenLibraryWithoutProducts(t *testing.T) {
+// Opening a library that is no BLAS returns an error with the library's name.
+func TestOpenRefusesLibraryWithoutCBLAS(t *testing.T) {
 	_, _, err := openFile("libc.so.6", 1, nil)
 	if err == nil || !strings.Contains(err.Error(), "libc.so.6") || !strings.Contains(err.Error(), "no function cblas_") {
 		t.Fatalf("got %v", err)
 	}
 }
 
-// The bounds on threads last only while a library loads.
+// The environment variables that bound the number of threads are set only
+// while a library is loaded.
 func TestThreadVariablesAreRestored(t *testing.T) {
 	t.Setenv("OMP_NUM_THREADS", "7")
 	t.Setenv("OPENBLAS_NUM_THREADS", "placeholder so that the test puts back what was there")
@@ -50,7 +51,8 @@ func TestLoadedLibraryUsesOneThread(t *testing.T) {
 	}
 }
 
-// A library that leaves NaN in its output, or multiplies wrongly, is refused.
+// Use refuses a library that leaves NaN in its output or computes a wrong
+// product.
 func TestSelfCheckRefusesAWrongLibrary(t *testing.T) {
 	right := openBLAS(t)
 	if err := selfCheck(right); err != nil {

@@ -8,10 +8,10 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// loadable reports whether this build can load a library at run time.
+// loadable is true if this build can load a library at run time.
 const loadable = false
 
-// open always fails: this build has no loader.
+// open always returns an error, because this build cannot load libraries.
 func open(family, int) (gorgonia.BLAS, Library, error) {
 	return nil, Library{}, errors.New("this build of the program loads no library at run time (it needs linux on amd64 or arm64, and no -tags nodlopen)")
 }

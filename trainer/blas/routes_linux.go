@@ -12,11 +12,11 @@ import (
 	"gonum.org/v1/gonum/blas"
 )
 
-// rowMajor is CBLAS_ORDER's CblasRowMajor.
+// rowMajor is CblasRowMajor, a value of the C enumeration CBLAS_ORDER.
 const rowMajor int32 = 101
 
-// code is the value of CBLAS_TRANSPOSE. For real numbers, conjugation changes
-// nothing.
+// code returns the value of the C enumeration CBLAS_TRANSPOSE for t. For real
+// numbers, ConjTrans is the same as Trans.
 func code(t blas.Transpose) int32 {
 	if t == blas.NoTrans {
 		return 111
@@ -24,12 +24,13 @@ func code(t blas.Transpose) int32 {
 	return 112
 }
 
-// bindCBLAS binds the functions that every CBLAS library has. The precision is
-// s or d. The functions take numbers by value, which needs purego's general way
-// to call: about a microsecond and a dozen allocations per call.
+// bindCBLAS looks up the functions that every CBLAS library has. precision is
+// "s" or "d", the letter in the functions' names. The functions take numbers
+// by value. Purego needs its general calling method for that, which costs
+// about a microsecond and a dozen allocations per call.
 //
-// Integers are passed as 32 bits and arrive sign-extended to 64, so a library
-// built with 64-bit integers reads the same numbers.
+// Integers are passed as 32 bits and arrive sign-extended to 64 bits, so a
+// library with 64-bit integers reads the same numbers.
 func bindCBLAS[T float32 | float64](handle uintptr, precision string) (products[T], error) {
 	var gemm func(order, tA, tB, m, n, k int32, alpha T, a *T, lda int32, b *T, ldb int32, beta T, c *T, ldc int32)
 	var gemv func(order, tA, m, n int32, alpha T, a *T, lda int32, x *T, incX int32, beta T, y *T, incY int32)
@@ -49,36 +50,37 @@ func bindCBLAS[T float32 | float64](handle uintptr, precision string) (products[
 }
 
 // fortran calls a library's Fortran functions. They take every argument by
-// address, so purego.SyscallN suffices and the addresses can be prepared: a
-// call allocates nothing.
+// address. purego.SyscallN can therefore call them, with addresses that were
+// prepared in advance, and a call allocates nothing.
 //
-// Fortran stores matrices column by column, so it sees each of ours transposed.
-// The call asks for C' = op(B)' op(A)': the operands change places, as in the
-// CBLAS functions of most libraries.
+// Fortran stores matrices column by column, so it sees each row-major matrix
+// transposed. gemm therefore asks for C' = op(B)' op(A)': the operands change
+// places, as in the CBLAS functions of most libraries.
 type fortran[T float32 | float64] struct {
 	gemmAt, gemvAt       uintptr   // addresses of the library's functions
-	gemmCalls, gemvCalls sync.Pool // prepared arguments, of type *call[T]
+	gemmCalls, gemvCalls sync.Pool // prepared arguments for reuse, each a *call[T]
 }
 
-// call holds the arguments of one call and their addresses. A call and
-// everything that it points to are on the heap. The garbage collector does not
-// move them, and keeps them as long as the call is used. (It may move a
-// goroutine's stack.)
+// call holds the arguments of one call and their addresses. A call and all
+// values that it points to are on the heap, which the garbage collector does
+// not move. (It may move a goroutine's stack.) runtime.KeepAlive keeps the
+// call alive until the function has returned.
 //
-// Sizes have 64 bits. Both processors are little-endian, so a library that
-// reads 32 bits finds the same number.
+// Sizes have 64 bits. Both supported processors are little-endian, so a
+// library that reads 32 bits reads the same number.
 type call[T float32 | float64] struct {
-	left, right          byte // 'N' or 'T': transposition of the first and of the second operand; gemv has no right
+	left, right          byte // 'N' or 'T': whether the first and the second operand are transposed; gemv has no right
 	m, n, k              int64
 	stride1, stride2     int64 // of the first and second operand, in elements
 	strideOut            int64 // of out, in elements
 	alpha, beta          T
 	first, second, out   *T
 	addresses            [15]uintptr
-	at1, at2, atOut, all int // indices of the operands in addresses; number of addresses in use
+	at1, at2, atOut, all int // indices in addresses of first, second and out; number of addresses in use
 }
 
-// bindFortran binds the functions. It reports false if the library lacks one.
+// bindFortran looks up the library's Fortran functions. It returns false if
+// the library lacks one of them.
 func bindFortran[T float32 | float64](handle uintptr, precision string) (products[T], bool) {
 	gemm, err := purego.Dlsym(handle, precision+"gemm_")
 	if err != nil {
@@ -94,11 +96,12 @@ func bindFortran[T float32 | float64](handle uintptr, precision string) (product
 	return products[T]{gemm: f.gemm, gemv: f.gemv}, true
 }
 
-// character is the length of a letter argument. Fortran passes it as a hidden
-// argument after the visible ones.
+// character is the length of an argument that is a letter. Fortran passes such
+// lengths as hidden arguments after the visible ones.
 const character = 1
 
-// newGemmCall prepares the arguments of xGEMM in their order.
+// newGemmCall prepares the addresses of the arguments of xGEMM, in the order
+// of the function's parameters.
 func newGemmCall[T float32 | float64]() *call[T] {
 	x := &call[T]{at1: 6, at2: 8, atOut: 11, all: 15}
 	x.addresses = [15]uintptr{
@@ -109,7 +112,8 @@ func newGemmCall[T float32 | float64]() *call[T] {
 	return x
 }
 
-// newGemvCall prepares the arguments of xGEMV in their order.
+// newGemvCall prepares the addresses of the arguments of xGEMV, in the order
+// of the function's parameters.
 func newGemvCall[T float32 | float64]() *call[T] {
 	x := &call[T]{at1: 4, at2: 6, atOut: 9, all: 12}
 	x.addresses = [15]uintptr{
@@ -130,7 +134,8 @@ func (f *fortran[T]) gemm(tA, tB blas.Transpose, m, n, k int, alpha T, a *T, lda
 	f.gemmCalls.Put(x)
 }
 
-// gemv asks for the product with the opposite transposition.
+// gemv computes y = alpha op(A) v + beta y. It asks Fortran for the opposite
+// transposition of A, because Fortran sees a row-major matrix transposed.
 func (f *fortran[T]) gemv(tA blas.Transpose, m, n int, alpha T, a *T, lda int, v *T, incV int, beta T, y *T, incY int) {
 	x := f.gemvCalls.Get().(*call[T])
 	x.set('T'+'N'-letter(tA), 0, n, m, 0, alpha, beta)
@@ -139,29 +144,29 @@ func (f *fortran[T]) gemv(tA blas.Transpose, m, n int, alpha T, a *T, lda int, v
 	f.gemvCalls.Put(x)
 }
 
-// set sets everything but the operands.
+// set sets all arguments except the operands and their strides.
 func (x *call[T]) set(left, right byte, m, n, k int, alpha, beta T) {
 	x.left, x.right, x.m, x.n, x.k = left, right, int64(m), int64(n), int64(k)
 	x.alpha, x.beta = alpha, beta
 }
 
-// operands sets the operands, each with its stride.
+// operands sets the two operands and the result, each with its stride.
 func (x *call[T]) operands(first *T, stride1 int, second *T, stride2 int, out *T, strideOut int) {
 	x.first, x.second, x.out = first, second, out
 	x.stride1, x.stride2, x.strideOut = int64(stride1), int64(stride2), int64(strideOut)
 }
 
-// enter calls the function. It passes the prepared slice, because a list of
-// arguments would be allocated for each call.
+// enter calls the function at that address. It passes a slice that was
+// prepared in advance; Go would allocate a new slice for a list of arguments.
 func (x *call[T]) enter(function uintptr) {
 	x.addresses[x.at1], x.addresses[x.at2], x.addresses[x.atOut] = address(x.first), address(x.second), address(x.out)
 	purego.SyscallN(function, x.addresses[:x.all]...)
-	runtime.KeepAlive(x)                     // and everything that it points to
-	x.first, x.second, x.out = nil, nil, nil // the pool must not keep matrices alive
+	runtime.KeepAlive(x)                     // keeps x and all values that x points to alive during the call
+	x.first, x.second, x.out = nil, nil, nil // the pool must not keep the caller's matrices alive
 }
 
-// letter is Fortran's name of a transposition. For real numbers, conjugation
-// changes nothing.
+// letter returns the letter by which Fortran names a transposition. For real
+// numbers, ConjTrans is the same as Trans.
 func letter(t blas.Transpose) byte {
 	if t == blas.NoTrans {
 		return 'N'

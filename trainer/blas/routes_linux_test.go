@@ -14,7 +14,8 @@ import (
 	gblas "gonum.org/v1/gonum/blas"
 )
 
-// bothRoutes returns the two ways into the library that the twins load.
+// bothRoutes returns the library's Fortran functions and its CBLAS functions.
+// It uses the library that openBLAS loads.
 func bothRoutes[T number](t testing.TB, precision string) (quick, cblas products[T]) {
 	t.Helper()
 	handle := openHandle(t)
@@ -43,7 +44,7 @@ func openHandle(t testing.TB) uintptr {
 	return handle
 }
 
-func TestBothRoutesGiveTheSameBits(t *testing.T) {
+func TestFortranAndCBLASGiveTheSameBits(t *testing.T) {
 	t.Run("float32", func(t *testing.T) { checkRoutes[float32](t, "s") })
 	t.Run("float64", func(t *testing.T) { checkRoutes[float64](t, "d") })
 }
@@ -53,7 +54,7 @@ func checkRoutes[T number](t *testing.T, precision string) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for i := range 200 {
 		g := randomGemm(r)
-		if i%20 == 0 { // longer than a kernel's block of k
+		if i%20 == 0 { // every 20th product has a k longer than the block of k in a library's kernel
 			g = exactGemm(g.tA, g.tB, 1+r.IntN(40), 1+r.IntN(40), 300+r.IntN(2000))
 		}
 		if g.m > 0 && g.n > 0 && g.k > 0 {
@@ -64,7 +65,7 @@ func checkRoutes[T number](t *testing.T, precision string) {
 		}
 	}
 	for _, s := range [][3]int{{4, 4, 4}, {64, 256, 1024}, {64, 10, 256}, {1024, 256, 64}, {64, 1024, 256}} {
-		for _, tA := range transposes[:2] { // random products have the third
+		for _, tA := range transposes[:2] { // the random products above cover the third, ConjTrans
 			for _, tB := range transposes[:2] {
 				routeGemm(t, r, exactGemm(tA, tB, s[0], s[1], s[2]), quick, cblas)
 			}
@@ -72,7 +73,7 @@ func checkRoutes[T number](t *testing.T, precision string) {
 	}
 }
 
-// exactGemm is a product of matrices without gaps.
+// exactGemm returns a product of matrices without gaps between their rows.
 func exactGemm(tA, tB gblas.Transpose, m, n, k int) gemmCase {
 	c := gemmCase{tA: tA, tB: tB, m: m, n: n, k: k, lda: k, ldb: n, ldc: n, lenA: m * k, lenB: k * n, lenC: m * n, alpha: 1}
 	if tA != gblas.NoTrans {
@@ -106,7 +107,7 @@ func routeGemv[T number](t *testing.T, r *rand.Rand, v gemvCase, p, q products[T
 	}
 }
 
-// A library without Fortran's names keeps the route that it has.
+// A library without Fortran functions keeps its CBLAS functions.
 func TestLibraryWithoutFortranNamesKeepsCBLAS(t *testing.T) {
 	handle := openHandle(t)
 	single, err := bindCBLAS[float32](handle, "s")
@@ -136,7 +137,7 @@ func TestLibraryWithoutFortranNamesKeepsCBLAS(t *testing.T) {
 	}
 }
 
-// One bit in one product is enough to be refused.
+// agree returns false if one bit in one product differs.
 func TestAgreeRefusesOtherBits(t *testing.T) {
 	quick, cblas := bothRoutes[float32](t, "s")
 	if !agree(quick, cblas) {
@@ -161,9 +162,10 @@ func TestAgreeRefusesOtherBits(t *testing.T) {
 	}
 }
 
-// Each lane calls with sizes and factors of its own while stacks grow and the
-// collector runs: arguments that two calls share would show.
-func TestLanesWithOtherArgumentsSideBySide(t *testing.T) {
+// Several goroutines call the library with different sizes and factors, while
+// their stacks grow and the garbage collector runs. Wrong results would show
+// that two calls share arguments.
+func TestConcurrentCallsDoNotShareArguments(t *testing.T) {
 	quick, _ := bothRoutes[float64](t, "d")
 	var lanes sync.WaitGroup
 	for lane := range 6 {
@@ -194,7 +196,7 @@ func TestLanesWithOtherArgumentsSideBySide(t *testing.T) {
 	lanes.Wait()
 }
 
-// grow takes n kilobytes of stack and gives them back.
+// grow makes the goroutine's stack grow by n kilobytes.
 func grow(n int) byte {
 	var room [1024]byte
 	room[n%len(room)] = byte(n)
@@ -204,7 +206,7 @@ func grow(n int) byte {
 	return room[0]
 }
 
-// naive computes a product of matrices without gaps by its definition.
+// naive computes a product of matrices without gaps with three plain loops.
 func naive(g gemmCase, alpha float64, a, b []float64) []float64 {
 	c := make([]float64, g.m*g.n)
 	for i := range g.m {
@@ -224,7 +226,8 @@ func naive(g gemmCase, alpha float64, a, b []float64) []float64 {
 	return c
 }
 
-// What a call costs by either route, down to a product that is nearly nothing.
+// BenchmarkRoutes measures a call through Fortran and through CBLAS, from
+// large products down to a product of almost no work.
 func BenchmarkRoutes(b *testing.B) {
 	quick, cblas := bothRoutes[float32](b, "s")
 	for _, s := range [][3]int{{4, 4, 4}, {64, 10, 256}, {64, 256, 1024}} {

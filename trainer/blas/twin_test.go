@@ -15,8 +15,8 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 )
 
-// openBLAS loads the library that the twins are compared with. PLX_BLAS names
-// another one, as it does for a program.
+// openBLAS loads the library that the tests compare with gonum. The
+// environment variable PLX_BLAS names another library, as in a program.
 func openBLAS(t testing.TB) *cblas {
 	t.Helper()
 	impl, lib, err := choose(librarySpec(), 1)
@@ -43,8 +43,8 @@ func librarySpec() string {
 
 type number interface{ float32 | float64 }
 
-// near allows for another order of additions over k products of numbers
-// below 1 in absolute value.
+// near reports whether got equals want, except for rounding: the sum of k
+// products of numbers below 1 may have been added in another order.
 func near[T number](got, want T, k int) bool {
 	if math.IsNaN(float64(want)) || math.IsNaN(float64(got)) {
 		return math.IsNaN(float64(want)) == math.IsNaN(float64(got))
@@ -56,7 +56,7 @@ func near[T number](got, want T, k int) bool {
 	return math.Abs(float64(got-want)) <= epsilon*8*float64(k+4)
 }
 
-// random returns numbers in (-1, 1).
+// random returns n random numbers in (-1, 1).
 func random[T number](r *rand.Rand, n int) []T {
 	s := make([]T, n)
 	for i := range s {
@@ -65,7 +65,8 @@ func random[T number](r *rand.Rand, n int) []T {
 	return s
 }
 
-// gemmCase is one product; the slices are exactly as long as it needs.
+// gemmCase is one product of matrices. Its slices are exactly as long as the
+// product needs.
 type gemmCase struct {
 	tA, tB                 gblas.Transpose
 	m, n, k, lda, ldb, ldc int
@@ -95,7 +96,8 @@ func randomGemm(r *rand.Rand) gemmCase {
 	return c
 }
 
-// size is mostly small, sometimes 0, sometimes larger than a kernel's tile.
+// size returns a random size: usually small, sometimes 0, sometimes larger
+// than a tile of a library's kernel.
 func size(r *rand.Rand) int {
 	if r.IntN(4) == 0 {
 		return r.IntN(200)
@@ -109,7 +111,7 @@ func extent(rows, cols, ld int) int {
 	if rows == 0 {
 		return 0
 	}
-	return (rows-1)*ld + cols // gonum wants this much also where cols is 0
+	return (rows-1)*ld + cols // gonum requires this length even if cols is 0
 }
 
 func TestGemmMatchesGonum(t *testing.T) {
@@ -153,7 +155,7 @@ type gemvCase struct {
 
 func randomGemv(r *rand.Rand) gemvCase {
 	c := gemvCase{
-		tA: transposes[r.IntN(3)], m: r.IntN(400), n: r.IntN(400), // on both sides of smallest
+		tA: transposes[r.IntN(3)], m: r.IntN(400), n: r.IntN(400), // sizes below and above the constant smallest
 		incX: []int{1, 2, -1, -3}[r.IntN(4)], incY: []int{1, 3, -1, -2}[r.IntN(4)],
 		alpha: []float64{1, -0.5, 0}[r.IntN(3)], beta: []float64{0, 1, 0.5}[r.IntN(3)],
 	}
@@ -196,7 +198,8 @@ func checkGemv[T number](t *testing.T, r *rand.Rand, c gemvCase, got, want func(
 	}
 }
 
-// A call that is wrong by one panics as gonum's does, and never reaches C.
+// A call in which one size or slice is wrong by one panics as in gonum, and
+// does not reach the C library.
 func TestWrongShapesPanicLikeGonum(t *testing.T) {
 	l := openBLAS(t)
 	r := rand.New(rand.NewPCG(5, 6))
@@ -240,9 +243,9 @@ func TestWrongVectorsPanicLikeGonum(t *testing.T) {
 	}
 }
 
-// Lanes call side by side while the collector runs; each must get the bits it
-// gets alone.
-func TestCallsSideBySideGiveTheSameBits(t *testing.T) {
+// Several goroutines call the library while the garbage collector runs. Each
+// must compute the same bits as when it runs alone.
+func TestConcurrentCallsGiveTheSameBits(t *testing.T) {
 	l := openBLAS(t)
 	r := rand.New(rand.NewPCG(9, 10))
 	const m, n, k = 64, 256, 100
@@ -270,7 +273,8 @@ func TestCallsSideBySideGiveTheSameBits(t *testing.T) {
 	lanes.Wait()
 }
 
-// The first layer of examples/mlp at its default sizes.
+// BenchmarkSgemm64x1024x256 measures the product in the first layer of
+// examples/mlp at its default sizes.
 func BenchmarkSgemm64x1024x256(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	const m, k, n = 64, 1024, 256
@@ -288,7 +292,8 @@ func BenchmarkSgemm64x1024x256(b *testing.B) {
 	run("gonum", gonum.Implementation{}.Sgemm)
 }
 
-// Where a loaded library begins to win, for the bound in gemvFits.
+// BenchmarkVector shows from which size on a loaded library computes a product
+// with a vector faster than gonum. The constant smallest comes from it.
 func BenchmarkVector(b *testing.B) {
 	l, g := openBLAS(b), gonum.Implementation{}
 	for _, n := range []int{64, 128, 192, 256} {

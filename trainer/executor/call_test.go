@@ -14,7 +14,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// failing is an operation that fails, panics or counts, as asked.
+// failing is an operation that counts its calls. It returns an error or panics
+// if the test sets *how.
 type failing struct {
 	gorgonia.Iop
 	how   *string
@@ -35,7 +36,7 @@ func (f failing) Run(out gorgonia.Value, inputs ...gorgonia.Value) error {
 func (f failing) Prepare(c operation.Call) { *f.calls = append(*f.calls, c) }
 func (f failing) String() string           { return "umbrella" }
 
-func TestKernelAndContext(t *testing.T) {
+func TestRunPassesCallToOperationsAndReturnsTheirErrors(t *testing.T) {
 	how, calls := "", []operation.Call(nil)
 	g := gorgonia.NewGraph()
 	x := leaf(g, tensor.Float32, "x", 2, 2)
@@ -66,8 +67,8 @@ func TestKernelAndContext(t *testing.T) {
 	}
 }
 
-// Operations without a kernel of this package's run as Gorgonia runs them.
-func TestForeignOperations(t *testing.T) {
+// Operations without a plx kernel return the same values as in Gorgonia.
+func TestOperationsWithoutKernelRunAsInGorgonia(t *testing.T) {
 	b := func(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 		a, c := leaf(g, dt, "a", 3, 4), leaf(g, dt, "c", 1, 2, 4, 4)
 		d := must(gorgonia.Tensordot([]int{0}, []int{0}, a, a))
@@ -91,8 +92,8 @@ func TestForeignOperations(t *testing.T) {
 	}
 }
 
-// Inputs need not be of floats: rows of a table are looked up by index.
-func TestIndices(t *testing.T) {
+// An input may be a tensor of integers: here the indices of rows to look up.
+func TestInputsMayBeIntegers(t *testing.T) {
 	g := gorgonia.NewGraph()
 	table := leaf(g, tensor.Float64, "table", 5, 2)
 	index := gorgonia.NewVector(g, tensor.Int, gorgonia.WithShape(3), gorgonia.WithName("index"))

@@ -1,5 +1,5 @@
-// Package executor runs a Gorgonia graph: it computes the values and gradients
-// of one model on one batch, again and again, without allocating.
+// Package executor computes the values and gradients of a Gorgonia graph: one
+// model on one batch, step after step, without allocating memory.
 //
 //	program, err := executor.Compile(g, executor.Plan{
 //		Inputs: inputs, Fixed: variables, FixedValues: values,
@@ -11,51 +11,52 @@
 //		func(i int) { send(gradients[i]) })
 //
 // Package compile decides what to compute, in which order and where in memory.
-// Package cpu computes it, and package gpu on a GPU: see CompileOn. Package memory turns Gorgonia's values into bytes
-// and back.
+// Package cpu computes the values on the CPU, and package gpu on a GPU: see
+// CompileOn. Package memory converts Gorgonia's values to bytes and back.
 //
-// Compile starts from what is wanted (the loss, the gradients, the outputs) and
-// leaves out everything else. It merges vertices that compute the same, and
-// computes once what depends on constants only. It plans the memory of the
-// whole run, and orders the work so that gradients are complete as early as
-// possible, the last layer's first. A run writes a gradient into the caller's
-// memory. It announces the gradient as soon as it is complete and no later
-// instruction reads its variable.
+// Compile starts from the requested results (the loss, the gradients, the
+// outputs) and leaves out everything else. It merges vertices that compute the
+// same value, and computes values that depend only on constants once. It plans
+// the memory of the whole run. It orders the work so that gradients are
+// complete as early as possible, the last layer's first. A run writes each
+// gradient into the caller's memory. It calls back as soon as a gradient is
+// complete and no later instruction reads the gradient's variable.
 //
 // # Operations
 //
 // Gorgonia's common operations run in plx's own kernels, on float32 and
 // float64. The same inputs give the same bits, wherever they lie in memory.
-// Products use the library that gorgonia.WhichBLAS names at the time of
-// Compile. An operation that implements operation.Kernel is called with planned
-// memory. Any other operation is called the way Gorgonia calls it, and the run
-// may then allocate.
+// Matrix products use the library that gorgonia.WhichBLAS returns when Compile
+// is called. An operation that implements operation.Kernel writes its result
+// into planned memory. Any other operation is called the way Gorgonia calls
+// it, and the run may then allocate memory.
 //
-// # What it refuses
+// # What Compile refuses
 //
-// Operations with hidden state, by name: Gorgonia's dropout, random tensors,
-// batch and group normalisation, max pooling and CTC loss. Package rewrite replaces
-// most of them before a graph is compiled. Any operation that
-// holds pointers without implementing operation.Kernel or operation.Contextual.
-// Another version of Gorgonia than v0.9.18. A graph that was differentiated
-// before, and one whose index Gorgonia has broken (it does so when it rewrites
-// log(1+x) late).
+// Compile refuses operations with hidden state: Gorgonia's dropout, random
+// tensors, batch and group normalisation, max pooling and CTC loss. Package
+// rewrite replaces most of these operations before a graph is compiled.
+// Compile also refuses any operation that holds pointers without implementing
+// operation.Kernel or operation.Contextual, and any version of Gorgonia other
+// than v0.9.18. It refuses a graph that was differentiated before, and a graph
+// whose index Gorgonia has broken (Gorgonia does so when it rewrites log(1+x)
+// late).
 //
-// It refuses to differentiate through Log2, InverseSqrt, OuterProd, GlobalAveragePool2D
-// and ByIndices, whose gradients Gorgonia computes wrongly or not at all. It also refuses to differentiate by a
-// variable that the loss does not depend on.
+// Compile refuses to differentiate through Log2, InverseSqrt, OuterProd,
+// GlobalAveragePool2D and ByIndices, whose gradients Gorgonia computes wrongly
+// or not at all. It also refuses to differentiate by a variable that the loss
+// does not depend on.
 //
-// It does not look for vertices that Gorgonia merged while the graph was built, as
-// package rewrite does.
-// Gorgonia compares hashes that leave out part of an operation: a SoftMax and a
-// LogSoftMax of one value become one vertex, and so do two slices whose bounds
-// are 256 apart.
+// Compile does not look for vertices that Gorgonia merged by mistake while the
+// graph was built; package rewrite does. Gorgonia compares hashes that leave
+// out part of an operation: a SoftMax and a LogSoftMax of one value become one
+// vertex, and so do two slices whose bounds are 256 apart.
 //
 // # Concurrency
 //
-// A Program is for one goroutine at a time. Programs of separate graphs run
-// side by side. They share only Plan.FixedValues, which no one may write to
-// while a run still reads them. Compile adds to the graph, and Gorgonia uses
-// package variables: callers hold one lock around the construction of graphs
-// and Compile.
+// A Program may be used by one goroutine at a time. Programs of separate
+// graphs may run concurrently. They share only Plan.FixedValues, which no
+// goroutine may write to while a run still reads them. Compile adds vertices
+// to the graph, and Gorgonia uses package variables. Callers must therefore
+// hold one lock around the construction of graphs and Compile.
 package executor

@@ -14,10 +14,11 @@ import (
 // its recipe.
 type grower struct {
 	recipe []byte
-	pool   nodes // what has been made so far, matrices of a few shapes and vectors
+	pool   nodes // operations added so far: matrices of a few shapes, and vectors
 }
 
-// next is a number below n.
+// next returns the next byte of the recipe as a number below n, or 0 at the
+// recipe's end.
 func (r *grower) next(n int) int {
 	if len(r.recipe) == 0 {
 		return 0
@@ -29,7 +30,7 @@ func (r *grower) next(n int) int {
 
 func (r *grower) pick() *gorgonia.Node { return r.pool[r.next(len(r.pool))] }
 
-// partner is a node of n's shape; n itself where there is no other.
+// partner returns a node of the same shape as n, which may be n itself.
 func (r *grower) partner(n *gorgonia.Node) *gorgonia.Node {
 	from := r.next(len(r.pool))
 	for i := range r.pool {
@@ -40,7 +41,8 @@ func (r *grower) partner(n *gorgonia.Node) *gorgonia.Node {
 	return n
 }
 
-// tame are functions that stay near 1 and have no corners.
+// tame lists smooth functions whose results do not grow, so that finite
+// differences are accurate.
 var tame = []func(*gorgonia.Node) (*gorgonia.Node, error){
 	gorgonia.Tanh, gorgonia.Sigmoid, gorgonia.Sin, gorgonia.Cos, gorgonia.Neg, gorgonia.Softplus,
 	func(n *gorgonia.Node) (*gorgonia.Node, error) {
@@ -55,7 +57,8 @@ var pairs = []func(a, b *gorgonia.Node) (*gorgonia.Node, error){
 	},
 }
 
-// grow adds one operation, or nothing where the shapes do not allow it.
+// grow adds one operation to the graph. It adds none if the shapes do not
+// allow the operation.
 func (r *grower) grow() {
 	a := r.pick()
 	matrix := a.Dims() == 2
@@ -100,7 +103,7 @@ func (r *grower) product(a *gorgonia.Node) *gorgonia.Node {
 	return must(gorgonia.Tanh(must(gorgonia.Mul(a, must(gorgonia.Transpose(a))))))
 }
 
-// broadcast adds a vector to every row or column of a matrix.
+// broadcast adds a vector to every row or column of matrix a.
 func (r *grower) broadcast(a *gorgonia.Node) *gorgonia.Node {
 	if a.Dims() != 2 {
 		return nil
@@ -117,7 +120,8 @@ func (r *grower) broadcast(a *gorgonia.Node) *gorgonia.Node {
 	return nil
 }
 
-// build makes the model of a recipe. Every variable is used.
+// recipeModel builds the model that the bytes of a recipe describe. Every
+// variable is used.
 func recipeModel(recipe []byte) build {
 	return func(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 		m := model{g: g, inputs: nodes{leaf(g, dt, "x", 3, 4)}}
@@ -164,7 +168,8 @@ func FuzzGraph(f *testing.F) {
 	})
 }
 
-// huge tells whether a graph left the numbers in which rounding is small.
+// huge reports whether the results of a graph are too large to compare:
+// rounding errors grow with them.
 func huge(r results) bool {
 	for _, xs := range append(append([][]float64{{r.loss}}, r.gradients...), r.outputs...) {
 		for _, x := range xs {

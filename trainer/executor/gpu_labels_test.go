@@ -13,9 +13,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// A label that is no class is the same error on a GPU as on the CPU, and the next run
-// is not affected.
-func TestGPULabels(t *testing.T) {
+// An invalid class number gives the same error on a GPU as on the CPU. The
+// next run is not affected.
+func TestGPURunReportsInvalidClassNumber(t *testing.T) {
 	d := testGPU(t)
 	for dt, bad := range map[tensor.Dtype]func(b []byte, row int){
 		tensor.Int:     func(b []byte, row int) { memory.View[int](b)[row] = 3 },

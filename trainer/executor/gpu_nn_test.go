@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// layers are the operations of package nn that say how GPUs compute them.
+// layers lists the operations of package nn that have GPU kernels.
 var layers = []exhibit{
 	unaryOf("relu", false, false, ops.Relu),
 	unaryOf("sigmoid", false, false, ops.Sigmoid),
@@ -36,8 +36,9 @@ var layers = []exhibit{
 	{"cross entropy", [][]int{{5, 4}, {5, 4}}, true, true, func(v nodes) *gorgonia.Node { return must(ops.CrossEntropy(v[0], v[1])) }},
 }
 
-// Every layer and its gradient give on a GPU what they give on the CPU, by kernels.
-func TestGPULayers(t *testing.T) {
+// Every layer and its gradient give the same on a GPU as on the CPU, and the
+// GPU computes them with kernels.
+func TestGPUComputesLayersOfPackageNN(t *testing.T) {
 	d, eager := testGPU(t), eagerGPU(t)
 	for _, e := range layers {
 		t.Run(e.name, func(t *testing.T) {
@@ -50,8 +51,9 @@ func TestGPULayers(t *testing.T) {
 	}
 }
 
-// What the kernels of convolutions do not compute, the CPU does, and the rest the GPU.
-func TestGPULeavesConvolutions(t *testing.T) {
+// A GPU program computes a convolution that the kernels do not support on the
+// CPU, and everything else on the GPU.
+func TestCPUComputesUnsupportedConvolutions(t *testing.T) {
 	even := ops.Steps{Stride: 1, Pad: 1}
 	for name, c := range map[string]struct {
 		down, across ops.Steps

@@ -10,8 +10,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// productModels are models whose products differ: with a bias, of many matrices, of
-// transposed ones.
+// productModels are models with different matrix products: with a bias, of a
+// batch of matrices, and of transposed matrices.
 var productModels = map[string]build{
 	"mlp": mlp(7, 20, 33, 5),
 	"linear": func(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
@@ -30,9 +30,9 @@ var productModels = map[string]build{
 	},
 }
 
-// With cuBLAS the library computes the products, whose sums are rounded otherwise,
-// at once and in graphs.
-func TestGPUProducts(t *testing.T) {
+// With cuBLAS, the library computes the products, both directly and in graphs.
+// The test recognises its products by their rounding.
+func TestCuBLASComputesProducts(t *testing.T) {
 	stand, d := startGPU(t, cudatest.Options{BLAS: &cudatest.BLAS{}})
 	for name, b := range productModels {
 		for dt, tolerance := range map[tensor.Dtype]float64{tensor.Float32: 1e-5, tensor.Float64: 1e-12} {
@@ -55,8 +55,8 @@ func TestGPUProducts(t *testing.T) {
 	}
 }
 
-// The library's workspace counts as memory of the program.
-func TestGPUProductsMemory(t *testing.T) {
+// DeviceBytes includes the workspace of cuBLAS.
+func TestDeviceBytesIncludeCuBLASWorkspace(t *testing.T) {
 	sizes := map[bool]int{}
 	for _, library := range []bool{false, true} {
 		o := cudatest.Options{}

@@ -18,7 +18,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// testGPU opens the stand-in for a GPU.
+// testGPU opens the stand-in for a GPU, which runs the work of several streams
+// in random order.
 func testGPU(t *testing.T) *gpu.Device {
 	t.Helper()
 	return gpuWith(t, cudatest.Options{})
@@ -41,15 +42,17 @@ func startGPU(t *testing.T, o cudatest.Options) (*cudatest.Driver, *gpu.Device) 
 	return stand, d
 }
 
-// eagerGPU does all work at once when it is put on a stream.
+// eagerGPU opens a stand-in for a GPU that runs all work at once, when it is
+// put on a stream.
 func eagerGPU(t *testing.T) *gpu.Device {
 	t.Helper()
 	return gpuWith(t, cudatest.Options{Eager: !cudatest.OnMachine()})
 }
 
-// onGPU compares three runs on the GPU with one on the CPU, and bit by bit with one
-// that does all work at once. The first run waits
-// after each operation. It returns the operations without a kernel.
+// onGPU runs a model three times on GPU d, and compares the results with the
+// CPU's. It also compares them bit by bit with those of the GPU eager, which
+// runs all work at once. The first run waits after each operation. onGPU
+// returns the operations that have no GPU kernel.
 func onGPU(t *testing.T, d, eager *gpu.Device, b build, dt tensor.Dtype, positive bool) []string {
 	t.Helper()
 	tolerance := 1e-12
@@ -69,7 +72,7 @@ func onGPU(t *testing.T, d, eager *gpu.Device, b build, dt tensor.Dtype, positiv
 	return m.OnCPU()
 }
 
-// Every operation and its gradient give on a GPU what they give on the CPU.
+// Every operation and its gradient give the same on a GPU as on the CPU.
 func TestGPUZoo(t *testing.T) {
 	d, eager := testGPU(t), eagerGPU(t)
 	for _, e := range zoo {
@@ -83,7 +86,7 @@ func TestGPUZoo(t *testing.T) {
 	}
 }
 
-// A model with layers, a loss and gradients gives on a GPU what it gives on the
+// A model with layers, a loss and gradients gives the same on a GPU as on the
 // CPU.
 func TestGPUModel(t *testing.T) {
 	d := testGPU(t)
@@ -96,8 +99,9 @@ func sessionOn(t *testing.T, d *gpu.Device, b build) *session {
 	return compiledBy(t, func(g *gorgonia.ExprGraph, p Plan) (*Program, error) { return CompileOn(d, g, p) }, b, tensor.Float32, 1, false)
 }
 
-// descend takes a step down every gradient as soon as it is ready, half a variable
-// on each of two goroutines, as holders bring new values.
+// descend runs one training step of gradient descent. As soon as a gradient is
+// ready, two goroutines each update one half of the variable, as two shard
+// holders (parameter servers) would.
 func (s *session) descend(t *testing.T) float64 {
 	t.Helper()
 	loss, err := s.program.Run(operation.Call{Train: true}, s.gradients, func(i int) {
@@ -119,10 +123,11 @@ func (s *session) descend(t *testing.T) float64 {
 	return loss
 }
 
-// New values may be copied to a GPU while the run that announced the gradients goes
-// on. The losses are those of the CPU but for rounding, and in whatever order the
-// streams advance those of a GPU that does everything at once.
-func TestGPURenew(t *testing.T) {
+// Renew may copy new values to a GPU during the run that computed the
+// gradients. The losses equal the CPU's except for rounding. They equal, bit
+// by bit, those of a GPU that runs all work at once, in whatever order the
+// streams advance.
+func TestGPURenewDuringRun(t *testing.T) {
 	const steps = 6
 	cpu := compiled(t, mlp(5, 7, 9, 4, 3), tensor.Float32, 1, false)
 	exact := sessionOn(t, eagerGPU(t), mlp(5, 7, 9, 4, 3))
@@ -144,12 +149,13 @@ func TestGPURenew(t *testing.T) {
 	}
 }
 
-// launches counts the kernels of a run of the model.
+// launches returns the number of kernels that one run of the model launches.
 func launches(s *session) int { return len(s.program.compiled.Instructions) }
 
-// A fault of the GPU ends the run with an error that names the operation. The first
-// run names it exactly, a later one those among which it is.
-func TestGPUFault(t *testing.T) {
+// A fault of the GPU makes the run return an error. In the first run the error
+// names the operation that failed; in a later run it names the range of
+// operations that contains it.
+func TestGPUFaultNamesOperation(t *testing.T) {
 	n := launches(compiled(t, mlp(3, 4, 5, 2), tensor.Float32, 1, false))
 	for _, c := range []struct {
 		at   int
@@ -169,8 +175,9 @@ func TestGPUFault(t *testing.T) {
 	}
 }
 
-// A GPU that no longer answers fails the run in bounded time.
-func TestGPUStuck(t *testing.T) {
+// A run on a GPU that does not answer any more fails within the device's
+// Patience.
+func TestStuckGPUFailsRunInTime(t *testing.T) {
 	for _, after := range []int{30, 60, 120} {
 		d := gpuWith(t, cudatest.Options{Stuck: after})
 		d.Patience = 100 * time.Millisecond
@@ -188,8 +195,9 @@ func TestGPUStuck(t *testing.T) {
 	}
 }
 
-// A program that does not fit names its largest values.
-func TestGPUMemory(t *testing.T) {
+// The error for a program that does not fit into the GPU's memory names the
+// largest values.
+func TestGPUMemoryErrorNamesLargestValues(t *testing.T) {
 	d := gpuWith(t, cudatest.Options{Memory: 64 << 10})
 	g := gorgonia.NewGraph()
 	m := mlp(64, 300, 200, 10)(g, tensor.Float32)

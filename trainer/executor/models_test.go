@@ -11,7 +11,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// model is a graph for tests and what is wanted of it.
+// model is a graph for a test, and the loss, variables and outputs that a
+// program computes of it.
 type model struct {
 	g         *gorgonia.ExprGraph
 	inputs    gorgonia.Nodes
@@ -20,8 +21,8 @@ type model struct {
 	outputs   gorgonia.Nodes
 }
 
-// build makes a model in an empty graph, once for each executor: graphs cannot be
-// shared.
+// build builds a model in an empty graph. Each executor builds the model
+// again, because two executors cannot share a graph.
 type build func(g *gorgonia.ExprGraph, dt tensor.Dtype) model
 
 func leaf(g *gorgonia.ExprGraph, dt tensor.Dtype, name string, shape ...int) *gorgonia.Node {
@@ -47,7 +48,7 @@ func crossEntropy(logits, labels *gorgonia.Node) *gorgonia.Node {
 	return must(gorgonia.Mean(must(gorgonia.Sub(logSum, chosen))))
 }
 
-// mlp is the model of examples/mlp.
+// mlp builds the model of examples/mlp.
 func mlp(batch int, widths ...int) build {
 	return func(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 		x := leaf(g, dt, "x", batch, widths[0])
@@ -68,8 +69,8 @@ func mlp(batch int, widths ...int) build {
 	}
 }
 
-// values makes a value for every leaf, from one seed; positive ones where
-// they are wanted.
+// values returns a random value for every leaf, determined by seed. The values
+// are positive if positive is true.
 func values(nodes gorgonia.Nodes, seed uint64, positive bool) []gorgonia.Value {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var vs []gorgonia.Value
@@ -101,7 +102,7 @@ func valueOf(dt tensor.Dtype, shape tensor.Shape, scalar bool, next func() float
 	return v
 }
 
-// floatsOf reads any value as float64s, row-major.
+// floatsOf returns the elements of v as float64, in row-major order.
 func floatsOf(t testing.TB, v gorgonia.Value) []float64 {
 	t.Helper()
 	n := 1
@@ -126,14 +127,14 @@ func float64s(dt tensor.Dtype, b []byte) []float64 {
 	return out
 }
 
-// results are what one run gives.
+// results is what one run of a model computes.
 type results struct {
 	loss      float64
 	gradients [][]float64
 	outputs   [][]float64
 }
 
-// session is a compiled model with memory for its gradients.
+// session is a compiled model, with memory for its gradients.
 type session struct {
 	model     model
 	program   *Program
@@ -146,7 +147,7 @@ func compiled(t testing.TB, b build, dt tensor.Dtype, seed uint64, positive bool
 	return compiledBy(t, Compile, b, dt, seed, positive)
 }
 
-// compiledBy is compiled with a function such as Compile.
+// compiledBy compiles a model with function by, such as Compile.
 func compiledBy(t testing.TB, by func(*gorgonia.ExprGraph, Plan) (*Program, error), b build, dt tensor.Dtype, seed uint64, positive bool) *session {
 	t.Helper()
 	m := b(gorgonia.NewGraph(), dt)

@@ -11,8 +11,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// naive computes vertices the simplest way there is: each by its operation's
-// own Do, from copies of its inputs, with nothing planned and nothing merged.
+// naive is a simple interpreter of graphs: it computes each vertex with the Do
+// method of its operation, from copies of the inputs. It plans no memory and
+// merges no vertices.
 type naive struct {
 	leaves map[*gorgonia.Node]gorgonia.Value
 	seen   map[*gorgonia.Node]gorgonia.Value
@@ -47,12 +48,12 @@ func (n *naive) value(t testing.TB, v *gorgonia.Node) gorgonia.Value {
 	return x
 }
 
-// isConstant reports whether a vertex is one of Gorgonia's constants.
+// isConstant reports whether v is one of Gorgonia's constants.
 func isConstant(v *gorgonia.Node) bool {
 	return strings.Contains(fmt.Sprintf("%T", v.Op()), "gorgonia.constant")
 }
 
-// children are the inputs of a vertex. Gorgonia does not export them.
+// children returns the inputs of a vertex, which Gorgonia does not export.
 func children(v *gorgonia.Node) (below gorgonia.Nodes) {
 	f := reflect.ValueOf(v).Elem().FieldByName("children")
 	for i := range f.Len() {
@@ -61,7 +62,7 @@ func children(v *gorgonia.Node) (below gorgonia.Nodes) {
 	return below
 }
 
-// duplicate copies x to the shape that the graph says it has.
+// duplicate returns a copy of x with the shape of vertex v.
 func duplicate(t testing.TB, v *gorgonia.Node, x gorgonia.Value) gorgonia.Value {
 	shape := v.Shape()
 	if v.IsScalar() {
@@ -83,7 +84,7 @@ func shapesOf(vs []gorgonia.Value) (out []string) {
 	return out
 }
 
-// naively runs a model with the naive interpreter.
+// naively runs a model with the naive interpreter and returns the results.
 func naively(t testing.TB, b build, dt tensor.Dtype, seed uint64, positive bool) results {
 	t.Helper()
 	m := b(gorgonia.NewGraph(), dt)

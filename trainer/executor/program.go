@@ -14,14 +14,16 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// machine computes a compiled program on some device. Package cpu describes it.
+// machine runs a compiled program on one device: cpu.Machine on the CPU,
+// gpu.Machine on a GPU.
 type machine interface {
 	Input(i int) []byte
 	Output(i int) []byte
 	Run(gradients [][]byte, ready func(i int)) error
 }
 
-// Program runs what Compile was asked for. It is for one goroutine at a time.
+// Program is a compiled graph, loaded on a CPU or a GPU. It may be used by one
+// goroutine at a time.
 type Program struct {
 	compiled *compile.Program
 	machine  machine
@@ -48,14 +50,15 @@ func newProgram(compiled *compile.Program, machine machine) (*Program, error) {
 	return p, nil
 }
 
-// Input is the memory of input i, which the caller fills before Run.
+// Input returns the memory of input i, which the caller fills before each Run.
 func (p *Program) Input(i int) *tensor.Dense { return p.inputs[i] }
 
-// Output is the value of output i after a run, valid until the next run.
+// Output returns the value of output i after a run. It is valid until the next
+// run.
 func (p *Program) Output(i int) gorgonia.Value { return p.outputs[i] }
 
-// OnCPU names the operations of a program for a GPU that the CPU computes, because
-// there is no kernel for them.
+// OnCPU returns the names of the operations that a GPU program computes on the
+// CPU, because they have no GPU kernel. It returns nil for a CPU program.
 func (p *Program) OnCPU() []string {
 	if m, ok := p.machine.(*gpu.Machine); ok {
 		return m.OnCPU()
@@ -63,7 +66,8 @@ func (p *Program) OnCPU() []string {
 	return nil
 }
 
-// DeviceBytes is the size of the GPU's memory that the program uses.
+// DeviceBytes returns the number of bytes of GPU memory that the program uses,
+// 0 for a CPU program.
 func (p *Program) DeviceBytes() int {
 	if m, ok := p.machine.(*gpu.Machine); ok {
 		return m.Bytes()
@@ -71,17 +75,18 @@ func (p *Program) DeviceBytes() int {
 	return 0
 }
 
-// Renew tells the program that bytes [from, to) of fixed value i have changed, as
-// Plan.FixedValues allows. A program for a GPU begins to copy them there. Other
-// changes are found when the next run begins. Several goroutines may renew
-// different bytes.
+// Renew tells the program that the caller has changed bytes [from, to) of
+// fixed value i. Plan.FixedValues says when the caller may do so. A GPU
+// program begins to copy the bytes to the GPU. Without a call of Renew, the
+// next run finds and copies the change. Several goroutines may call Renew at
+// once for different bytes.
 func (p *Program) Renew(i, from, to int) {
 	if m, ok := p.machine.(*gpu.Machine); ok {
 		m.Renew(i, from, to)
 	}
 }
 
-// Close gives back what the program has on a GPU. No run may follow.
+// Close frees the program's GPU memory. No run may follow.
 func (p *Program) Close() error {
 	if m, ok := p.machine.(*gpu.Machine); ok {
 		return m.Close()
@@ -89,8 +94,9 @@ func (p *Program) Close() error {
 	return nil
 }
 
-// Reside makes a program for a GPU update its fixed values there, see
-// gpu.Machine.Reside. Runs then write and announce no gradient.
+// Reside makes a GPU program keep its fixed values on the GPU and update them
+// there: see gpu.Machine.Reside. Later runs write no gradient and do not call
+// ready.
 func (p *Program) Reside(u gpu.Updates) (*gpu.Resident, error) {
 	m, ok := p.machine.(*gpu.Machine)
 	if !ok {
@@ -99,15 +105,15 @@ func (p *Program) Reside(u gpu.Updates) (*gpu.Resident, error) {
 	return m.Reside(u)
 }
 
-// Run computes everything that the plan wants. It writes the gradient of
-// Plan.Differentiate[i] to gradients[i]: row-major memory, aligned for its
-// type. The loss is 0 if the plan has none.
+// Run computes everything that the plan requests and returns the loss. It
+// writes the gradient of Plan.Differentiate[i] to gradients[i]: row-major
+// memory, aligned for its type. The loss is 0 if the plan has none.
 //
-// Run calls ready(i), if ready is not nil, once for each i, on this goroutine:
-// gradients[i] is complete, and no later instruction of this run reads variable
-// i or gradients[i].
+// Run calls ready(i), if ready is not nil, once for each i, on the caller's
+// goroutine. At that time gradients[i] is complete, and no later instruction
+// of this run reads variable i or gradients[i].
 //
-// After an error, the outputs and the gradients that were not announced are
+// After an error, the outputs and the gradients without a call of ready are
 // undefined. The next run is not affected.
 func (p *Program) Run(c operation.Call, gradients [][]byte, ready func(i int)) (loss float64, err error) {
 	if err = p.check(gradients); err == nil {
@@ -122,7 +128,8 @@ func (p *Program) Run(c operation.Call, gradients [][]byte, ready func(i int)) (
 	return p.loss(), nil
 }
 
-// check wants memory of the right size and alignment for every gradient.
+// check returns an error unless every gradient has memory of the right size
+// and alignment.
 func (p *Program) check(gradients [][]byte) error {
 	if len(gradients) != len(p.compiled.Gradients) {
 		return fmt.Errorf("memory for %d gradients, want %d", len(gradients), len(p.compiled.Gradients))
@@ -139,8 +146,9 @@ func (p *Program) check(gradients [][]byte) error {
 	return nil
 }
 
-// prepare tells the contextual operations about the run. A panic of an
-// operation becomes an error.
+// prepare passes the step number and the other parameters of this run to the
+// operations that need them. It converts a panic of an operation into an
+// error.
 func (p *Program) prepare(c operation.Call) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -165,22 +173,24 @@ func (p *Program) loss() float64 {
 	return memory.View[float64](b)[0]
 }
 
-// Plan says what of a graph is wanted.
+// Plan lists the inputs, the variables and the requested results of a graph to
+// compile.
 type Plan = compile.Plan
 
-// Compile makes a program that computes what p wants of g, on the CPU. It adds
-// the gradients to g.
+// Compile makes a CPU program that computes what plan p requests of graph g.
+// It adds the vertices of the gradients to g.
 //
 // The error names the vertex of a refused operation, a leaf without a value, a
-// gradient that does not exist, and shapes that do not fit together.
+// gradient that does not exist, or shapes that do not fit together.
 func Compile(g *gorgonia.ExprGraph, p Plan) (*Program, error) {
 	return compileFor(g, p, func(c *compile.Program, fixed [][]byte) (machine, error) {
 		return cpu.New(c, fixed, gorgonia.WhichBLAS())
 	})
 }
 
-// CompileOn is Compile for a GPU, or for the CPU if d is nil. Its error is a *gpu.MemoryError if the program
-// does not fit into the GPU's memory.
+// CompileOn makes a program for GPU d, or for the CPU if d is nil: see
+// Compile. The error is a *gpu.MemoryError if the program does not fit into
+// the GPU's memory.
 func CompileOn(d *gpu.Device, g *gorgonia.ExprGraph, p Plan) (*Program, error) {
 	if d == nil {
 		return Compile(g, p)
@@ -213,14 +223,15 @@ func compileFor(g *gorgonia.ExprGraph, p Plan, load func(*compile.Program, [][]b
 	return newProgram(compiled, m)
 }
 
-// fixedMemory is the memory of the value of a fixed leaf.
+// fixedMemory returns the memory of value, which the plan gives for the fixed
+// leaf v. It returns an error if type, size or memory order do not match v.
 func fixedMemory(v *compile.Value, value gorgonia.Value) ([]byte, error) {
 	if value == nil || value.Dtype() != v.Dtype {
-		return nil, fmt.Errorf("the value of %s is of another type", v.Label())
+		return nil, fmt.Errorf("the value of %s is nil or of another type than the leaf", v.Label())
 	}
 	b, plain := memory.Raw(value)
 	if d, ok := value.(*tensor.Dense); !plain || len(b) != v.Length() || ok && d.IsScalar() {
-		return nil, fmt.Errorf("the value of %s has shape %v: want its own, row-major", v.Label(), value.Shape())
+		return nil, fmt.Errorf("the value of %s has shape %v: want the shape of the leaf, in row-major order", v.Label(), value.Shape())
 	}
 	return b, nil
 }

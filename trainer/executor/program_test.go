@@ -12,9 +12,10 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The last layer's gradient is announced first, each once, and not before the
-// last instruction that reads its variable.
-func TestReadyOrder(t *testing.T) {
+// The run calls ready for the last layer's gradient first. It calls ready once
+// for each gradient, and not before the last instruction that reads the
+// gradient's variable.
+func TestGradientsAreReadyLastLayerFirst(t *testing.T) {
 	s := compiled(t, mlp(4, 6, 5, 4, 3), tensor.Float32, 1, false)
 	var order []int
 	_, err := s.program.Run(operation.Call{}, s.gradients, func(i int) { order = append(order, i) })
@@ -28,8 +29,8 @@ func TestReadyOrder(t *testing.T) {
 	}
 }
 
-// Whoever is told that a gradient is ready may overwrite its variable and the
-// gradient at once.
+// When a run calls ready for a gradient, the caller may overwrite the gradient
+// and its variable at once, without an effect on the run.
 func TestVariablesMayBeOverwrittenWhenReady(t *testing.T) {
 	for name, b := range map[string]build{"mlp": mlp(4, 6, 5, 4, 3), "conv": smallConv, "reads variables": readsVariables, "shared gradient": sharedGradient} {
 		t.Run(name, func(t *testing.T) {
@@ -61,8 +62,8 @@ func poison(x []float64) {
 	}
 }
 
-// readsVariables has outputs that are variables, and one that only an output
-// needs.
+// readsVariables builds a model with two kinds of outputs: variables, and a
+// value that no gradient needs.
 func readsVariables(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 	m := mlp(4, 6, 5, 3)(g, dt)
 	m.outputs = append(m.outputs, m.variables[0], m.inputs[0], must(gorgonia.Sum(must(gorgonia.Square(m.variables[1])))),
@@ -70,7 +71,8 @@ func readsVariables(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 	return m
 }
 
-// sharedGradient has one gradient for two variables, and one that is an input.
+// sharedGradient builds a model in which two variables have the same gradient,
+// and a third gradient is an input.
 func sharedGradient(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 	x := leaf(g, dt, "x", 3, 2)
 	a, b, c := leaf(g, dt, "a", 3, 2), leaf(g, dt, "b", 3, 2), leaf(g, dt, "c", 3, 2)
@@ -79,7 +81,8 @@ func sharedGradient(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 	return model{g, nodes{x}, nodes{a, b, c}, loss, nodes{squares}}
 }
 
-// What is read after a run is what was computed, whatever was computed later.
+// After a run, an output has the value that its instruction computed: later
+// instructions do not overwrite it.
 func TestOutputsAreNotOverwritten(t *testing.T) {
 	every := func(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 		m := mlp(4, 6, 5, 4, 3)(g, dt)
@@ -93,7 +96,7 @@ func TestOutputsAreNotOverwritten(t *testing.T) {
 	same(t, compiled(t, every, tensor.Float64, 1, false).run(t), naively(t, every, tensor.Float64, 1, false), 1e-12)
 }
 
-func TestEvaluation(t *testing.T) {
+func TestEvaluationComputesNoGradients(t *testing.T) {
 	b := func(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 		m := mlp(4, 6, 5, 3)(g, dt)
 		m.outputs = append(m.outputs, m.loss)
@@ -107,21 +110,22 @@ func TestEvaluation(t *testing.T) {
 	}
 }
 
-// Equal vertices are computed once, vertices that only hash alike are not.
-func TestMerging(t *testing.T) {
+// Equal vertices are computed once. Vertices that differ but have the same
+// hash are both computed.
+func TestEqualVerticesAreMerged(t *testing.T) {
 	b := func(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 		a := leaf(g, dt, "a", 3, 4)
 		tall := leaf(g, dt, "b", 300, 2)
 		soft := must(gorgonia.SoftMax(a, 1))
-		scaled := must(gorgonia.Square(a)) // keeps the two apart for Gorgonia
+		scaled := must(gorgonia.Square(a)) // prevents Gorgonia from merging the two vertices itself
 		logarithm := must(gorgonia.LogSoftMax(must(gorgonia.Sqrt(scaled)), 1))
 		return model{g, nil, nodes{a, tall}, nil, nodes{soft, logarithm}}
 	}
 	same(t, compiled(t, b, tensor.Float64, 1, true).run(t), naively(t, b, tensor.Float64, 1, true), 1e-12)
 }
 
-// Four replicas run at the same time and share their variables.
-func TestReplicas(t *testing.T) {
+// Four replicas run concurrently and share their variables.
+func TestReplicasShareVariables(t *testing.T) {
 	const replicas = 4
 	want := compiled(t, smallConv, tensor.Float32, 1, false).run(t)
 	shared := compiled(t, smallConv, tensor.Float32, 1, false)
@@ -155,8 +159,8 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
-// Every instruction reads what was computed before it.
-func TestInstructionOrder(t *testing.T) {
+// Every instruction comes after the instructions that compute its inputs.
+func TestInstructionsFollowTheirInputs(t *testing.T) {
 	s := compiled(t, smallConv, tensor.Float32, 1, false)
 	announced := 0
 	computed := map[*compile.Value]bool{}
@@ -177,10 +181,12 @@ func TestInstructionOrder(t *testing.T) {
 	}
 }
 
-// lifetime is the first and the last instruction that reads or writes a root.
+// lifetime is the first and the last instruction that reads or writes the
+// memory of a value.
 type lifetime struct{ first, last int }
 
-// lifetimes finds them from the instructions, without the planner.
+// lifetimes finds the lifetimes of all values with memory of their own, from
+// the instructions and without the planner.
 func lifetimes(p *compile.Program) map[*compile.Value]lifetime {
 	all := map[*compile.Value]lifetime{}
 	touch := func(v *compile.Value, at int) {
@@ -203,8 +209,8 @@ func lifetimes(p *compile.Program) map[*compile.Value]lifetime {
 	return all
 }
 
-// Values that are alive at the same time do not overlap.
-func TestMemoryPlan(t *testing.T) {
+// Two values that are in use at the same time do not overlap in memory.
+func TestLiveValuesDoNotOverlap(t *testing.T) {
 	for name, b := range map[string]build{"mlp": mlp(4, 6, 5, 4, 3), "conv": smallConv} {
 		all := lifetimes(compiled(t, b, tensor.Float32, 1, false).program.compiled)
 		for v, a := range all {

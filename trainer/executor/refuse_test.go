@@ -8,7 +8,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-func TestRefusals(t *testing.T) {
+func TestCompileRefusesOperations(t *testing.T) {
 	for _, c := range []struct {
 		want string
 		f    func(x *gorgonia.Node) *gorgonia.Node
@@ -69,7 +69,7 @@ type secretive struct {
 	state *int
 }
 
-func TestPlanRefusals(t *testing.T) {
+func TestCompileRefusesPlans(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x, w := leaf(g, tensor.Float32, "x", 3, 2), leaf(g, tensor.Float32, "w", 2, 2)
 	s := leaf(g, tensor.Float32, "s")
@@ -79,18 +79,18 @@ func TestPlanRefusals(t *testing.T) {
 	other := gorgonia.NewGraph()
 	far := must(gorgonia.Square(leaf(other, tensor.Float32, "far", 2)))
 	for want, p := range map[string]Plan{
-		"nothing is wanted":       {},
-		"2 fixed leaves and 1":    {Fixed: nodes{x, w}, FixedValues: []gorgonia.Value{value}, Loss: loss},
-		"want a scalar":           {Inputs: nodes{x, w}, Loss: y},
-		"no loss":                 {Inputs: nodes{x, w}, Differentiate: nodes{w}, Outputs: nodes{y}},
-		"is computed":             {Inputs: nodes{y}, Loss: loss},
-		"listed twice":            {Inputs: nodes{x, x}, Loss: loss},
-		"neither an input nor":    {Inputs: nodes{x}, Loss: loss, Differentiate: nodes{w}},
-		"another graph":           {Inputs: nodes{x, w}, Loss: loss, Outputs: nodes{far}},
-		"give it the shape (1)":   {Inputs: nodes{x, w, s}, Loss: loss},
-		"want its own, row-major": {Inputs: nodes{w}, Fixed: nodes{x}, FixedValues: []gorgonia.Value{value}, Loss: loss},
-		"is of another type":      {Inputs: nodes{x}, Fixed: nodes{w}, FixedValues: []gorgonia.Value{nil}, Loss: loss},
-		`"w" (2, 2) has no value`: {Inputs: nodes{x}, Loss: loss},
+		"neither a loss nor":    {},
+		"2 fixed leaves and 1":  {Fixed: nodes{x, w}, FixedValues: []gorgonia.Value{value}, Loss: loss},
+		"want a scalar":         {Inputs: nodes{x, w}, Loss: y},
+		"no loss":               {Inputs: nodes{x, w}, Differentiate: nodes{w}, Outputs: nodes{y}},
+		"is computed":           {Inputs: nodes{y}, Loss: loss},
+		"listed twice":          {Inputs: nodes{x, x}, Loss: loss},
+		"neither an input nor":  {Inputs: nodes{x}, Loss: loss, Differentiate: nodes{w}},
+		"another graph":         {Inputs: nodes{x, w}, Loss: loss, Outputs: nodes{far}},
+		"give it the shape (1)": {Inputs: nodes{x, w, s}, Loss: loss},
+		"want the shape of the leaf, in row-major order": {Inputs: nodes{w}, Fixed: nodes{x}, FixedValues: []gorgonia.Value{value}, Loss: loss},
+		"is nil or of another type":                      {Inputs: nodes{x}, Fixed: nodes{w}, FixedValues: []gorgonia.Value{nil}, Loss: loss},
+		`"w" (2, 2) has no value`:                        {Inputs: nodes{x}, Loss: loss},
 	} {
 		if _, err := Compile(g, p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

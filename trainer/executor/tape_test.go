@@ -9,7 +9,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// near compares two results; tolerance is of what is larger than 1, relative.
+// near fails the test if got and want differ by more than tolerance, which is
+// relative for numbers above 1.
 func near(t *testing.T, what string, got, want []float64, tolerance float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -36,7 +37,7 @@ func same(t *testing.T, got, want results, tolerance float64) {
 	}
 }
 
-// linear is the model of examples/linear.
+// linear builds the model of examples/linear.
 func linear(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 	x, y := leaf(g, dt, "x", 3, 1), leaf(g, dt, "y", 3, 1)
 	w, b := leaf(g, dt, "w", 1, 1), leaf(g, dt, "b", 1, 1)
@@ -45,7 +46,7 @@ func linear(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 	return model{g, gorgonia.Nodes{x, y}, gorgonia.Nodes{w, b}, loss, gorgonia.Nodes{guess}}
 }
 
-func TestAllocatesNothing(t *testing.T) {
+func TestRunAllocatesNothing(t *testing.T) {
 	ready := func(int) {}
 	models := map[string]build{"mlp": mlp(8, 32, 16, 16, 8), "conv": smallConv}
 	for _, e := range zoo {

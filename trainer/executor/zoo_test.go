@@ -12,12 +12,13 @@ import (
 
 type nodes = gorgonia.Nodes
 
-// exhibit is one operation and the shapes it is tried with.
+// exhibit is one operation and the shapes of the variables with which the
+// tests run it.
 type exhibit struct {
 	name     string
-	shapes   [][]int // of its variables; no dimensions is a scalar
+	shapes   [][]int // shapes of the variables; an empty shape means a scalar
 	positive bool
-	noGrad   bool // Gorgonia has no gradient for it, or a wrong one (see compile/request.go)
+	noGrad   bool // Gorgonia has no gradient or a wrong gradient for the operation (see compile/request.go)
 	f        func(v nodes) *gorgonia.Node
 }
 
@@ -124,7 +125,8 @@ var zoo = []exhibit{
 	}},
 }
 
-// build makes the exhibit a model: the loss weighs every element differently.
+// build builds a model of the operation alone. Its loss gives every element of
+// the result a different weight.
 func (e exhibit) build(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 	m := model{g: g}
 	for i, s := range e.shapes {
@@ -145,7 +147,7 @@ func (e exhibit) build(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 	return m
 }
 
-func TestZooAgainstNaive(t *testing.T) {
+func TestOperationsMatchNaiveInterpreter(t *testing.T) {
 	for _, e := range zoo {
 		t.Run(e.name, func(t *testing.T) {
 			for _, dt := range []tensor.Dtype{tensor.Float64, tensor.Float32} {
@@ -166,7 +168,8 @@ func TestZooAgainstNaive(t *testing.T) {
 	}
 }
 
-// ownKernels fails where an instruction is left to Gorgonia's code.
+// ownKernels fails the test if Gorgonia's code, and no plx kernel, computes an
+// instruction.
 func (s *session) ownKernels(t *testing.T) {
 	t.Helper()
 	for _, in := range s.program.compiled.Instructions {
@@ -176,7 +179,7 @@ func (s *session) ownKernels(t *testing.T) {
 	}
 }
 
-func TestZooFiniteDifferences(t *testing.T) {
+func TestOperationGradientsMatchFiniteDifferences(t *testing.T) {
 	for _, e := range zoo {
 		if !e.noGrad {
 			t.Run(e.name, func(t *testing.T) { finiteDifferences(t, e.build, e.positive, 2e-6) })
@@ -184,7 +187,8 @@ func TestZooFiniteDifferences(t *testing.T) {
 	}
 }
 
-// finiteDifferences compares every gradient with the loss's own slope.
+// finiteDifferences compares every gradient with the change of the loss for a
+// small change of the variable.
 func finiteDifferences(t *testing.T, b build, positive bool, tolerance float64) {
 	t.Helper()
 	s := compiled(t, b, tensor.Float64, 3, positive)
@@ -208,13 +212,14 @@ func finiteDifferences(t *testing.T, b build, positive bool, tolerance float64) 
 	}
 }
 
-func TestModelsFiniteDifferences(t *testing.T) {
+func TestModelGradientsMatchFiniteDifferences(t *testing.T) {
 	for name, b := range map[string]build{"linear": linear, "mlp": mlp(4, 5, 4, 3), "mlp of one row": mlp(1, 5, 4, 3), "conv": smallConv} {
 		t.Run(name, func(t *testing.T) { finiteDifferences(t, b, false, 1e-6) })
 	}
 }
 
-// smallConv is a convolution with a bias, relu, and a linear layer.
+// smallConv builds a model of a convolution with a bias, relu, and a linear
+// layer.
 func smallConv(g *gorgonia.ExprGraph, dt tensor.Dtype) model {
 	x, y := leaf(g, dt, "x", 2, 3, 6, 6), leaf(g, dt, "y", 2, 4)
 	w, b, d := leaf(g, dt, "w", 5, 3, 3, 3), leaf(g, dt, "b", 1, 5, 1, 1), leaf(g, dt, "d", 5*36, 4)

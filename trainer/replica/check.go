@@ -11,7 +11,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Check refuses a model that cannot be trained, before anything is compiled.
+// Check returns an error if the model cannot be trained. It runs before the
+// graph is compiled.
 func (m Model) Check() error {
 	if m.Loss == nil {
 		return errors.New("the model has no loss: set Model.Loss")
@@ -96,7 +97,7 @@ func (m Model) checkNames() error {
 	return nil
 }
 
-// Input is an input by its name, nil if there is none.
+// Input returns the input of that name, or nil if there is none.
 func (m Model) Input(name string) *gorgonia.Node {
 	for _, n := range m.Inputs {
 		if n.Name() == name {
@@ -126,15 +127,16 @@ func (m Model) checkCarried() error {
 		case first.Dtype() != tensor.Float32 && first.Dtype() != tensor.Float64:
 			return fmt.Errorf("carried %q: the input is %v, want float32 or float64", name, first.Dtype())
 		case first.Dtype() != last.Dtype() || !first.Shape().Eq(last.Shape()):
-			return fmt.Errorf("carried %q: the input is %v of shape %v, what it gets %v of shape %v", name,
+			return fmt.Errorf("carried %q: the input is %v of shape %v, but the value for the next step is %v of shape %v", name,
 				first.Dtype(), first.Shape(), last.Dtype(), last.Shape())
 		}
 	}
 	return nil
 }
 
-// Unlisted are leaves with a value and a gradient that the model lists nowhere. Nothing
-// changes them.
+// Unlisted returns the leaves of the graph that have a value and would get a
+// gradient, but that no field of the model lists. Training does not change
+// them.
 func (m Model) Unlisted() (all gorgonia.Nodes, err error) {
 	seen := map[*gorgonia.Node]bool{}
 	for _, n := range slices.Concat(m.Inputs, m.ShardInputs(), m.LookupRows(), m.Kept(), m.Frozen) {
@@ -161,7 +163,8 @@ func (m Model) Unlisted() (all gorgonia.Nodes, err error) {
 	return all, nil
 }
 
-// differentiated are the inputs of a vertex to which it passes a gradient.
+// differentiated returns the inputs of vertex n for which its operation
+// computes a gradient.
 func differentiated(n *gorgonia.Node) (all gorgonia.Nodes, err error) {
 	op, ok := n.Op().(gorgonia.SDOp)
 	if !ok {
@@ -179,8 +182,9 @@ func differentiated(n *gorgonia.Node) (all gorgonia.Nodes, err error) {
 	return all, nil
 }
 
-// checkReach wants every variable to have a gradient, and everything that the
-// loss needs to have a value.
+// checkReach returns an error if the loss does not depend on a variable or a
+// lookup. It also returns an error if the loss depends on a leaf that is
+// neither an input nor has a value.
 func (m Model) checkReach() error {
 	reached, fed := map[int64]bool{}, slices.Concat(m.Inputs, m.ShardInputs(), m.LookupRows())
 	var unset []string

@@ -13,28 +13,29 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Build makes the model in a new graph, for batches of so many rows. It makes the
-// same model each time.
+// Build builds the model in the new graph g, for batches of the given number
+// of rows. It must build the same model each time.
 type Build func(g *gorgonia.ExprGraph, rows int) (Model, error)
 
-// Group are the replicas of one worker. They share the values of variables. All
-// methods but those of its replicas are called by one goroutine at a time.
+// Group is all replicas of one worker: copies of the model's graph that share
+// the values of the variables. Only one goroutine at a time may call methods
+// of the Group.
 type Group struct {
 	build     Build
-	rows      int // rows of a training batch of one virtual worker
+	rows      int // rows of the part of a training batch that one virtual worker computes
 	replicas  []*Replica
-	values    []gorgonia.Value // values of the kept variables, in plx's own memory
-	memory    [][]byte         // the bytes of values, not a copy
-	evaluated map[int]*Replica // by number of rows: a replica that does not train
-	device    *gpu.Device      // what the replicas compute on; nil means the CPU
+	values    []gorgonia.Value // values of the variables in Model.Kept, in memory that plx allocated
+	memory    [][]byte         // the memory of values, without a copy
+	evaluated map[int]*Replica // replicas for evaluations, by number of rows of their batch
+	device    *gpu.Device      // GPU on which the replicas compute; nil means the CPU
 }
 
-// maxEvaluated bounds how many graphs are kept for evaluations of different
-// sizes.
+// maxEvaluated bounds the number of compiled graphs that a Group keeps for
+// evaluations of different batch sizes.
 const maxEvaluated = 4
 
-// NewGroup builds n replicas for training batches of so many rows. They compute on
-// a GPU, or on the CPU if on is nil.
+// NewGroup builds n replicas for training batches of the given number of rows.
+// They compute on GPU on, or on the CPU if on is nil.
 func NewGroup(build Build, rows, n int, on *gpu.Device) (*Group, error) {
 	g := &Group{build: build, rows: rows, device: on, evaluated: map[int]*Replica{}}
 	for range n {
@@ -45,14 +46,14 @@ func NewGroup(build Build, rows, n int, on *gpu.Device) (*Group, error) {
 		g.replicas, g.values = append(g.replicas, r), r.kept
 	}
 	for _, v := range g.values {
-		memory, _ := RowMajor(v) // newLike made it so
+		memory, _ := RowMajor(v) // always row-major, because newLike allocated v
 		g.memory = append(g.memory, memory)
 	}
 	return g, nil
 }
 
-// building guards Gorgonia's construction of graphs, which counts and pools in
-// variables of its package.
+// building serialises the construction of graphs, because Gorgonia uses
+// counters and pools in package variables.
 var building sync.Mutex
 
 func (g *Group) compile(rows int, train bool) (*Replica, error) {
@@ -65,7 +66,8 @@ func (g *Group) compile(rows int, train bool) (*Replica, error) {
 	return compile(m, g.values, train, g.device)
 }
 
-// Rebuild builds the model once more, for a build function that compares.
+// Rebuild calls the build function once more and discards the model. A build
+// function uses the call to check that it builds the same model each time.
 func (g *Group) Rebuild() error {
 	building.Lock()
 	defer building.Unlock()
@@ -73,32 +75,35 @@ func (g *Group) Rebuild() error {
 	return err
 }
 
-// Memory is that of the kept variables, the trained ones and then those of the
-// states. It is not a copy.
+// Memory returns the memory of the kept variables, without a copy: first the
+// trained variables, then those of the states.
 func (g *Group) Memory() [][]byte { return g.memory }
 
 // OnGPU reports whether the replicas compute on a GPU.
 func (g *Group) OnGPU() bool { return g.device != nil }
 
-// Renew tells the replicas that bytes [from, to) of a kept variable have changed,
-// after all of them have announced its gradient. Those on a GPU begin to copy
-// them there. Several goroutines may renew different bytes.
+// Renew tells the replicas that the caller has changed bytes [from, to) of a
+// kept variable. Call it only after all replicas have reported the variable's
+// gradient as ready. Replicas on a GPU begin to copy the bytes to the GPU.
+// Several goroutines may call Renew at once for different bytes.
 func (g *Group) Renew(variable, from, to int) {
 	for _, r := range g.replicas {
 		r.program.Renew(variable, from, to)
 	}
 }
 
-// Reside makes the only replica update the kept variables by itself, on its GPU.
-// Memory is then older than the GPU's, until it is fetched.
+// Reside makes the group's only replica update the kept variables on its GPU,
+// without the host. The host's memory (see Memory) is then out of date, until
+// Resident.Values or Resident.Fetch copies the values back.
 func (g *Group) Reside(u gpu.Updates) (*gpu.Resident, error) {
 	if len(g.replicas) != 1 {
-		return nil, fmt.Errorf("%d replicas update the same variables", len(g.replicas))
+		return nil, fmt.Errorf("updates on the GPU need exactly 1 replica, not %d", len(g.replicas))
 	}
 	return g.replicas[0].program.Reside(u)
 }
 
-// DeviceBytes is the size of the GPU's memory that the replicas use.
+// DeviceBytes returns the number of bytes of GPU memory that the training
+// replicas use.
 func (g *Group) DeviceBytes() (n int) {
 	for _, r := range g.replicas {
 		n += r.program.DeviceBytes()
@@ -106,11 +111,12 @@ func (g *Group) DeviceBytes() (n int) {
 	return n
 }
 
-// First returns a replica to check feeds with.
+// First returns the first replica, with which a caller can check feeds (the
+// tensors for the inputs).
 func (g *Group) First() *Replica { return g.replicas[0] }
 
-// Evaluator returns a replica that does not train, for so many rows. The group
-// keeps the last few.
+// Evaluator returns a replica for evaluations of the given number of rows. The
+// group keeps up to maxEvaluated of them for later calls.
 func (g *Group) Evaluator(rows int) (*Replica, error) {
 	if r := g.evaluated[rows]; r != nil {
 		return r, nil
@@ -131,10 +137,12 @@ func (g *Group) Evaluator(rows int) (*Replica, error) {
 	return r, nil
 }
 
-// Each runs n virtual workers, counted from 0. Each replica does one after the
-// other, and all replicas work at the same time, the first of them on the caller's
-// goroutine. index is that of the replica. A replica that fails stops; the others go
-// on. Each returns when all have ended.
+// Each calls do for the virtual workers 0 to n-1, which share the batch of
+// this worker. Each replica runs one virtual worker after the other, and all
+// replicas run concurrently, the first one on the caller's goroutine. index is
+// the replica's index in the group. After an error a replica takes no further
+// virtual workers; the other replicas continue. Each returns after all
+// replicas have finished.
 func (g *Group) Each(ctx context.Context, n int, do func(r *Replica, index, vw int) error) error {
 	var (
 		next    atomic.Int64
@@ -162,7 +170,8 @@ func (g *Group) Each(ctx context.Context, n int, do func(r *Replica, index, vw i
 	return errors.Join(errs...)
 }
 
-// Rows is the batch size of a feed for an evaluation. Carried inputs need not be fed.
+// Rows returns the number of rows of an evaluation batch, from the shape of
+// the first fed input. The feed may omit carried inputs.
 func (g *Group) Rows(feed map[string]tensor.Tensor) (int, error) {
 	m := g.replicas[0].model
 	at := slices.IndexFunc(m.Inputs, func(n *gorgonia.Node) bool { return m.Carried[n.Name()] == nil })
@@ -174,13 +183,13 @@ func (g *Group) Rows(feed map[string]tensor.Tensor) (int, error) {
 	if from == nil {
 		return 0, fmt.Errorf("input %q is not fed", first.Name())
 	}
-	if from.Shape().Dims() == 0 && first.Shape().Dims() > 0 { // tensor.New makes this of one number
+	if from.Shape().Dims() == 0 && first.Shape().Dims() > 0 { // tensor.New gives a slice of one number the shape ()
 		return 1, nil
 	}
 	if from.Shape().Dims() == 0 || from.Shape()[0] < 1 || first.Shape().Dims() == 0 {
 		return 0, fmt.Errorf("input %q: shape %v has no rows", first.Name(), from.Shape())
 	}
-	each := max(1, first.Shape()[0]/g.rows) // rows of the input per row of the batch
+	each := max(1, first.Shape()[0]/g.rows) // number of the input's rows for each row of the batch
 	if from.Shape()[0]%each != 0 {
 		return 0, fmt.Errorf("input %q: %d rows, want a multiple of %d", first.Name(), from.Shape()[0], each)
 	}

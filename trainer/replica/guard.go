@@ -8,37 +8,40 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// NotFiniteError is the error of a number that is NaN or infinite.
+// NotFiniteError reports a loss, gradient or variable that is NaN or infinite.
 type NotFiniteError string
 
 func (e NotFiniteError) Error() string { return string(e) }
 
-// Hint names what usually helps.
+// Hint returns advice that usually helps.
 func (NotFiniteError) Hint() string {
 	return "lower the learning rate, set Config.ClipNorm, or look for the first bad gradient with --check-numerics"
 }
 
-// glance is how many bytes of the first gradients a guard always looks at. As a
-// rule a loss that is not finite spoils all of each gradient.
-const glance = 16 << 10
+// sampledBytes is the number of bytes of a gradient that a Guard checks even
+// if it does not check everything. If the loss is not finite, usually all
+// elements of each gradient are not finite either.
+const sampledBytes = 16 << 10
 
-// Guard looks at the gradients of one run before they are sent.
+// Guard checks the gradients of one run for NaN and infinity before the worker
+// sends them.
 type Guard struct {
 	replica    *Replica
-	who        string // names who computes the run, for errors
-	everything bool   // look at the whole of every gradient; false means parts of the first ones
-	sent       bool   // a variable's gradient has passed, so variables may change from then on
-	broken     error  // why no further gradient may be sent; nil means that none was bad
+	who        string // the virtual worker that computes the run, for error messages
+	everything bool   // check every gradient completely; false means only the beginning of the first gradients
+	sent       bool   // a variable's gradient has passed the check, so other machines may already update the variable
+	broken     error  // error for the first bad gradient, after which none may be sent; nil if there was none
 }
 
-// Guard returns a guard of the next run, which is computed by who. It looks at
-// every gradient if everything is set, else at parts of the first ones.
+// Guard returns a Guard for the replica's next run. who names the worker in
+// errors. If everything is true the Guard checks every gradient completely,
+// otherwise only parts of the first ones.
 func (r *Replica) Guard(who string, everything bool) *Guard {
 	return &Guard{replica: r, who: who, everything: everything}
 }
 
-// Passes reports whether gradient i may be sent. After the first that may not,
-// none may.
+// Passes checks gradient i and reports whether the worker may send it. After
+// the first bad gradient Passes always returns false.
 func (g *Guard) Passes(i int) bool {
 	gradient := g.replica.gradients[i]
 	switch {
@@ -48,7 +51,7 @@ func (g *Guard) Passes(i int) bool {
 	case g.sent:
 		return true
 	default:
-		gradient = gradient[:min(len(gradient), glance)]
+		gradient = gradient[:min(len(gradient), sampledBytes)]
 	}
 	if !finiteBytes(gradient, g.replica.dtype(i)) {
 		g.broken = g.notFinite("the gradient of " + g.replica.NameOf(i))
@@ -58,7 +61,8 @@ func (g *Guard) Passes(i int) bool {
 	return true
 }
 
-// Verdict is the error of a loss, or of a gradient, that is not finite.
+// Verdict returns the error of the run: for a loss or a gradient that is NaN
+// or infinite, or nil if none was found.
 func (g *Guard) Verdict(loss float64) error {
 	bad := !Finite(loss)
 	switch {
@@ -70,8 +74,9 @@ func (g *Guard) Verdict(loss float64) error {
 	return g.broken
 }
 
-// diagnose names the variable or the gradient behind a loss that is not finite.
-// Nothing of the run was sent: variables are as they were before it.
+// diagnose finds the variable or the gradient that made the loss NaN or
+// infinite. It may read the variables because the worker has sent no gradient
+// of this run, and so the variables are those from before the step.
 func (g *Guard) diagnose(loss float64) error {
 	r, what := g.replica, fmt.Sprintf("the loss (%v)", loss)
 	for i, n := range r.model.Kept() {
@@ -101,8 +106,9 @@ func finiteBytes(b []byte, dt tensor.Dtype) bool {
 	return finiteFloats(wire.Floats[float64](b))
 }
 
-// finiteFloats multiplies by zero: only NaN and Inf do not become it, and a sum
-// of zeros has no branch.
+// finiteFloats reports whether x contains neither NaN nor infinity. It
+// multiplies each number by zero, which gives zero only for finite numbers,
+// and adds the products. That needs no branch in the loop.
 func finiteFloats[T wire.Float](x []T) bool {
 	var sum T
 	for _, v := range x {

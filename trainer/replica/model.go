@@ -11,23 +11,25 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Model names the nodes of one graph. Every table has a lookup.
+// Model lists the nodes of one Gorgonia graph that training uses. Every
+// embedding table has at least one lookup.
 type Model struct {
-	Inputs    gorgonia.Nodes // fed at every step
-	Variables gorgonia.Nodes // trained; each has a value
-	States    []State        // running averages
-	Frozen    gorgonia.Nodes // leaves that keep their values
-	Lookups   []Lookup       // in the order of their tables
+	Inputs    gorgonia.Nodes // leaves that the caller feeds at every step
+	Variables gorgonia.Nodes // trained variables; each node has a first value
+	States    []State        // running averages, such as those of a batch norm
+	Frozen    gorgonia.Nodes // leaves whose values training does not change
+	Lookups   []Lookup       // lookups of embedding tables, table by table
 	Loss      *gorgonia.Node // a scalar
 	Metrics   map[string]*gorgonia.Node
 	Fetches   map[string]*gorgonia.Node
-	Carried   map[string]*gorgonia.Node // by input: what the next step is fed for it
-	// Shard are inputs that Run sets: to the number of the virtual worker, and to the
-	// number of all virtual workers. nil means that the model has no such input.
+	Carried   map[string]*gorgonia.Node // by name of an input: the node whose value is the input's value in the next step
+	// Shard are the inputs that Run itself sets: the index of the virtual
+	// worker, and the number of all virtual workers. A nil node means that the
+	// model has no such input.
 	Shard [2]*gorgonia.Node
 }
 
-// ShardInputs are those of Shard that the model has.
+// ShardInputs returns the inputs of Shard that the model has.
 func (m Model) ShardInputs() (all gorgonia.Nodes) {
 	for _, n := range m.Shard {
 		if n != nil {
@@ -37,28 +39,29 @@ func (m Model) ShardInputs() (all gorgonia.Nodes) {
 	return all
 }
 
-// State is a variable that is not trained but follows a value of the graph: after a
-// step it is Momentum times itself plus the rest times the average of Batch over all
-// virtual workers.
+// State is a variable that is not trained but is a running average of a value
+// of the graph. After each step, its new value is Momentum times the old value
+// plus (1-Momentum) times the average of Batch over all virtual workers.
 type State struct {
-	Variable *gorgonia.Node // with a name and a first value
-	Batch    *gorgonia.Node // of the same type and shape
+	Variable *gorgonia.Node // has a name and a first value
+	Batch    *gorgonia.Node // has the type and shape of Variable
 	Momentum float64        // in [0, 1)
 }
 
-// Lookup is an input that takes rows of an embedding table.
+// Lookup is an input of the model that receives rows of an embedding table.
 type Lookup struct {
 	Table string         // name of the table
-	At    int            // index of the table
-	Rows  *gorgonia.Node // (n, width)
-	Index string         // the feed's name for the n indices; empty: that of Rows
+	At    int            // index of the table among the model's tables
+	Rows  *gorgonia.Node // the input, of shape (number of indices, width of a row)
+	Index string         // name under which the caller feeds the indices; empty means the name of Rows
 }
 
-// Feed is the feed's name for the indices.
+// Feed returns the name under which the caller feeds the indices of the
+// lookup.
 func (l Lookup) Feed() string { return cmp.Or(l.Index, l.Rows.Name()) }
 
-// Kept are the variables that every worker holds whole: the trained ones, then
-// those of the states.
+// Kept returns the variables that every worker keeps completely: the trained
+// variables, then those of the states. Embedding tables are not among them.
 func (m Model) Kept() gorgonia.Nodes {
 	all := slices.Clone(m.Variables)
 	for _, s := range m.States {
@@ -67,7 +70,8 @@ func (m Model) Kept() gorgonia.Nodes {
 	return all
 }
 
-// LookupRows are the inputs that take rows of tables, table by table.
+// LookupRows returns the inputs that receive rows of embedding tables, table
+// by table.
 func (m Model) LookupRows() (all gorgonia.Nodes) {
 	for _, l := range m.Lookups {
 		all = append(all, l.Rows)
@@ -88,24 +92,26 @@ func newLike(n *gorgonia.Node) (gorgonia.Value, error) {
 	return gorgonia.NewF64(0), nil
 }
 
-// RowMajor returns v's memory, not a copy. ok is false unless its elements are
-// floats in row-major order without gaps.
+// RowMajor returns v's memory, without a copy. ok is false unless v's elements
+// are float32 or float64 and lie in row-major order without gaps.
 func RowMajor(v gorgonia.Value) (b []byte, ok bool) {
 	if dt := v.Dtype(); dt != tensor.Float32 && dt != tensor.Float64 {
 		return nil, false
 	}
 	if dense, ok := v.(*tensor.Dense); ok && dense.Dims() == 0 {
-		return nil, false // a tensor without dimensions gives copies only
+		return nil, false // tensors without dimensions only return copies of their memory
 	}
 	return memory.Raw(v)
 }
 
-// bind gives every kept variable memory of plx's own: what a node holds may be
-// shared with another graph.
+// bind returns the values of the kept variables. If values is nil it allocates
+// them and copies the first values of the nodes, because a node's own memory
+// may be shared with another graph. Otherwise it checks that the shapes of
+// values match the model.
 func (m Model) bind(values []gorgonia.Value) ([]gorgonia.Value, error) {
 	fresh, kept := values == nil, m.Kept()
 	if !fresh && len(values) != len(kept) {
-		return nil, fmt.Errorf("Build made %d variables, the first time %d", len(kept), len(values))
+		return nil, fmt.Errorf("Build made %d variables, but %d the first time", len(kept), len(values))
 	}
 	for i, n := range kept {
 		if fresh {
@@ -113,20 +119,20 @@ func (m Model) bind(values []gorgonia.Value) ([]gorgonia.Value, error) {
 			if err != nil {
 				return nil, fmt.Errorf("variable: %w", err)
 			}
-			into, _ := RowMajor(v) // newLike made it so
+			into, _ := RowMajor(v) // always row-major, because newLike allocated v
 			if err := memory.Copy(into, n.Value()); err != nil {
 				return nil, fmt.Errorf("variable %q: first value: %w", n.Name(), err)
 			}
 			values = append(values, v)
 		}
 		if !n.Shape().Eq(values[i].Shape()) {
-			return nil, fmt.Errorf("variable %q has shape %v, the first time %v", n.Name(), n.Shape(), values[i].Shape())
+			return nil, fmt.Errorf("variable %q has shape %v, but the first time it had %v", n.Name(), n.Shape(), values[i].Shape())
 		}
 	}
 	return values, nil
 }
 
-// number reads a scalar.
+// number returns the value of a float32 or float64 scalar.
 func number(v gorgonia.Value) (float64, error) {
 	switch v.Dtype() {
 	case tensor.Float32:
@@ -138,5 +144,5 @@ func number(v gorgonia.Value) (float64, error) {
 		err := memory.Copy(wire.Bytes(x[:]), v)
 		return x[0], err
 	}
-	return 0, fmt.Errorf("the loss is no number but %T", v)
+	return 0, fmt.Errorf("want a float32 or float64, got a %T", v)
 }

@@ -1,5 +1,6 @@
-// Package replica computes a model: a [Replica] is one copy of its graph, used
-// by one goroutine at a time, and a [Group] are the replicas of one worker.
+// Package replica computes a model on one worker. A [Replica] is one compiled
+// copy of the model's graph, used by one goroutine at a time. A [Group] is all
+// replicas of one worker.
 //
 //	g, err := replica.NewGroup(build, rows, n, nil)     // n graphs, one set of variables
 //	err = g.Each(ctx, virtualWorkers, func(r *replica.Replica, index, vw int) error {
@@ -8,13 +9,14 @@
 //		...
 //	})
 //
-// Gorgonia's operations carry state, so replicas share no graph. They share the
-// memory of variables, which the caller changes between steps.
+// Gorgonia's operations have state, so replicas do not share a graph. They
+// share the memory of the variables, which the caller changes between steps.
 //
-// # What it refuses
+// # What it does not do
 //
-// It sends nothing and applies no update. It knows rows of embedding tables as
-// inputs only, see package embedding.
+// Package replica sends no gradients and updates no variables. Rows of
+// embedding tables are only inputs to it; package embedding manages the
+// tables.
 package replica
 
 import (
@@ -30,35 +32,40 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Replica is one copy of the graph. One goroutine uses it at a time.
+// Replica is one compiled copy of the model's graph. It may be used by one
+// goroutine at a time.
 type Replica struct {
 	model   Model
 	program *executor.Program
-	kept    []gorgonia.Value // the values of Model.Kept, shared by all replicas
-	inputs  []*tensor.Dense  // by Model.Inputs: the tensor that the program reads
-	shard   [2]*tensor.Dense // by Model.Shard: the tensor that the program reads, or nil
-	places  [][]Place        // by table: the inputs of its lookups
-	// gradients are, by variable and then by lookup, the memory that the program
-	// writes to. SetGradient sets a variable's before every run; a lookup's belongs
-	// to the replica. nil means that the replica does not train.
+	kept    []gorgonia.Value // values of the variables in Model.Kept, shared by all replicas of the Group
+	inputs  []*tensor.Dense  // in the order of Model.Inputs: the tensor that the program reads
+	shard   [2]*tensor.Dense // in the order of Model.Shard: the tensor that the program reads, or nil
+	places  [][]Place        // by embedding table: the inputs of its lookups
+	// gradients is the memory to which the program writes gradients: those of
+	// the variables, then those of the lookups. The caller sets a variable's
+	// memory with SetGradient before every run. The memory of lookups belongs
+	// to the replica. gradients is nil if the replica does not train.
 	gradients [][]byte
-	tables    [][]byte // by table: the gradients of all its lookups together
+	tables    [][]byte // by embedding table: the gradients of all its lookups, one after the other
 	metrics   []string // names of Model.Metrics, sorted
 	fetches   []string // names of Model.Fetches, sorted
 	carried   []string // names of Model.Carried, sorted; empty if the replica does not train
 }
 
-// Place is the input of one lookup.
+// Place is the input that receives the rows of one lookup of an embedding
+// table.
 type Place struct {
-	Name string // the feed's name for the indices
-	N    int    // number of indices
-	Rows []byte // memory of the input: N rows
-	// Whole says that N indices for several virtual workers are for each of them, as
-	// of any input. The table was a variable, and the indices are an input.
+	Name string // name under which the caller feeds the indices
+	N    int    // number of indices for one virtual worker
+	Rows []byte // memory of the input, N rows
+	// Whole is true if the table was a variable in the user's graph and the
+	// indices are one of its inputs. Like any input, N indices for several
+	// virtual workers then mean the same N for each of them.
 	Whole bool
 }
 
-// Least is the fewest indices that so many virtual workers are fed.
+// Least returns the smallest number of indices that the caller may feed for
+// that many virtual workers.
 func (p Place) Least(vws int) int {
 	if p.Whole {
 		return p.N
@@ -66,9 +73,10 @@ func (p Place) Least(vws int) int {
 	return vws * p.N
 }
 
-// compile returns a replica of m. values are bound to the kept variables in
-// order; nil makes them out of what the nodes of m hold. Gradients are computed
-// if train is set.
+// compile returns a replica of model m. values are the values of the kept
+// variables; if values is nil, compile allocates them and copies the first
+// values of m's nodes. The replica computes gradients if train is true. on is
+// the GPU, nil for the CPU.
 func compile(m Model, values []gorgonia.Value, train bool, on *gpu.Device) (r *Replica, err error) {
 	if values, err = m.bind(values); err != nil {
 		return nil, err
@@ -89,7 +97,8 @@ func compile(m Model, values []gorgonia.Value, train bool, on *gpu.Device) (r *R
 	return r, nil
 }
 
-// plan is what the executor is to compute.
+// plan returns what the executor computes in each run. Only a training replica
+// computes gradients, states and carried values.
 func (r *Replica) plan(train bool) executor.Plan {
 	m := r.model
 	p := executor.Plan{
@@ -116,7 +125,8 @@ func (r *Replica) plan(train bool) executor.Plan {
 	return p
 }
 
-// locate notes the memory of the program's inputs and gradients.
+// locate stores the memory of the program's inputs, and allocates the memory
+// of the lookups' gradients.
 func (r *Replica) locate(train bool) {
 	for i := range r.model.Inputs {
 		r.inputs = append(r.inputs, r.program.Input(i))
@@ -130,7 +140,7 @@ func (r *Replica) locate(train bool) {
 	}
 	for i, l := range r.model.Lookups {
 		input := r.program.Input(next + i)
-		rows, _ := RowMajor(input) // the program has made it so
+		rows, _ := RowMajor(input) // always row-major, because the program allocated the input
 		if l.At == len(r.places) {
 			r.places = append(r.places, nil)
 		}
@@ -154,29 +164,32 @@ func (r *Replica) locate(train bool) {
 	}
 }
 
-// OnCPU names the operations for which the replica's GPU has no kernel.
+// OnCPU returns the names of the operations that run on the CPU because they
+// have no GPU kernel.
 func (r *Replica) OnCPU() []string { return r.program.OnCPU() }
 
-// Places are the lookups of a table.
+// Places returns the inputs of all lookups of a table.
 func (r *Replica) Places(table int) []Place { return r.places[table] }
 
-// TableGradient is the gradient of all rows that were looked up of a table in the
-// last training run, in the order of its places.
+// TableGradient returns the gradients of all rows of a table that the last
+// training run looked up, in the order of Places.
 func (r *Replica) TableGradient(table int) []byte { return r.tables[table] }
 
-// SetGradient makes the next run write the gradient of a variable to memory.
+// SetGradient sets the memory to which the next run writes the gradient of a
+// variable.
 func (r *Replica) SetGradient(variable int, memory []byte) { r.gradients[variable] = memory }
 
-// Gradient is what the last run wrote of gradient i: of a variable, or of a
-// lookup, which are numbered from the number of variables on.
+// Gradient returns gradient i of the last run. The gradients of the variables
+// come first, then those of the lookups.
 func (r *Replica) Gradient(i int) []byte { return r.gradients[i] }
 
-// Gradients is the number of gradients.
+// Gradients returns the number of gradients, of variables and lookups
+// together.
 func (r *Replica) Gradients() int { return len(r.gradients) }
 
-// Run computes one virtual worker. It returns the loss, and then the metrics in
-// the order of their names. ready is called when gradient i is complete and
-// nothing reads the variable any more in this run.
+// Run computes the batch of one virtual worker. It returns the loss, followed
+// by the metrics in the order of their names. It calls ready(i) when gradient
+// i is complete and this run no longer reads variable i.
 func (r *Replica) Run(call operation.Call, ready func(i int)) ([]float64, error) {
 	r.setShard(call)
 	loss, err := r.program.Run(call, r.gradients, ready)
@@ -194,8 +207,8 @@ func (r *Replica) Run(call operation.Call, ready func(i int)) ([]float64, error)
 	return sums, nil
 }
 
-// setShard sets the inputs of Model.Shard. An evaluation is the whole of its data:
-// shard 0 of 1.
+// setShard sets the inputs of Model.Shard. An evaluation always covers all of
+// its data, so it is shard 0 of 1.
 func (r *Replica) setShard(call operation.Call) {
 	values := [2]int{call.VirtualWorker, call.VirtualWorkers}
 	if !call.Train {
@@ -216,7 +229,8 @@ func (r *Replica) setShard(call operation.Call) {
 	}
 }
 
-// states is how many outputs are batch values of states.
+// states returns the number of program outputs that are batch values of
+// states. These outputs come first.
 func (r *Replica) states() int {
 	if r.gradients == nil {
 		return 0
@@ -224,7 +238,8 @@ func (r *Replica) states() int {
 	return len(r.model.States)
 }
 
-// State copies what the batch of the last training run says of a state.
+// State copies the batch value of state i, which the last training run
+// computed.
 func (r *Replica) State(i int, to []byte) error {
 	if err := memory.Copy(to, r.program.Output(i)); err != nil {
 		return fmt.Errorf("state %q: %w", r.model.States[i].Variable.Name(), err)
@@ -232,7 +247,8 @@ func (r *Replica) State(i int, to []byte) error {
 	return nil
 }
 
-// Fetch appends copies of the last run's fetches to those in into, by name.
+// Fetch appends copies of the last run's fetches to the slices in into, by
+// name.
 func (r *Replica) Fetch(into map[string][]gorgonia.Value) error {
 	at := r.states() + len(r.metrics)
 	for i, name := range r.fetches {
@@ -245,8 +261,9 @@ func (r *Replica) Fetch(into map[string][]gorgonia.Value) error {
 	return nil
 }
 
-// Carry copies what the last training run leaves to the next for the i-th of the
-// carried inputs, in the order of their names.
+// Carry copies the value of a carried input for the next step, which the last
+// training run computed. i counts the carried inputs in the order of their
+// names.
 func (r *Replica) Carry(i int, to []byte) error {
 	if err := memory.Copy(to, r.program.Output(r.states()+len(r.metrics)+len(r.fetches)+i)); err != nil {
 		return fmt.Errorf("carry %q: %w", r.carried[i], err)
@@ -254,7 +271,8 @@ func (r *Replica) Carry(i int, to []byte) error {
 	return nil
 }
 
-// Named gives metrics, in the order of their names, these names.
+// Named returns the metrics as a map by name. metrics must be in the order of
+// the names, as Run returns them.
 func (r *Replica) Named(metrics []float64) map[string]float64 {
 	if len(r.metrics) == 0 {
 		return nil
@@ -266,7 +284,8 @@ func (r *Replica) Named(metrics []float64) map[string]float64 {
 	return named
 }
 
-// NameOf describes what gradient i is of.
+// NameOf returns the name of the variable or lookup to which gradient i
+// belongs.
 func (r *Replica) NameOf(i int) string {
 	if n := len(r.model.Variables); i >= n {
 		l := r.model.Lookups[i-n]
@@ -275,7 +294,7 @@ func (r *Replica) NameOf(i int) string {
 	return fmt.Sprintf("%q", r.model.Variables[i].Name())
 }
 
-// dtype is the type of gradient i.
+// dtype returns the element type of gradient i.
 func (r *Replica) dtype(i int) tensor.Dtype {
 	if n := len(r.model.Variables); i >= n {
 		return r.model.Lookups[i-n].Rows.Dtype()
@@ -283,8 +302,8 @@ func (r *Replica) dtype(i int) tensor.Dtype {
 	return r.model.Variables[i].Dtype()
 }
 
-// Check refuses a feed that does not fit so many virtual workers. The indices of
-// lookups are for package embedding to check.
+// Check returns an error if the feed does not fit the model's inputs for that
+// many virtual workers. Package embedding checks the indices of lookups.
 func (r *Replica) Check(feed map[string]tensor.Tensor, vws int) error {
 	var known []string
 	for _, n := range r.model.Inputs {
@@ -293,7 +312,7 @@ func (r *Replica) Check(feed map[string]tensor.Tensor, vws int) error {
 	for _, l := range r.model.Lookups {
 		known = append(known, l.Feed())
 	}
-	for _, name := range slices.Sorted(maps.Keys(feed)) { // first: a wrong name also leaves an input without a value
+	for _, name := range slices.Sorted(maps.Keys(feed)) { // check names first, because an input with a misspelt name in the feed is also missing
 		if !slices.Contains(known, name) {
 			return fmt.Errorf("the model has no input %q: its inputs are %q", name, known)
 		}
@@ -310,8 +329,8 @@ func (r *Replica) Check(feed map[string]tensor.Tensor, vws int) error {
 	return nil
 }
 
-// fits checks that from holds the rows of so many virtual workers, or one value
-// for all of them.
+// fits returns an error unless from has the shape of input to, or of vws such
+// inputs one after the other.
 func fits(to *tensor.Dense, from tensor.Tensor, vws int) error {
 	if from.Dtype() != to.Dtype() {
 		return fmt.Errorf("type %v, the model wants %v", from.Dtype(), to.Dtype())
@@ -332,13 +351,15 @@ func fits(to *tensor.Dense, from tensor.Tensor, vws int) error {
 	return nil
 }
 
-// oneRow reports whether a shape is that of the only row that is wanted, without the
-// number of rows: tensor.New gives a slice of one number the shape ().
+// oneRow reports whether got is the shape of a single row without the
+// dimension that counts rows. tensor.New, for example, gives a slice of one
+// number the shape ().
 func oneRow(got, want tensor.Shape) bool {
 	return len(want) > 0 && want[0] == 1 && (slices.Equal(got, want[1:]) || memory.Elements(got) == 1 && memory.Elements(want) == 1)
 }
 
-// Load copies one virtual worker's part of a checked feed to the inputs.
+// Load copies the rows of virtual worker vw from a feed to the program's
+// inputs. Check must have accepted the feed.
 func (r *Replica) Load(feed map[string]tensor.Tensor, vw int) error {
 	for i, n := range r.model.Inputs {
 		if err := copyPart(r.inputs[i], feed[n.Name()], vw); err != nil {
@@ -348,8 +369,8 @@ func (r *Replica) Load(feed map[string]tensor.Tensor, vw int) error {
 	return nil
 }
 
-// copyPart copies the i-th equal part of from's rows, or all of from if it has
-// the shape of to.
+// copyPart copies the i-th part of from's rows to input to. If from has the
+// shape of to, it copies all of from.
 func copyPart(to *tensor.Dense, from tensor.Tensor, i int) error {
 	if from.Shape().Eq(to.Shape()) {
 		return tensor.Copy(to, from)
@@ -365,7 +386,7 @@ func copyPart(to *tensor.Dense, from tensor.Tensor, i int) error {
 		}
 		dense = whole
 	}
-	into, _ := memory.Raw(to) // the program has made it row-major
+	into, _ := memory.Raw(to) // always row-major, because the program allocated the input
 	rows, ok := memory.Raw(dense)
 	if !ok {
 		return fmt.Errorf("cannot read a tensor of %v", dense.Dtype())

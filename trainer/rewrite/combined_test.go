@@ -8,8 +8,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// combined are functions of Gorgonia's that are made of other operations, or that change
-// only types and shapes.
+// combined returns tests of Gorgonia's functions that consist of several
+// operations, or that change only types and shapes.
 func combined(few, many int) []twin {
 	entropy := func(x, y float64) float64 {
 		p := x * x / (1 + x*x) // from 0 to 1
@@ -62,13 +62,14 @@ func combined(few, many int) []twin {
 	}
 }
 
-// walk is how a window moves along one axis.
+// walk is the movement of a window along one axis of an image.
 type walk struct{ kernel, pad, stride, dilation int }
 
 func (w walk) places(n int) int { return (n+2*w.pad-w.dilation*(w.kernel-1)-1)/w.stride + 1 }
 
-// under is the element of an image (batch, channels, height, width) under element k of a
-// window at a place; zero in the padding.
+// under returns one element of an image of shape (batch, channels, height,
+// width): the element below position k of a window at a place. It returns 0 in
+// the padding.
 func (a array) under(image, channel int, down, across walk, place, k [2]int) float64 {
 	i, j := place[0]*down.stride-down.pad+k[0]*down.dilation, place[1]*across.stride-across.pad+k[1]*across.dilation
 	if i < 0 || j < 0 || i >= a.shape[2] || j >= a.shape[3] {
@@ -77,7 +78,8 @@ func (a array) under(image, channel int, down, across walk, place, k [2]int) flo
 	return a.at(image, channel, i, j)
 }
 
-// windows are convolutions, and what they are made of.
+// windows returns tests of convolutions and of the operations that they
+// consist of.
 func windows(few, many int) (all []twin) {
 	for i, c := range []struct{ down, across walk }{
 		{walk{3, 1, 1, 1}, walk{3, 1, 1, 1}}, {walk{2, 0, 1, 1}, walk{3, 0, 2, 1}}, {walk{1, 0, 1, 1}, walk{2, 1, 2, 2}}, {walk{2, 1, 2, 2}, walk{2, 1, 1, 1}},
@@ -108,7 +110,8 @@ func windows(few, many int) (all []twin) {
 		func(v []array) array { return convolved(v, walk{1, 0, 1, 1}, across, 1, across.places(x[3])) }, false, false})
 }
 
-// convolved are images v[0], correlated with filters v[1].
+// convolved returns the images v[0], convolved with the filters v[1] by plain
+// loops.
 func convolved(v []array, down, across walk, high, wide int) array {
 	filters := v[1].shape
 	return of([]int{v[0].shape[0], filters[0], high, wide}, func(i []int) (sum float64) {

@@ -11,7 +11,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// chosen looks up indices along an axis.
+// chosen returns a function that looks up indices along an axis with
+// gorgonia.ByIndices.
 func chosen(axis int, index ...int) build {
 	return func(x *gorgonia.Node) (*gorgonia.Node, error) {
 		return gorgonia.ByIndices(x, gorgonia.NewVector(x.Graph(), tensor.Int, gorgonia.WithName("index"), gorgonia.WithShape(len(index)),
@@ -19,13 +20,14 @@ func chosen(axis int, index ...int) build {
 	}
 }
 
-// along applies an operation along axes.
+// along returns a function that applies operation f along axes.
 func along(f func(*gorgonia.Node, ...int) (*gorgonia.Node, error), axes ...int) build {
 	return func(x *gorgonia.Node) (*gorgonia.Node, error) { return f(x, axes...) }
 }
 
-// Arguments that Gorgonia takes, though there is nothing that they mean, are errors
-// before the training or in its first step.
+// Gorgonia accepts some arguments that have no meaning, such as an axis that
+// does not exist. plx returns an error for them, before the training or in its
+// first step.
 func TestWrongArgumentsAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		want  string
@@ -83,7 +85,8 @@ func boxes(x *gorgonia.Node) (*gorgonia.Node, error) {
 	return gorgonia.YOLOv3(x, []float32{1, 2, 3, 4, 5, 6}, []int{0, 1, 2}, 8, 1, 0.5)
 }
 
-// computed builds f of a value of a shape, and runs it.
+// computed builds function f of an input of that shape, compiles it, runs it
+// once and returns the error.
 func computed(t *testing.T, shape []int, f build) error {
 	t.Helper()
 	x := gorgonia.NewTensor(gorgonia.NewGraph(), tensor.Float64, len(shape), gorgonia.WithName("x"), gorgonia.WithShape(shape...))
@@ -101,7 +104,7 @@ func computed(t *testing.T, shape []int, f build) error {
 	return err
 }
 
-// Of equal elements the first is the largest, for the gradient too.
+// Of several largest elements, the first one gets the gradient.
 func TestMaxOfEqualElements(t *testing.T) {
 	w := twin{"Max", [][]int{{2, 300}}, func(v nodes) (*gorgonia.Node, error) { return gorgonia.Max(v[0], 1) }, nil, false, false}
 	p := newTrial(t, w)

@@ -10,9 +10,11 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// mistakable are Gorgonia's operations whose hash leaves out part of them: while a graph
-// is built, Gorgonia takes a second one for the first. Each has what to do instead, and
-// says when two that differ could look the same.
+// mistakable lists Gorgonia's operations whose hash leaves out some of their
+// fields. While a graph is built, Gorgonia returns an existing vertex with the
+// same hash, even if the left out fields differ. advice tells the user what to
+// do instead. could reports whether an operation can have the same hash as
+// another that differs.
 var mistakable = map[string]struct {
 	advice string
 	could  func(*gorgonia.Node) bool
@@ -28,7 +30,8 @@ var mistakable = map[string]struct {
 
 func always(*gorgonia.Node) bool { return true }
 
-// mistakableSlice: the hash has the last byte of each bound.
+// mistakableSlice reports whether another slice of the same value could have
+// the same hash. The hash only contains the last byte of each bound.
 func mistakableSlice(n *gorgonia.Node) bool {
 	s := n.Op().(interface{ IsSlice() tensor.Slice }).IsSlice()
 	below, err := vertex.Children(n)
@@ -40,8 +43,9 @@ func mistakableSlice(n *gorgonia.Node) bool {
 	return length > 256 && (s.Start() > 255 || s.Step() > 1 || s.End()+256 <= length)
 }
 
-// mistakableWindow: the hash has no dilation. Another one changes the shape, unless the
-// kernel is no larger than the stride.
+// mistakableWindow reports whether another Im2Col could have the same hash.
+// The hash does not contain the dilation. Another dilation usually changes the
+// shape, and with it the hash, unless the kernel is no larger than the stride.
 func mistakableWindow(n *gorgonia.Node) bool {
 	_, f, err := vertex.Fields(n.Op())
 	if err != nil {
@@ -51,8 +55,9 @@ func mistakableWindow(n *gorgonia.Node) bool {
 	return at(0) > 1 && at(0) <= at(4) || at(1) > 1 && at(1) <= at(5)
 }
 
-// check refuses what Gorgonia computes wrongly, and vertices that may stand for others
-// too, which Gorgonia took for the same when the program built them.
+// check returns an error for an operation that Gorgonia computes wrongly. It
+// also returns an error for a vertex that may stand for two different ones,
+// because Gorgonia took them for equal when the user's program created them.
 func check(g *gorgonia.ExprGraph, used map[*gorgonia.Node]bool, wanted gorgonia.Nodes) error {
 	merged, err := vertex.Merged(g)
 	if err != nil {
@@ -68,7 +73,7 @@ func check(g *gorgonia.ExprGraph, used map[*gorgonia.Node]bool, wanted gorgonia.
 			return err
 		}
 		if name, _, _ := vertex.Fields(n.Op()); name == "sizeOp" {
-			continue // it needs no value
+			continue // sizeOp only needs the shape of its input, not the value
 		}
 		for _, b := range below {
 			uses[b]++
@@ -91,8 +96,9 @@ func check(g *gorgonia.ExprGraph, used map[*gorgonia.Node]bool, wanted gorgonia.
 	return nil
 }
 
-// mistaken says why n may stand for another vertex too. merged reports that the program
-// made it more than once.
+// mistaken returns an error if vertex n may also stand for another vertex.
+// merged is true if the user's program created n more than once. uses is the
+// number of vertices that read n.
 func mistaken(n *gorgonia.Node, merged bool, uses int) error {
 	name, f, err := vertex.Fields(n.Op())
 	m, known := mistakable[name]
@@ -100,21 +106,21 @@ func mistaken(n *gorgonia.Node, merged bool, uses int) error {
 	case err != nil:
 		return err
 	case n.Op() == nil && merged:
-		return fmt.Errorf("%q %v is made more than once: gorgonia takes leaves of one name and shape for one, so give each a name of its own", n.Name(), n.Shape())
+		return fmt.Errorf("%q %v is created more than once: gorgonia merges leaves with the same name and shape, so give each a different name", n.Name(), n.Shape())
 	case known && merged && m.could(n):
-		return fmt.Errorf("gorgonia's %v of shape %v is made more than once, and gorgonia may have taken one for another that differs: %s", n.Op(), n.Shape(), m.advice)
+		return fmt.Errorf("gorgonia's %v of shape %v is created more than once, and gorgonia may have merged two that differ: %s", n.Op(), n.Shape(), m.advice)
 	case name == "softmaxOp" && f[2].Bool() && uses > 1:
 		return fmt.Errorf("gorgonia's logarithm of a softmax of shape %v has %d uses: Log makes a logarithm of the SoftMax itself, so its other uses are wrong: use nn.Softmax and nn.LogSoftmax", n.Shape(), uses)
 	case strings.HasPrefix(name, "constant") && uses > 1 && !plainConstant(n):
-		return fmt.Errorf("constant %q of shape %v has %d uses: gorgonia takes constants of one name, or of one text of a few elements, for one: leave out the name of a number, and make a tensor a leaf, with WithName and WithValue", short(n.Name()), n.Shape(), uses)
+		return fmt.Errorf("constant %q of shape %v has %d uses: gorgonia merges constants with the same name, and small ones with the same text: leave out the name of a number, and make a tensor a leaf, with WithName and WithValue", short(n.Name()), n.Shape(), uses)
 	}
 	return mixedTypes(n, name)
 }
 
-// plainConstant reports whether the name of a constant, by which Gorgonia tells it from
-// others, has all of its value.
+// plainConstant reports whether a constant's name contains its whole value.
+// Gorgonia compares constants by their names.
 func plainConstant(n *gorgonia.Node) bool {
-	const written = 8 // elements that the text of a tensor has
+	const written = 8 // number of elements up to which the text of a tensor contains all of them
 	v := n.Value()
 	if t, ok := v.(tensor.Tensor); ok {
 		return memory.Elements(t.Shape()) <= written && n.Name() == fmt.Sprint(t)
@@ -122,8 +128,9 @@ func plainConstant(n *gorgonia.Node) bool {
 	return n.Name() == fmt.Sprint(v.Data())
 }
 
-// mixedTypes refuses operands of two types: Gorgonia takes the numbers 2 of all types
-// for one.
+// mixedTypes returns an error for an operation with operands of two types.
+// Gorgonia merges constants with the same text, so that a float32 constant 2
+// and a float64 constant 2 become one.
 func mixedTypes(n *gorgonia.Node, name string) error {
 	if name != "elemBinOp" {
 		return nil
@@ -133,12 +140,13 @@ func mixedTypes(n *gorgonia.Node, name string) error {
 		return err
 	}
 	if a, b := below[0].Dtype(), below[1].Dtype(); a != b {
-		return fmt.Errorf("gorgonia's %v has operands of %v and %v: gorgonia takes constants that are written alike for one, whatever their type: make one of them a leaf, with WithName and WithValue", n.Op(), a, b)
+		return fmt.Errorf("gorgonia's %v has operands of %v and %v: gorgonia merges constants with the same text, even if their types differ: make one of them a leaf, with WithName and WithValue", n.Op(), a, b)
 	}
 	return nil
 }
 
-// short is the first line of a text, up to a length.
+// short returns the first line of a text, cut to 40 characters, for an error
+// message.
 func short(text string) string {
 	text, _, more := strings.Cut(text, "\n")
 	if r := []rune(text); len(r) > 40 || more {

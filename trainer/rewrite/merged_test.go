@@ -10,7 +10,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// plus adds what two functions make of x.
+// plus returns a function that adds the results of functions a and b of the
+// same x.
 func plus(a, b build) build {
 	return func(x *gorgonia.Node) (*gorgonia.Node, error) {
 		p, err := a(x)
@@ -25,7 +26,7 @@ func plus(a, b build) build {
 	}
 }
 
-// columns takes columns from, to of x.
+// columns returns a function that slices columns out of x.
 func columns(bounds ...int) build {
 	return func(x *gorgonia.Node) (*gorgonia.Node, error) {
 		return gorgonia.Slice(x, nil, gorgonia.S(bounds[0], bounds[1:]...))
@@ -52,7 +53,8 @@ func unfolded(kernel, stride, dilation int) build {
 	}
 }
 
-// addConstant adds v, under a name unless it is empty.
+// addConstant returns a function that adds the constant v to x. The constant
+// gets that name, unless it is empty.
 func addConstant(v any, name string) build {
 	return func(x *gorgonia.Node) (*gorgonia.Node, error) {
 		c := gorgonia.NewConstant(v)
@@ -67,7 +69,7 @@ func addLeaf(v float64) build {
 	return func(x *gorgonia.Node) (*gorgonia.Node, error) { return gorgonia.Add(x, filled(x, "leaf", v)) }
 }
 
-// draw adds what a distribution gives.
+// draw returns a function that adds random numbers of a distribution to x.
 func draw(f func(g *gorgonia.ExprGraph, dt tensor.Dtype, a, b float64, shape ...int) *gorgonia.Node) build {
 	return func(x *gorgonia.Node) (*gorgonia.Node, error) {
 		return gorgonia.Add(x, f(x.Graph(), x.Dtype(), 0, 1, x.Shape()...))
@@ -89,9 +91,9 @@ func groupNormed(epsilon float64) build {
 	}
 }
 
-// Gorgonia makes one vertex of two that its hash takes for the same. plx sees that a
-// vertex was made twice, and refuses it if the two may differ.
-func TestMergedIsRefused(t *testing.T) {
+// Gorgonia makes one vertex of two that have the same hash. plx notices that a
+// vertex was created twice, and returns an error if the two may differ.
+func TestAmbiguousMergedVerticesAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		want string
 		f    build
@@ -111,7 +113,7 @@ func TestMergedIsRefused(t *testing.T) {
 		"dropouts":           {"use nn.Dropout", plus(dropped(0.5), dropped(0.1))},
 		"random tensors":     {"which have a name", plus(draw(gorgonia.UniformRandomNode), draw(gorgonia.GaussianRandomNode))},
 		"group norms":        {"take one GroupNorm", plus(groupNormed(1e-3), groupNormed(1))},
-		"leaves":             {`"leaf" (9, 900) is made more than once`, plus(addLeaf(1), addLeaf(2))},
+		"leaves":             {`"leaf" (9, 900) is created more than once`, plus(addLeaf(1), addLeaf(2))},
 		"large constants":    {"make a tensor a leaf", plus(addConstant(large(1), ""), addConstant(large(2), ""))},
 		"named constants":    {`constant "c" of shape () has 2 uses`, plus(addConstant(2.0, "c"), addConstant(3.0, "c"))},
 		"numbers of 2 types": {"operands of float64 and float32", plus(squeezed, addConstant(2.0, ""))},
@@ -122,14 +124,15 @@ func TestMergedIsRefused(t *testing.T) {
 	}
 }
 
-// large differs in an element that its text leaves out.
+// large returns a tensor with the number middle at a place that the tensor's
+// text leaves out.
 func large(middle float64) *tensor.Dense {
 	t := tensor.New(tensor.WithShape(9, 900), tensor.WithBacking(make([]float64, 8100)))
 	t.Data().([]float64)[4000] = middle
 	return t
 }
 
-// squeezed adds a number of another type than x's.
+// squeezed adds a number of another type than that of x, and converts the sum.
 func squeezed(x *gorgonia.Node) (*gorgonia.Node, error) {
 	small, err := gorgonia.ConvType(x, tensor.Float64, tensor.Float32)
 	if err != nil {
@@ -142,7 +145,7 @@ func squeezed(x *gorgonia.Node) (*gorgonia.Node, error) {
 	return gorgonia.ConvType(small, tensor.Float32, tensor.Float64)
 }
 
-func TestMergedIsAccepted(t *testing.T) {
+func TestHarmlessMergedVerticesAreAccepted(t *testing.T) {
 	for name, f := range map[string]build{
 		"other slices":          plus(columns(0, 256), columns(1, 257)),
 		"a slice at the end":    plus(columns(100, 800), columns(100, 800)),

@@ -13,15 +13,16 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// call is one of Gorgonia's operations: its vertex, the fields of the operation, and
-// the new inputs.
+// call is one of Gorgonia's operations in a graph: its vertex n, the fields f
+// of the operation, and its inputs in the new graph.
 type call struct {
 	n  *gorgonia.Node
 	f  []reflect.Value
 	in gorgonia.Nodes
 }
 
-// replacements are Gorgonia's operations that plx has too, by the name of their type.
+// replacements maps the type names of Gorgonia's operations to functions that
+// create plx's operation instead.
 var replacements = map[string]func(*copier, call) (*gorgonia.Node, error){
 	"dropoutOp":   (*copier).dropout,
 	"randomOp":    (*copier).random,
@@ -34,12 +35,12 @@ var replacements = map[string]func(*copier, call) (*gorgonia.Node, error){
 	"maxOp":       (*copier).max,
 }
 
-// replaceable reports whether n is to be replaced.
+// replaceable reports whether Model replaces the operation of n.
 func replaceable(n *gorgonia.Node) bool {
 	name, f, err := vertex.Fields(n.Op())
 	switch {
 	case err != nil:
-		return replacements[name] != nil // replace returns the error
+		return replacements[name] != nil // replace will return the error that Fields returned
 	case name == "concatOp":
 		return mistakableParts(n, int(f[0].Int()))
 	case name == "maxOp":
@@ -48,13 +49,16 @@ func replaceable(n *gorgonia.Node) bool {
 	return replacements[name] != nil
 }
 
-// isFloat reports whether n has a gradient, by its type.
+// isFloat reports whether n is float32 or float64, the types that can have a
+// gradient.
 func isFloat(n *gorgonia.Node) bool {
 	return n.Dtype() == tensor.Float32 || n.Dtype() == tensor.Float64
 }
 
-// mistakableParts reports whether Gorgonia's gradient of a concatenation takes two of its
-// parts, which are slices, for one: they have one length, and begin a multiple of 256 apart.
+// mistakableParts reports whether Gorgonia's gradient of the concatenation n
+// would confuse two parts. The gradient takes a slice for each part. Gorgonia
+// confuses two slices of equal length whose starts differ by a multiple of
+// 256.
 func mistakableParts(n *gorgonia.Node, axis int) bool {
 	parts, err := vertex.Children(n)
 	at, seen := 0, map[[2]int]bool{}
@@ -121,28 +125,30 @@ func (c *copier) avgPool(o call) (*gorgonia.Node, error) {
 	return ops.AvgPool(o.in[0], down, across)
 }
 
-// walks reads how the kernel of a pool moves.
+// walks returns the vertical and the horizontal movement of a pool's kernel,
+// read from the fields of Gorgonia's pool.
 func walks(f []reflect.Value) (down, across ops.Walk, err error) {
 	at := func(i int) int { return int(f[i].Int()) }
 	north, west, south, east := at(6), at(7), at(8), at(9)
 	if north != south || west != east {
-		return down, across, fmt.Errorf("it pads %d, %d, %d and %d rows and columns above, below, left and right: want as many on opposite sides", north, south, west, east)
+		return down, across, fmt.Errorf("it pads %d, %d, %d and %d rows and columns above, below, left and right: want equal padding on opposite sides", north, south, west, east)
 	}
 	return ops.Walk{Kernel: at(4), Stride: at(11), Pad: north}, ops.Walk{Kernel: at(5), Stride: at(12), Pad: west}, nil
 }
 
-// batchNorm makes a batch norm without scale and bias: Gorgonia's are vertices of
-// their own. The running values are states.
+// batchNorm creates plx's batch norm with scale 1 and bias 0, because
+// Gorgonia's scale and bias are separate vertices. The running mean and
+// variance become states of the model.
 func (c *copier) batchNorm(o call) (*gorgonia.Node, error) {
 	name, x := c.name("BatchNorm"), o.in[0]
 	if training := o.f[9].Bool(); !training {
-		return nil, fmt.Errorf("it is set to testing: leave that out, the trainer says when a run is an evaluation")
+		return nil, fmt.Errorf("it is set to testing: remove that call, because the trainer decides which runs are evaluations")
 	}
 	mean, variance, err := c.running(o.n.Op().(*gorgonia.BatchNormOp), name)
 	if err != nil {
 		return nil, err
 	}
-	momentum := 1 - o.f[0].Float() // Gorgonia's is the share of the new value
+	momentum := 1 - o.f[0].Float() // Gorgonia's momentum is the weight of the new value, plx's that of the old one
 	vector := func(which string, first gorgonia.InitWFn) *gorgonia.Node {
 		return gorgonia.NewVector(c.to, x.Dtype(), gorgonia.WithName(name+which), gorgonia.WithShape(x.Shape()[1]), gorgonia.WithInit(first))
 	}
@@ -159,9 +165,9 @@ func (c *copier) batchNorm(o call) (*gorgonia.Node, error) {
 	return n.Out, nil
 }
 
-// running makes the leaves of the running mean and variance. They begin with what
-// the operation holds, but a variance of nothing but zeros, as Gorgonia leaves it,
-// begins with ones.
+// running creates the variables of the running mean and variance. They begin
+// with the values in Gorgonia's operation. A variance of all zeros, which is
+// Gorgonia's initial value, begins with ones instead.
 func (c *copier) running(op *gorgonia.BatchNormOp, name string) (mean, variance *gorgonia.Node, err error) {
 	var values [2]*tensor.Dense
 	values[0], values[1] = dense(op.Stats())
@@ -183,7 +189,8 @@ func (c *copier) running(op *gorgonia.BatchNormOp, name string) (mean, variance 
 	return leaves[0], leaves[1], nil
 }
 
-// dense copies two tensors.
+// dense returns copies of two dense tensors, or nil if one of them is no
+// *tensor.Dense.
 func dense(a, b tensor.Tensor) (*tensor.Dense, *tensor.Dense) {
 	x, ok := a.(*tensor.Dense)
 	y, too := b.(*tensor.Dense)
@@ -193,11 +200,12 @@ func dense(a, b tensor.Tensor) (*tensor.Dense, *tensor.Dense) {
 	return x.Clone().(*tensor.Dense), y.Clone().(*tensor.Dense)
 }
 
-// corrected makes of the mean square deviation of n elements an unbiased estimate of
-// the variance, which is what Gorgonia's running variance follows.
+// corrected multiplies a mean square deviation of n elements by n/(n-1). The
+// product is an unbiased estimate of the variance, as in Gorgonia's running
+// variance.
 func corrected(variance *gorgonia.Node, n int) (*gorgonia.Node, error) {
 	if n == 1 {
-		return variance, nil // a training run is an error
+		return variance, nil // the batch norm of one element is an error in training anyway
 	}
 	factor := float64(n) / float64(n-1)
 	if variance.Dtype() == tensor.Float32 {
@@ -211,9 +219,10 @@ func (c *copier) groupNorm(o call) (*gorgonia.Node, error) {
 	return ops.GroupNorm(o.in[0], int(o.f[0].Int()), o.f[2].Float())
 }
 
-// byIndices looks up along an axis, which it moves to the front and back. Gorgonia's
-// gradient is wrong if an index comes twice, and along an axis other than the first an
-// index out of range gives 0.
+// byIndices creates plx's lookup along an axis. It moves the axis to the
+// front, looks up, and moves the axis back. Gorgonia's own gradient is wrong
+// if an index occurs twice. Gorgonia also returns 0 for an index out of range,
+// except along the first axis.
 func (c *copier) byIndices(o call) (*gorgonia.Node, error) {
 	c.name("ByIndices")
 	axis := int(o.f[0].Int())
@@ -238,7 +247,8 @@ func (c *copier) byIndices(o call) (*gorgonia.Node, error) {
 	return gorgonia.Transpose(found, slices.Insert(back, axis, 0)...)
 }
 
-// rows are the rows of a table of any number of dimensions.
+// rows looks up rows of a table of any number of dimensions, at indices of any
+// number of dimensions.
 func rows(table, index *gorgonia.Node) (*gorgonia.Node, error) {
 	s, n := table.Shape(), memory.Elements(index.Shape())
 	shape := append(tensor.Shape{n}, s[1:]...)

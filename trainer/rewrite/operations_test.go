@@ -13,7 +13,7 @@ type nodes = gorgonia.Nodes
 
 type unary = func(*gorgonia.Node) (*gorgonia.Node, error)
 
-// elementwise are functions of one number.
+// elementwise lists Gorgonia's functions of one number.
 var elementwise = []struct {
 	name     string
 	f        unary
@@ -69,7 +69,8 @@ func one(b bool) float64 {
 type binary = func(a, b *gorgonia.Node) (*gorgonia.Node, error)
 type broadcast = func(a, b *gorgonia.Node, left, right []byte) (*gorgonia.Node, error)
 
-// comparison makes numbers of what a comparison gives.
+// comparison returns a binary function that converts the result of a
+// comparison to numbers.
 func comparison(f func(a, b *gorgonia.Node, same bool) (*gorgonia.Node, error)) binary {
 	return func(a, b *gorgonia.Node) (*gorgonia.Node, error) { return f(a, b, true) }
 }
@@ -80,7 +81,7 @@ func broadcastComparison(f func(a, b *gorgonia.Node, same bool, left, right []by
 	}
 }
 
-// pairwise are functions of two numbers.
+// pairwise lists Gorgonia's functions of two numbers.
 var pairwise = []struct {
 	name      string
 	f         binary
@@ -104,8 +105,8 @@ var pairwise = []struct {
 	{"MaxBetween", gorgonia.MaxBetween, nil, larger, false},
 }
 
-// twins are Gorgonia's operations over shapes of few rows and many columns, and of many
-// rows and few columns.
+// twins returns tests of Gorgonia's operations. The operands have few rows and
+// many columns, or many rows and few columns.
 func twins(few, many int) (all []twin) {
 	wide, tall := []int{few, many}, []int{many, few}
 	for _, e := range elementwise {
@@ -147,7 +148,8 @@ func pairs(name string, f binary, want func(x, y float64) float64, flat bool, sh
 			}, true, flat})
 }
 
-// broadcasts repeats one operand or the other, or both.
+// broadcasts returns tests of a binary function whose first, second or both
+// operands are repeated.
 func broadcasts(name string, f broadcast, want func(x, y float64) float64, flat bool, few, many int) (all []twin) {
 	for i, c := range []struct {
 		a, b        []int
@@ -171,7 +173,8 @@ func broadcasts(name string, f broadcast, want func(x, y float64) float64, flat 
 	return all
 }
 
-// repeated is an element of an array whose dimensions of one element are repeated.
+// repeated returns the element of a at index i, as if dimensions of size 1
+// were repeated.
 func (a array) repeated(i []int) float64 {
 	at := slices.Clone(i)
 	for d := range at {
@@ -182,7 +185,8 @@ func (a array) repeated(i []int) float64 {
 	return a.at(at...)
 }
 
-// over combines the elements of an array along axes.
+// over combines the elements of a along axes with function f, beginning with
+// first.
 func (a array) over(axes []int, first float64, f func(sum, x float64) float64) array {
 	var shape []int
 	for d, n := range a.shape {
@@ -204,7 +208,7 @@ func (a array) over(axes []int, first float64, f func(sum, x float64) float64) a
 	return out
 }
 
-// larger is NaN if there is a NaN.
+// larger returns the larger of x and y, or NaN if one of them is NaN.
 func larger(x, y float64) float64 {
 	if x > y || x != x {
 		return x
@@ -398,7 +402,8 @@ func moves(few, many int) (all []twin) {
 	return all
 }
 
-// softmaxes are the softmax along an axis, or its logarithm.
+// softmax returns the softmax of a along an axis, or its logarithm, computed
+// by plain loops.
 func (a array) softmax(axis int, log bool) array {
 	largest := a.over([]int{axis}, math.Inf(-1), larger)
 	without := func(i []int) []int { return slices.Delete(slices.Clone(i), axis, axis+1) }
@@ -442,7 +447,8 @@ func layers(few, many int) (all []twin) {
 	return all
 }
 
-// sparsemax is the point of the simplex that is nearest to each row.
+// sparsemax returns, for each row, the nearest point of the probability
+// simplex.
 func (a array) sparsemax() array {
 	out := of(a.shape, func([]int) float64 { return 0 })
 	n := a.shape[1]

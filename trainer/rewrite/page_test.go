@@ -13,15 +13,15 @@ import (
 	"testing"
 )
 
-// makeNoOperation are functions of Gorgonia's that return vertices and add no operation of
-// their own.
+// makeNoOperation lists functions of Gorgonia that return vertices but add no
+// operation of their own.
 var makeNoOperation = strings.Fields(`ApplyOp ApplyOpWithName Backpropagate Compile CompileFunction Grad Must NewConstant
 	NewMatrix NewScalar NewTensor NewUniqueNode NewVector NodeFromAny NodesFromInputs Sort UnstableSort WalkGraph
 	Lift1 Lift1Axial Lift2 Lift2Broadcast`)
 
-// docs/models.md names each operation of Gorgonia's once: accepted, mapped or refused.
-// Those that are accepted have a twin.
-func TestPageHasAllOperations(t *testing.T) {
+// docs/models.md lists each of Gorgonia's operations once: as accepted,
+// replaced or refused. For each accepted operation there is a test in twins.
+func TestModelsPageListsAllOperations(t *testing.T) {
 	page, err := os.ReadFile("../../docs/models.md")
 	must(t, err)
 	_, text, _ := strings.Cut(string(page), "### Accepted")
@@ -54,7 +54,7 @@ func TestPageHasAllOperations(t *testing.T) {
 	}
 }
 
-// words are the names in backquotes.
+// words returns the names between backquotes in a text.
 func words(text string) (all []string) {
 	for _, m := range regexp.MustCompile("`([A-Z][A-Za-z0-9]*)`").FindAllStringSubmatch(text, -1) {
 		all = append(all, m[1])
@@ -62,7 +62,8 @@ func words(text string) (all []string) {
 	return all
 }
 
-// operations are Gorgonia's functions that add an operation to a graph.
+// operations returns the names of Gorgonia's functions that add an operation
+// to a graph.
 func operations(t *testing.T) (all []string) {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "gorgonia.org/gorgonia").Output()

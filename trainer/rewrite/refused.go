@@ -11,9 +11,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// refused are Gorgonia's operations of which it computes some or all wrongly. Each says
-// what is wrong with n, whose fields and inputs it gets, and what to do instead; an empty
-// text means nothing.
+// refused maps Gorgonia's operations that compute wrong results in some or all
+// cases to checks. A check returns what is wrong with operation o and what to
+// use instead, or "" if nothing is wrong.
 var refused = map[string]func(o call) string{
 	"atOp":        refusedAt,
 	"sliceOp":     refusedSlice,
@@ -30,8 +30,8 @@ var refused = map[string]func(o call) string{
 	"yoloOp":      func(call) string { return "it is not compared with anything: compute the boxes outside the graph" },
 }
 
-// checkArguments refuses operations that Gorgonia computes wrongly, or that are given an
-// index out of range.
+// checkArguments returns an error if Gorgonia computes the operation of n
+// wrongly, or if one of its indices or axes is out of range.
 func checkArguments(n *gorgonia.Node) error {
 	if slices.Contains(n.Shape(), 0) {
 		return fmt.Errorf("%q of shape %v is empty: want at least one element", n.Name(), n.Shape())
@@ -104,8 +104,10 @@ func refusedConcat(o call) string {
 	return ""
 }
 
-// refusedMaxPool refuses what both MaxPool1D and AveragePool1D make. Only four pads, which
-// neither gives, tell that a max pool is meant.
+// refusedMaxPool refuses a pool that gorgonia.AveragePool1D may have created,
+// because that function creates a max pool by mistake, the same as MaxPool1D.
+// A pool with four explicit pads is accepted, because neither function creates
+// one.
 func refusedMaxPool(o call) string {
 	at := func(i int) int64 { return o.f[i].Int() }
 	explicit, wide := o.f[10].Bool(), at(5) > 1
@@ -122,8 +124,9 @@ func refusedTensordot(o call) string {
 	return "its gradient is wrong unless it is along one axis: reshape the operands and use Mul"
 }
 
-// refusedLogSumExp knows gorgonia.LogSumExp by what it is made of: the largest element is
-// added before the logarithm is taken, not after.
+// refusedLogSumExp refuses gorgonia.LogSumExp, which adds the largest element
+// before it takes the logarithm instead of after. It recognises LogSumExp by
+// the chain of operations that it consists of.
 func refusedLogSumExp(o call) string {
 	in, _ := operands(o.n, "ln")
 	sum, largest := operands(in, "+ false")
@@ -138,7 +141,8 @@ func refusedLogSumExp(o call) string {
 	return "LogSumExp adds the largest element before it takes the logarithm: add it after, to the logarithm of the sum"
 }
 
-// operands are the first and the last input of n, if its operation has this text.
+// operands returns the first and the last input of n if n's operation prints
+// as the string text, and nil otherwise.
 func operands(n *gorgonia.Node, text string) (a, b *gorgonia.Node) {
 	if n == nil || n.Op() == nil || fmt.Sprint(n.Op()) != text {
 		return nil, nil
@@ -150,8 +154,10 @@ func operands(n *gorgonia.Node, text string) (a, b *gorgonia.Node) {
 	return below[0], below[len(below)-1]
 }
 
-// refusedNorm knows gorgonia.Norm by what it is made of: the sum of the powers of elements,
-// to the power of 1/p. Of an odd p the elements want their absolute values.
+// refusedNorm refuses gorgonia.Norm with an odd p whose argument is no
+// absolute value, and with p 0. It recognises Norm by the operations that it
+// consists of: the sum of the elements' powers, to the power of 1/p. For an
+// odd p Gorgonia forgets to take absolute values.
 func refusedNorm(o call) string {
 	sum, inverse := operands(o.n, "^ false")
 	if name, _, err := vertex.Fields(opOf(sum)); err != nil || name != "sumOp" {
@@ -175,7 +181,7 @@ func refusedNorm(o call) string {
 	return fmt.Sprintf("Norm of p %v takes no absolute values: give it the Abs of the value", p)
 }
 
-// opOf is the operation of a vertex; nil if there is no vertex.
+// opOf returns the operation of a vertex, or nil if n is nil.
 func opOf(n *gorgonia.Node) gorgonia.Op {
 	if n == nil {
 		return nil
@@ -183,7 +189,7 @@ func opOf(n *gorgonia.Node) gorgonia.Op {
 	return n.Op()
 }
 
-// scalar is the number of a constant, NaN of anything else.
+// scalar returns the value of a scalar constant, or NaN for any other vertex.
 func scalar(n *gorgonia.Node) float64 {
 	if name, _, err := vertex.Fields(opOf(n)); err != nil || name != "constantScalar" {
 		return math.NaN()

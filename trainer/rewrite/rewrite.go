@@ -1,23 +1,28 @@
-// Package rewrite makes of the graph of a single-device program one that is trained: it
-// copies the graph, puts plx's operations in the place of those of Gorgonia's that have
-// hidden state or wrong gradients, and finds variables that are tables.
+// Package rewrite copies the Gorgonia graph of a program that was written for
+// one machine, so that plx can train the copy on several. In the copy, plx's
+// own operations replace those of Gorgonia's that have hidden state or wrong
+// gradients. Variables from which the model only looks up rows become
+// embedding tables.
 //
 //	made, err := rewrite.Model(m, true)
 //	fmt.Println(made.Replaced) // [BatchNorm (2) MaxPool2D]
-//	for _, variable := range made.Tables { ... } // of which only rows travel
+//	for _, variable := range made.Tables { ... } // workers exchange only the rows in use
 //
-// A variable is a table if all its uses are lookups of rows (gorgonia.ByIndices along the
-// first axis, or ops.Rows) whose indices are an input. The rows become inputs.
+// A variable becomes a table if all its uses are lookups of rows
+// (gorgonia.ByIndices along the first axis, or ops.Rows) whose indices are an
+// input of the model. The looked up rows become inputs of the new model.
 //
-// Gorgonia's vertices cannot be changed, so a vertex above a replaced one is made
-// anew. The copy is complete before anything is differentiated.
+// Gorgonia's vertices cannot be changed. A vertex that depends on a replaced
+// vertex is therefore created again. The copy is complete before anything is
+// differentiated.
 //
-// # What it refuses
+// # What Model refuses
 //
-// Operations that it cannot put right stay as they are; package compile refuses
-// them by name. It refuses a batch norm that was set to testing, because the trainer
-// itself says when a run is an evaluation, and a pool with unequal padding on
-// opposite sides, which Gorgonia puts on the wrong side.
+// Operations that package rewrite cannot replace stay in the graph; package
+// compile refuses them by name. Model refuses a batch norm that was set to
+// testing, because the trainer itself decides which runs are evaluations. It
+// also refuses a pool with unequal padding on opposite sides, because Gorgonia
+// pads the wrong side.
 package rewrite
 
 import (
@@ -30,21 +35,23 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Made is what became of a model.
+// Made is a model after rewriting, and a report of the changes.
 type Made struct {
-	replica.Model          // the model that was given, if neither Replaced nor Tables has anything
-	Replaced      []string // operations of Gorgonia's that were replaced, each with its number: "Dropout (2)"
-	// Tables are the variables, in the old graph, that became tables. They are no
-	// variables of the model any more: their lookups follow those of its other tables,
-	// in this order.
+	replica.Model          // the new model; the unchanged model if Replaced and Tables are empty
+	Replaced      []string // Gorgonia's operations that were replaced, with their number if above 1: "Dropout (2)"
+	// Tables are the variables of the old graph that became embedding tables.
+	// They are no longer variables of the model. Their lookups are at the end
+	// of Model.Lookups, table by table in this order.
 	Tables gorgonia.Nodes
-	Dense  []string // each variable that is looked up and is no table, with the reason
+	Dense  []string // variables that are looked up but did not become tables, each with the reason
 }
 
-// Model copies what is wanted of a model's graph, with replaced operations. The running
-// values of batch norms are states of the new model. find makes it look for tables.
+// Model copies the part of a model's graph that the model uses, and replaces
+// operations in the copy. The running mean and variance of a batch norm become
+// states of the new model. If find is true, Model also turns variables into
+// embedding tables.
 func Model(m replica.Model, find bool) (made Made, err error) {
-	defer func() { // as package compile does: Gorgonia panics on what it does not expect
+	defer func() { // Gorgonia panics on some invalid graphs, so recover returns the panic as an error
 		if r := recover(); r != nil {
 			err = fmt.Errorf("copy the graph: %v", r)
 		}
@@ -71,7 +78,7 @@ func Model(m replica.Model, find bool) (made Made, err error) {
 		used[n] = !slices.Contains(tables, n)
 	}
 	c := newCopier(f)
-	for _, n := range m.Loss.Graph().AllNodes() { // in the order of the user's program, so that names are the same each time
+	for _, n := range m.Loss.Graph().AllNodes() { // AllNodes returns the vertices in the order of their creation, so generated names are the same in each copy
 		if used[n] {
 			if _, err := c.copy(n); err != nil {
 				return Made{}, err
@@ -81,7 +88,8 @@ func Model(m replica.Model, find bool) (made Made, err error) {
 	return Made{c.model(m, tables), c.replaced(), tables, f.dense()}, nil
 }
 
-// wanted is everything that is computed for its own sake.
+// wanted returns the vertices whose values the model needs: loss, metrics,
+// fetches, carried values and states.
 func wanted(m replica.Model) gorgonia.Nodes {
 	all := gorgonia.Nodes{m.Loss}
 	all = slices.AppendSeq(all, maps.Values(m.Metrics))
@@ -93,13 +101,14 @@ func wanted(m replica.Model) gorgonia.Nodes {
 	return all
 }
 
-// below are vertices and everything that they are computed from.
+// below returns the wanted vertices and all vertices that they are computed
+// from.
 func below(wanted gorgonia.Nodes) (map[*gorgonia.Node]bool, error) {
 	seen, todo := map[*gorgonia.Node]bool{}, slices.Clone(wanted)
 	for len(todo) > 0 {
 		n := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		if n == nil || seen[n] { // nil is for package compile to refuse
+		if n == nil || seen[n] { // package compile reports a nil vertex
 			continue
 		}
 		seen[n] = true
@@ -112,15 +121,15 @@ func below(wanted gorgonia.Nodes) (map[*gorgonia.Node]bool, error) {
 	return seen, nil
 }
 
-// copier makes the new graph.
+// copier builds the new graph, vertex by vertex.
 type copier struct {
 	to     *gorgonia.ExprGraph
-	of     map[*gorgonia.Node]*gorgonia.Node // by vertex of the old graph
-	states []replica.State                   // of batch norms
-	counts map[string]int                    // by what was replaced
+	of     map[*gorgonia.Node]*gorgonia.Node // new vertex, by vertex of the old graph
+	states []replica.State                   // running means and variances of the replaced batch norms
+	counts map[string]int                    // number of replaced operations, by name of the operation
 
-	found   map[*gorgonia.Node]lookup           // by vertex that looks up rows of a table
-	lookups map[*gorgonia.Node][]replica.Lookup // by table
+	found   map[*gorgonia.Node]lookup           // lookups of table rows, by their vertex in the old graph
+	lookups map[*gorgonia.Node][]replica.Lookup // lookups in the new graph, by table (a variable of the old graph)
 }
 
 func newCopier(f *finder) *copier {
@@ -134,7 +143,8 @@ func newCopier(f *finder) *copier {
 	return c
 }
 
-// model is m in the new graph, with these of its variables as tables.
+// model returns model m with the vertices of the new graph. tables are the
+// variables that became embedding tables.
 func (c *copier) model(m replica.Model, tables gorgonia.Nodes) replica.Model {
 	variables := slices.DeleteFunc(slices.Clone(m.Variables), func(n *gorgonia.Node) bool { return slices.Contains(tables, n) })
 	made := replica.Model{
@@ -176,7 +186,8 @@ func (c *copier) named(nodes map[string]*gorgonia.Node) map[string]*gorgonia.Nod
 	return made
 }
 
-// replaced says what was replaced, and how often.
+// replaced lists the replaced operations, sorted by name, with their number if
+// it is above 1.
 func (c *copier) replaced() (all []string) {
 	for _, what := range slices.Sorted(maps.Keys(c.counts)) {
 		if n := c.counts[what]; n > 1 {
@@ -187,7 +198,8 @@ func (c *copier) replaced() (all []string) {
 	return all
 }
 
-// copy makes n and everything that it is computed from.
+// copy copies vertex n, and all vertices that it is computed from, to the new
+// graph.
 func (c *copier) copy(n *gorgonia.Node) (*gorgonia.Node, error) {
 	if made := c.of[n]; made != nil {
 		return made, nil
@@ -227,8 +239,8 @@ func (c *copier) vertex(n *gorgonia.Node, inputs gorgonia.Nodes) (*gorgonia.Node
 		gorgonia.In(c.to), gorgonia.WithShape(n.Shape()...)), nil
 }
 
-// name counts what is replaced. It returns what was counted as a name, which is the same in every
-// copy of the graph.
+// name counts one more replaced operation of that kind. It returns a name that
+// includes the count, and is the same in every copy of the graph.
 func (c *copier) name(what string) string {
 	c.counts[what]++
 	return fmt.Sprintf("gorgonia.%s%d", what, c.counts[what])

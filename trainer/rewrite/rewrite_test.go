@@ -19,8 +19,8 @@ import (
 
 type build func(x *gorgonia.Node) (*gorgonia.Node, error)
 
-// mapped are graphs with an operation of Gorgonia's, and what they become, built with
-// plx's own operation.
+// mapped lists graphs with one of Gorgonia's operations, each with the graph
+// that Model should make of it, built with plx's operation.
 var mapped = map[string]struct {
 	shape    []int
 	gorgonia build
@@ -97,7 +97,7 @@ var mapped = map[string]struct {
 		func(x *gorgonia.Node) (*gorgonia.Node, error) { return ops.Concat(1, x, x) }, "Concat"},
 }
 
-// then applies operations one after the other.
+// then applies operations to x, one after the other.
 func then(x *gorgonia.Node, all ...func(x *gorgonia.Node) (*gorgonia.Node, error)) (_ *gorgonia.Node, err error) {
 	for _, f := range all {
 		if err == nil {
@@ -132,18 +132,21 @@ func plainNorm(x *gorgonia.Node) (*gorgonia.Node, error) {
 	return n.Out, err
 }
 
-// filled is a leaf like x that holds one number.
+// filled returns a leaf of the shape and type of x in which every element is
+// v.
 func filled(x *gorgonia.Node, name string, v float64) *gorgonia.Node {
 	return gorgonia.NewTensor(x.Graph(), x.Dtype(), len(x.Shape()), gorgonia.WithName(name), gorgonia.WithShape(x.Shape()...), gorgonia.WithInit(gorgonia.ValuesOf(v)))
 }
 
-// indices name a row twice, and leave out another.
+// indices returns indices in which one row occurs twice and another row does
+// not occur.
 func indices(x *gorgonia.Node) *gorgonia.Node {
 	return gorgonia.NewVector(x.Graph(), tensor.Int, gorgonia.WithName("index"), gorgonia.WithShape(5),
 		gorgonia.WithValue(tensor.New(tensor.WithBacking([]int{1, 3, 1, 0, 1}))))
 }
 
-// program computes y of an input, and a loss that weighs every element otherwise.
+// program is a compiled model with one input, an output y, and a loss that
+// gives every element of y a different weight.
 type program struct {
 	*executor.Program
 	replaced []string
@@ -207,9 +210,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// A replaced operation has the values of plx's own, in training and in evaluations,
-// and the gradient that finite differences have.
-func TestReplaced(t *testing.T) {
+// A replaced operation gives the same values as plx's own operation, in
+// training and in evaluations. Its gradient matches finite differences.
+func TestReplacedOperationsMatchPlxOperations(t *testing.T) {
 	for name, c := range mapped {
 		t.Run(name, func(t *testing.T) {
 			p, want := compiled(t, c.shape, c.gorgonia, true), compiled(t, c.shape, c.plx, true)
@@ -248,9 +251,10 @@ func (p *program) checkGradient(t *testing.T) {
 	}
 }
 
-// A batch norm's running values follow the batch's as Gorgonia's do: by the share of
-// the new value, and with an unbiased variance. They begin with what the operation holds.
-func TestBatchNormStates(t *testing.T) {
+// The running mean and variance of a batch norm change as in Gorgonia: with
+// the same weight of the new value, and with an unbiased variance. They begin
+// with the values in Gorgonia's operation.
+func TestBatchNormStatesFollowGorgonia(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(4, 2))
 	y, _, _, op, err := gorgonia.BatchNorm(x, filled(x, "one", 1), filled(x, "zero", 0), 0.1, 1e-3)
@@ -282,7 +286,7 @@ func TestBatchNormStates(t *testing.T) {
 
 func vector(v ...float64) *tensor.Dense { return tensor.New(tensor.WithBacking(v)) }
 
-func TestNothingIsCopiedWithoutNeed(t *testing.T) {
+func TestModelWithoutReplacementsIsNotCopied(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(4, 2))
 	y := gorgonia.Must(gorgonia.Tanh(x))
@@ -294,8 +298,9 @@ func TestNothingIsCopiedWithoutNeed(t *testing.T) {
 	}
 }
 
-// What a model carries is computed in the copy, though the loss does not need it.
-func TestCarriedIsCopied(t *testing.T) {
+// The copied graph contains the values that a model carries to the next step,
+// even if the loss does not depend on them.
+func TestCarriedValuesAreCopied(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewMatrix(g, tensor.Float64, gorgonia.WithName("x"), gorgonia.WithShape(4, 2))
 	loss := gorgonia.Must(gorgonia.Mean(gorgonia.Must(gorgonia.Dropout(x, 0.5))))
@@ -308,7 +313,7 @@ func TestCarriedIsCopied(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestModelRefusesOperations(t *testing.T) {
 	for want, f := range map[string]build{
 		"it is set to testing": func(x *gorgonia.Node) (*gorgonia.Node, error) {
 			y, _, _, op, err := gorgonia.BatchNorm(x, filled(x, "one", 1), filled(x, "zero", 0), 0.1, 1e-3)
@@ -319,7 +324,7 @@ func TestRefusals(t *testing.T) {
 			y, _, _, _, err := gorgonia.BatchNorm(x, filled(x, "one", 1), filled(x, "zero", 0), 0, 1e-3)
 			return y, err
 		},
-		"want as many on opposite sides": func(x *gorgonia.Node) (*gorgonia.Node, error) {
+		"want equal padding on opposite sides": func(x *gorgonia.Node) (*gorgonia.Node, error) {
 			return gorgonia.MaxPool2D(x, tensor.Shape{2, 2}, []int{1, 0, 0, 0}, []int{1, 1})
 		},
 		"a pad of 2 needs a kernel larger than 2": func(x *gorgonia.Node) (*gorgonia.Node, error) {

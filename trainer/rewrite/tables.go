@@ -12,10 +12,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// lookup is a vertex that takes rows of a table.
+// lookup is a vertex n that looks up rows of a variable, table, at the indices
+// index.
 type lookup struct{ n, table, index *gorgonia.Node }
 
-// asLookup reports whether n looks up rows along the first axis.
+// asLookup returns n as a lookup. It returns false unless n looks up rows
+// along the first axis.
 func asLookup(n *gorgonia.Node, below []*gorgonia.Node) (lookup, bool) {
 	name, f, err := vertex.Fields(n.Op())
 	if err != nil || !ops.LooksUp(n.Op()) && (name != "byIndicesOp" || f[0].Int() != 0) {
@@ -24,20 +26,20 @@ func asLookup(n *gorgonia.Node, below []*gorgonia.Node) (lookup, bool) {
 	return lookup{n, below[0], below[1]}, true
 }
 
-// finder looks for variables that are looked up.
+// finder finds variables from which the model looks up rows.
 type finder struct {
 	m     replica.Model
-	uses  map[*gorgonia.Node][]lookup // by variable that may be a table
-	other map[*gorgonia.Node]string   // by variable that is looked up: why it stays dense
+	uses  map[*gorgonia.Node][]lookup // lookups of each variable that can become a table
+	other map[*gorgonia.Node]string   // reasons why a variable that is looked up stays an ordinary (dense) variable
 }
 
-// findTables returns the lookups of variables that can be tables: all uses of each are
-// lookups, and an input gives the indices. It also returns why others that are looked
-// up stay dense.
+// findTables finds the variables that can become embedding tables: all uses of
+// the variable are lookups, and the indices are an input. For other variables
+// that are looked up, it records the reason why they cannot.
 func findTables(m replica.Model, used map[*gorgonia.Node]bool, wanted gorgonia.Nodes) (*finder, error) {
 	f := &finder{m: m, uses: map[*gorgonia.Node][]lookup{}, other: map[*gorgonia.Node]string{}}
 	reasons := map[*gorgonia.Node]string{}
-	for _, n := range m.Loss.Graph().AllNodes() { // in the order of the user's program
+	for _, n := range m.Loss.Graph().AllNodes() { // AllNodes returns the vertices in the order in which the user's program created them
 		if !used[n] {
 			continue
 		}
@@ -69,7 +71,8 @@ func findTables(m replica.Model, used map[*gorgonia.Node]bool, wanted gorgonia.N
 	return f, nil
 }
 
-// unfit says why a lookup makes no table of its variable.
+// unfit returns the reason why lookup l prevents its variable from becoming a
+// table, or "" if it does not.
 func (f *finder) unfit(l lookup) string {
 	dt := l.index.Dtype()
 	switch {
@@ -81,7 +84,8 @@ func (f *finder) unfit(l lookup) string {
 	return ""
 }
 
-// tables are the variables that become tables, in the order of the model.
+// tables returns the variables that become tables, in the order of the model's
+// variables.
 func (f *finder) tables() (all gorgonia.Nodes) {
 	for _, v := range f.m.Variables {
 		if f.uses[v] != nil {
@@ -91,7 +95,8 @@ func (f *finder) tables() (all gorgonia.Nodes) {
 	return all
 }
 
-// dense says of each variable that is looked up and stays dense why.
+// dense returns one text for each variable that is looked up but does not
+// become a table: its name and the reason.
 func (f *finder) dense() (all []string) {
 	for _, v := range f.m.Variables {
 		if why := f.other[v]; why != "" {
@@ -101,7 +106,8 @@ func (f *finder) dense() (all []string) {
 	return all
 }
 
-// lookUp makes an input of the rows that a lookup takes.
+// lookUp adds an input to the new graph for the rows that lookup l reads, and
+// returns it in the shape of the lookup's result.
 func (c *copier) lookUp(l lookup) (*gorgonia.Node, error) {
 	name := fmt.Sprintf("rows of %s at %s", l.table.Name(), l.index.Name())
 	for i := 2; len(c.to.ByName(name)) > 0; i++ {

@@ -4,9 +4,10 @@ package rewrite
 
 import "testing"
 
-// The twins agree over axes of more than 65,536 elements too.
+// Gorgonia's operations match a naive computation also along axes of more than
+// 65,536 elements.
 func TestLongTwins(t *testing.T) {
-	for _, w := range twins(2, 65601) { // a slice by steps of 3 needs a multiple
+	for _, w := range twins(2, 65601) { // a multiple of 3, because one test slices with step 3
 		t.Run(w.name, w.check)
 	}
 }

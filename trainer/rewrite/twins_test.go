@@ -15,13 +15,13 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// array is a value of a naive twin, row-major.
+// array is a row-major tensor of the naive computation.
 type array struct {
 	shape []int
 	data  []float64
 }
 
-// of makes an array by the index of each element.
+// of returns an array whose element at each index i is f(i).
 func of(shape []int, f func(i []int) float64) array {
 	a := array{shape, make([]float64, memory.Elements(shape))}
 	index := make([]int, len(shape))
@@ -40,9 +40,10 @@ func (a array) at(i ...int) float64 {
 	return a.data[n]
 }
 
-// twin is an operation of Gorgonia's, and the same computed the simplest way there is.
+// twin is one of Gorgonia's operations, with a function that computes the same
+// by plain loops.
 type twin struct {
-	name     string // Gorgonia's function, and after a colon what is special
+	name     string // name of Gorgonia's function; after a colon, what is special about the case
 	shapes   [][]int
 	f        func(v gorgonia.Nodes) (*gorgonia.Node, error)
 	want     func(v []array) array
@@ -50,8 +51,10 @@ type twin struct {
 	flat     bool // it has no gradient
 }
 
-// special are numbers that are often forgotten, and ties. A product of matrices may take
-// 0 times NaN as 0, as libraries do; the nearest point of a simplex is finite.
+// special returns numbers that implementations often treat wrongly (zeros,
+// NaN, infinities), and equal numbers. For matrix products it leaves out
+// zeros, because libraries may compute 0 times NaN as 0. For sparsemax, whose
+// result is always finite, it leaves out NaN and infinities.
 func (w twin) special() []float64 {
 	finite, zeros := []float64{1, 1, -1, 750, -750, 1e-300, 30}, []float64{0, math.Copysign(0, -1)}
 	endless := []float64{math.NaN(), math.Inf(1), math.Inf(-1)}
@@ -64,8 +67,9 @@ func (w twin) special() []float64 {
 	return slices.Concat(finite, zeros, endless)
 }
 
-// check compares a program of t with its twin: values of random numbers and of special
-// ones, and gradients with finite differences of the twin.
+// check compares a compiled program of w's operation with the naive
+// computation: for random and for special numbers, and gradients with finite
+// differences.
 func (w twin) check(t *testing.T) {
 	p := newTrial(t, w)
 	for seed := range uint64(2) {
@@ -85,11 +89,11 @@ func (w twin) check(t *testing.T) {
 	p.compare(t, 1e-9)
 }
 
-// trial is a compiled twin with its arguments.
+// trial is a compiled program of a twin's operation, with its arguments.
 type trial struct {
 	twin
 	program   *executor.Program
-	in        []array // views of the program's inputs
+	in        []array // views of the memory of the program's inputs
 	weights   []float64
 	gradients [][]byte
 }
@@ -122,7 +126,8 @@ func newTrial(t *testing.T, w twin) *trial {
 	return p
 }
 
-// weighed is the sum of y's elements, each with a weight of its own.
+// weighed returns the weighted sum of y's elements, and the weights, which are
+// all different.
 func weighed(t *testing.T, g *gorgonia.ExprGraph, y *gorgonia.Node) (*gorgonia.Node, []float64) {
 	t.Helper()
 	weights := make([]float64, memory.Elements(y.Shape()))
@@ -154,7 +159,8 @@ func (p *trial) fill(seed uint64, positive bool) {
 	}
 }
 
-// compare runs the program and compares its value with the twin's.
+// compare runs the program and compares its value with that of the naive
+// computation.
 func (p *trial) compare(t *testing.T, tolerance float64) {
 	t.Helper()
 	_, err := p.program.Run(training, p.gradients, nil)
@@ -177,7 +183,7 @@ func floats(v gorgonia.Value) []float64 {
 	return []float64{v.Data().(float64)}
 }
 
-// loss is what the twin says that the loss is.
+// loss returns the loss according to the naive computation.
 func (p *trial) loss() (sum float64) {
 	for i, y := range p.want(p.in).data {
 		sum += y * p.weights[i]
@@ -185,11 +191,11 @@ func (p *trial) loss() (sum float64) {
 	return sum
 }
 
-// checkSlopes compares some elements of each gradient with finite differences: the first,
-// the middle and the last, and those around 256 and 65536.
+// checkSlopes compares some elements of each gradient with finite differences:
+// the first, the middle and the last element, and those around 256 and 65536.
 func (p *trial) checkSlopes(t *testing.T) {
 	t.Helper()
-	h := 1e-6 * math.Cbrt(1+math.Abs(p.loss())) // a large loss has lost the digits of a small change
+	h := 1e-6 * math.Cbrt(1+math.Abs(p.loss())) // a larger step for a large loss, which has no digits left for a small change
 	for i, a := range p.in {
 		got := memory.View[float64](p.gradients[i])
 		for _, j := range []int{0, 255, 256, 65535, 65536, len(a.data) / 2, len(a.data) - 1} {

@@ -8,14 +8,16 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// largestFolded is the size in bytes up to which a value that depends on
-// constants only is computed once and kept.
+// largestFolded is a size in bytes. A value that depends only on constants is
+// computed once, before the first run, if it is no larger; a larger one is
+// computed in every run.
 const largestFolded = 4 << 20
 
-// Graph compiles what is wanted of g. It adds the gradients to g.
+// Graph compiles the part of g that computes the loss, gradients and outputs
+// of plan p. Graph adds vertices for the gradients to g.
 //
 // The error names the vertex of a refused operation, a leaf without a value, a
-// gradient that does not exist, and shapes that do not fit together.
+// gradient that does not exist, or shapes that do not fit together.
 func Graph(g *gorgonia.ExprGraph, p Plan) (program *Program, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -49,7 +51,7 @@ func Graph(g *gorgonia.ExprGraph, p Plan) (program *Program, err error) {
 	return c.arrange(p.Loss != nil), nil
 }
 
-// compiler holds what the phases hand on.
+// compiler holds the state that the phases of Graph pass to each other.
 type compiler struct {
 	builder       *builder
 	targets       targets
@@ -58,7 +60,8 @@ type compiler struct {
 	gradients     []Gradient
 }
 
-// fold makes constants of values that depend on constants only.
+// fold marks every small value that depends only on constants as a constant
+// itself, so that the machine computes the value once, before the first run.
 func (c *compiler) fold() {
 	var folded []*Value
 	for _, v := range c.builder.values {
@@ -82,15 +85,16 @@ func (c *compiler) fold() {
 	}
 }
 
-// direct lets instructions write gradients into the caller's memory. A gradient
-// is copied there instead if other instructions read it, if it is wanted twice,
-// or if its operation keeps hold of its memory.
+// direct makes instructions write gradients straight into the caller's memory.
+// For some gradients it adds a copy instruction instead: if other instructions
+// read the gradient, if the plan requests it twice, or if its operation keeps
+// a reference to its memory.
 func (c *compiler) direct() {
 	live := set{}
 	for _, v := range c.targets.all() {
 		live.addComputed(v)
 	}
-	uses := map[*Value]int{} // by root, aliases aside
+	uses := map[*Value]int{} // number of readers of each root value (a value with memory of its own); aliases do not count as readers
 	for v := range live {
 		if v.computed() {
 			for _, in := range v.Inputs {
@@ -111,7 +115,8 @@ func (c *compiler) direct() {
 	}
 }
 
-// arrange orders the instructions and plans their memory.
+// arrange orders the instructions, plans the memory of their values and
+// returns the finished Program.
 func (c *compiler) arrange(hasLoss bool) *Program {
 	values := c.builder.values
 	order := c.targets.order(len(values))
@@ -136,8 +141,9 @@ func (c *compiler) arrange(hasLoss bool) *Program {
 	return p
 }
 
-// announce finds by instruction the gradients to announce after it: it is the
-// last that writes the gradient or reads the gradient's variable.
+// announce returns, by index of instruction, the gradients that are ready
+// after the instruction. A gradient is ready after the last instruction that
+// writes the gradient or reads the variable it belongs to.
 func (c *compiler) announce(plan *planner) map[int][]int {
 	ready := map[int][]int{}
 	for i, g := range c.gradients {

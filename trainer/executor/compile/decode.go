@@ -16,17 +16,19 @@ var binaryCodes = []string{"+", "-", "⊙", "÷", "^", "<", ">", "<=", ">=", "==
 var unaryCodes = []string{"abs", "sign", "ceil", "floor", "sin", "cos", "exp", "ln", "log2", "neg", "square", "sqrt",
 	"inv", "invSqrt", "cube", "tanh", "sigmoid", "log1p", "expm1", "softplus"}
 
-// alongAxes are operations whose first field is an axis or several.
+// alongAxes maps names of Gorgonia's operations to kinds. The first field of
+// each of these operations is an axis or a list of axes.
 var alongAxes = map[string]Kind{
 	"repeatOp": Repeat, "concatOp": Concat, "maxOp": Max, "sumOp": Sum, "transposeOp": Transpose, "atOp": At,
 }
 
-// gradients are operations that hold the operation whose gradient they compute,
-// each with the field that does.
+// gradients lists Gorgonia's gradient operations that contain their forward
+// operation. The number is the index of the field that contains the forward
+// operation.
 var gradients = map[string]int{"sliceIncrOp": 0, "softmaxDiffOp": 0, "col2imOp": 4}
 
-// decode translates one of Gorgonia's operations. An unknown operation has
-// kind Other.
+// decode translates one of Gorgonia's operations into an Op. The Op has kind
+// Other if decode does not know the operation.
 func decode(op gorgonia.Op) (Op, error) {
 	name, f, err := vertex.Fields(op)
 	if err != nil || name == "" {
@@ -74,8 +76,9 @@ func decode(op gorgonia.Op) (Op, error) {
 	return Op{}, nil
 }
 
-// decodeBinary reads the operator both from its number and from its text. If
-// they disagree, this is another version of Gorgonia.
+// decodeBinary reads the operator both from its number and from its text. A
+// contradiction between number and text means another version of Gorgonia,
+// which is an error.
 func decodeBinary(op gorgonia.Op, f []reflect.Value) (Op, error) {
 	name, inner, err := vertex.Struct(f[0].Elem())
 	if err != nil {
@@ -89,7 +92,7 @@ func decodeBinary(op gorgonia.Op, f []reflect.Value) (Op, error) {
 		return Op{}, fmt.Errorf("gorgonia's operator %d calls itself %v: use gorgonia v0.9.18", number, op)
 	}
 	if number > 4 && !same {
-		return Op{}, nil // its result is of bools
+		return Op{}, nil // a comparison that returns bools, for which there is no kernel
 	}
 	return Op{Kind: Binary, Code: binaryCodes[number]}, nil
 }
@@ -115,8 +118,9 @@ func decodeProduct(op gorgonia.Op, f []reflect.Value) (Op, error) {
 	return Op{Kind: kinds[number], TransA: f[1].Bool(), TransB: f[2].Bool()}, nil
 }
 
-// decodeSlice reads the bounds by the operation's own methods. A nil or empty
-// slice means the whole axis to Gorgonia; its step is 0 here.
+// decodeSlice reads start, end and step of a slice from the operation's own
+// methods. Step 0 in the returned Op means the whole axis, which Gorgonia
+// writes as a nil or an empty slice.
 func decodeSlice(op gorgonia.Op, k Kind, f []reflect.Value) Op {
 	o := Op{Kind: k, Axes: vertex.Ints(f[1])}
 	s := op.(interface{ IsSlice() tensor.Slice }).IsSlice()
@@ -126,7 +130,8 @@ func decodeSlice(op gorgonia.Op, k Kind, f []reflect.Value) Op {
 	return o
 }
 
-// window reads kernel, padding, stride and dilation, each height and width.
+// window returns 8 numbers: height and width of the kernel, then of the
+// padding, the stride and the dilation.
 func window(f []reflect.Value) []int {
 	var w []int
 	for _, v := range f {
@@ -135,9 +140,9 @@ func window(f []reflect.Value) []int {
 	return w
 }
 
-// plainText returns op's fields as text. It reports false if op has a field
-// that could hold state: a pointer, function, map or channel. Numbers, strings,
-// slices of them and types inside an interface hold none.
+// plainText returns op's fields as text. It returns false if op has a field
+// that could hold state: a pointer, function, map or channel. Numbers,
+// strings, slices of numbers and strings, and types hold no state.
 func plainText(op gorgonia.Op) (string, bool) {
 	v := reflect.ValueOf(op)
 	if v.Kind() == reflect.Pointer && !v.IsNil() {
@@ -178,8 +183,9 @@ func writePlain(b *strings.Builder, v reflect.Value, depth int) bool {
 	return writeReference(b, v, depth)
 }
 
-// writeReference follows interfaces, types of package tensor and embedded
-// operations.
+// writeReference writes what an interface or a pointer refers to: a tensor
+// type, or an operation embedded in another. It returns false for any other
+// reference, because a reference could lead to state.
 func writeReference(b *strings.Builder, v reflect.Value, depth int) bool {
 	switch {
 	case v.Kind() == reflect.Interface && v.IsNil(), v.Kind() == reflect.Pointer && v.IsNil():
@@ -196,8 +202,9 @@ func writeReference(b *strings.Builder, v reflect.Value, depth int) bool {
 	return false
 }
 
-// embedsOnly reports whether a structure of Gorgonia's is an operation. The
-// operation's derivatives may point to it.
+// embedsOnly reports whether t, a struct type of Gorgonia's, is an operation.
+// Gorgonia's gradient operations point to their forward operation, and such a
+// pointer holds no state.
 func embedsOnly(t reflect.Type) bool {
 	return strings.HasSuffix(t.Name(), "Op") || strings.HasSuffix(t.Name(), "op")
 }

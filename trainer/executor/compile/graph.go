@@ -10,19 +10,21 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// largestMerged is the size in bytes up to which constants are compared by
-// their contents.
+// largestMerged is a size in bytes. Equal constants up to this size are
+// merged: their contents become the key of a map.
 const largestMerged = 4096
 
-// builder translates the wanted part of a graph into values.
+// builder translates the vertices of the graph that the plan needs into
+// values.
 type builder struct {
 	leaves map[*gorgonia.Node]leaf
 	seen   map[*gorgonia.Node]*Value
-	merged map[string]*Value // by everything that a value depends on
-	values []*Value          // by id; a value comes after its inputs
+	merged map[string]*Value // values added so far, by a text of operation, type, shape and inputs; equal text means equal values
+	values []*Value          // all values, by Value.id; a value comes after its inputs
 }
 
-// leaf is the part that a leaf of the graph plays.
+// leaf says whether the plan lists a leaf of the graph as an input or as a
+// fixed value, and at which index.
 type leaf struct {
 	kind  Kind
 	place Place
@@ -39,7 +41,8 @@ func newBuilder(p Plan) *builder {
 	return b
 }
 
-// targets makes the values of everything that is wanted.
+// targets returns the values of the gradients, the variables, the outputs and
+// the loss.
 func (b *builder) targets(p Plan, grads gorgonia.Nodes) (t targets, err error) {
 	for i, n := range grads {
 		v, err := b.value(n)
@@ -72,8 +75,8 @@ func (b *builder) targets(p Plan, grads gorgonia.Nodes) (t targets, err error) {
 	return t, nil
 }
 
-// leafValues makes the values of leaves, also of those that nothing is computed
-// from.
+// leafValues returns the values of leaves. It includes leaves that no computed
+// value depends on.
 func (b *builder) leafValues(leaves gorgonia.Nodes) ([]*Value, error) {
 	var all []*Value
 	for _, n := range leaves {
@@ -86,7 +89,7 @@ func (b *builder) leafValues(leaves gorgonia.Nodes) ([]*Value, error) {
 	return all, nil
 }
 
-// value translates n and everything that it is computed from.
+// value translates vertex n, after all vertices that n is computed from.
 func (b *builder) value(n *gorgonia.Node) (*Value, error) {
 	if v := b.seen[n]; v != nil {
 		return v, nil
@@ -140,7 +143,8 @@ func newValue(n *gorgonia.Node, op Op, inputs []*Value) *Value {
 	return v
 }
 
-// merge returns the value that equals v, which may be v.
+// merge returns an earlier value that is equal to v. If there is none, merge
+// adds v and returns it.
 func (b *builder) merge(v *Value) *Value {
 	if !v.Op.mergeable() {
 		return b.add(v)
@@ -152,7 +156,8 @@ func (b *builder) merge(v *Value) *Value {
 	return b.addOnce(key, v)
 }
 
-// addOnce returns the value that was added with this key, or adds v.
+// addOnce returns the earlier value that was added under the same key. If
+// there is none, addOnce adds v and returns it.
 func (b *builder) addOnce(key string, v *Value) *Value {
 	if same := b.merged[key]; same != nil {
 		return same
@@ -170,8 +175,9 @@ func (b *builder) add(v *Value) *Value {
 	return v
 }
 
-// translateLeaf takes an input, a fixed value, or a constant. Any other leaf
-// keeps the value that it has now.
+// translateLeaf translates a leaf of the graph. A leaf that is neither an
+// input nor a fixed value of the plan becomes a constant with the contents
+// that the leaf has now.
 func (b *builder) translateLeaf(n *gorgonia.Node) (*Value, error) {
 	if l, known := b.leaves[n]; known {
 		v := b.add(newValue(n, Op{Kind: l.kind}, nil))
@@ -188,7 +194,8 @@ func (b *builder) translateLeaf(n *gorgonia.Node) (*Value, error) {
 	return b.addConstant(v), nil
 }
 
-// addConstant merges small constants with equal contents.
+// addConstant adds constant v, or returns an earlier constant with equal
+// contents. It does not compare constants larger than largestMerged.
 func (b *builder) addConstant(v *Value) *Value {
 	if len(v.Data) > largestMerged {
 		return b.add(v)
@@ -196,7 +203,8 @@ func (b *builder) addConstant(v *Value) *Value {
 	return b.addOnce(fmt.Sprint("constant ", v.Dtype, v.Shape, v.Scalar, v.Data), v)
 }
 
-// translateSize makes a constant of the size of a dimension.
+// translateSize translates Gorgonia's sizeOp, the size of one dimension, into
+// a constant: all shapes are known when the graph is compiled.
 func (b *builder) translateSize(n *gorgonia.Node, below []*gorgonia.Node) (*Value, error) {
 	_, f, _ := vertex.Fields(n.Op())
 	size, axis := 1, int(f[0].Int())
@@ -225,7 +233,8 @@ func isConstant(n *gorgonia.Node) bool {
 	return name == "constantScalar" || name == "constantTensor"
 }
 
-// copyOf adds a copy of v that has memory of its own.
+// copyOf adds an instruction that copies v into memory of the copy's own, and
+// returns the copy.
 func (b *builder) copyOf(v *Value) *Value {
 	return b.add(&Value{Node: v.Node, Op: Op{Kind: Copy}, Inputs: []*Value{v}, Dtype: v.Dtype, Shape: slices.Clone(v.Shape), Scalar: v.Scalar})
 }

@@ -7,8 +7,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Values are merged only if all that they depend on is equal.
-func TestMergeComparesSettings(t *testing.T) {
+// merge merges two values only if all fields of their operations are equal.
+func TestMergeComparesAllFieldsOfOperations(t *testing.T) {
 	a := gorgonia.NewMatrix(gorgonia.NewGraph(), tensor.Float64, gorgonia.WithShape(3, 4), gorgonia.WithName("a"))
 	b := newBuilder(Plan{Inputs: gorgonia.Nodes{a}})
 	in, err := b.value(a)

@@ -6,17 +6,19 @@ import (
 	"slices"
 )
 
-// planner finds a place in the arena for every computed value. Slices by id
-// have an entry for every value of the graph.
+// planner assigns every computed value a place in the arena (the one block of
+// memory that computed values share). The slices have one entry per value of
+// the graph, indexed by Value.id.
 type planner struct {
 	order    []*Value
-	position []int    // by id: the instruction that computes the value
-	root     []*Value // by id: the value whose memory the value lies in
-	last     []int    // by id of a root: the last instruction that reads or writes it
-	output   []bool   // by id of a root: the value is read after the run
+	position []int    // index of the instruction that computes the value
+	root     []*Value // the value whose memory this value uses; the value itself if it has memory of its own
+	last     []int    // for a value with memory of its own: index of the last instruction that reads or writes the memory
+	output   []bool   // for a value with memory of its own: the caller reads the memory after the run
 }
 
-// newPlanner finds the last use of every root.
+// newPlanner finds the last instruction that uses the memory of each root (a
+// value with memory of its own).
 func newPlanner(values, order, outputs []*Value) *planner {
 	n := len(values)
 	p := &planner{order: order, position: make([]int, n), root: make([]*Value, n), last: make([]int, n), output: make([]bool, n)}
@@ -36,7 +38,7 @@ func newPlanner(values, order, outputs []*Value) *planner {
 	return p
 }
 
-// joinInPlace lets elementwise operations write over an input that no later
+// joinInPlace lets elementwise operations overwrite an input that no later
 // instruction needs.
 func (p *planner) joinInPlace() {
 	for _, v := range p.order {
@@ -54,7 +56,8 @@ func (p *planner) joinInPlace() {
 	}
 }
 
-// settle returns the root of v's roots.
+// settle returns the value whose memory v uses in the end. It follows the
+// chain from v to its root, that root's own root, and so on.
 func (p *planner) settle(v *Value) *Value {
 	if r := p.root[v.id]; r != v {
 		p.root[v.id] = p.settle(r)
@@ -62,9 +65,10 @@ func (p *planner) settle(v *Value) *Value {
 	return p.root[v.id]
 }
 
-// place gives every computed root its place in one arena and returns the
-// arena's size. Values whose lifetimes meet do not overlap. The largest are
-// placed first, each as low as possible.
+// place assigns each root (a computed value with memory of its own) an offset
+// in the arena, and returns the arena's size in bytes. Two roots that are in
+// use at the same time do not overlap. place takes the largest root first and
+// gives each the lowest free offset.
 func (p *planner) place() int {
 	var roots, placed []*Value
 	for _, v := range p.order {
@@ -76,7 +80,7 @@ func (p *planner) place() int {
 	total := 0
 	for _, v := range roots {
 		offset := 0
-		for _, other := range placed { // by offset
+		for _, other := range placed { // in order of their offsets
 			if p.position[other.id] > p.last[v.id] || p.position[v.id] > p.last[other.id] {
 				continue
 			}

@@ -5,37 +5,40 @@ import (
 	"slices"
 )
 
-// targets are the values that a program is compiled for.
+// targets are the values that the program must compute for the caller.
 type targets struct {
-	gradients []*Value // by Plan.Differentiate
-	variables []*Value // by Plan.Differentiate: the leaves
-	outputs   []*Value // by Plan.Outputs, then the loss
+	gradients []*Value // in the order of Plan.Differentiate
+	variables []*Value // in the order of Plan.Differentiate: the leaves of these gradients
+	outputs   []*Value // in the order of Plan.Outputs, then the loss if the plan has one
 }
 
-// all are gradients and outputs.
+// all returns the gradients and the outputs in one slice.
 func (t targets) all() []*Value { return slices.Concat(t.gradients, t.outputs) }
 
-// candidates bounds the number of gradients that are compared with each other
-// at a time, so that a thousand layers are ordered quickly.
+// candidates is the number of gradients that schedule.addCheapest compares to
+// choose the next one. A bound keeps the compilation of a thousand layers
+// fast.
 const candidates = 8
 
-// schedule orders the instructions, inputs first.
+// schedule builds the list of instructions. An instruction comes after those
+// that compute its inputs.
 type schedule struct {
 	order []*Value
-	added []bool // by id: the value is in order, or needs no instruction
-	stamp []int  // by id: the last estimate that counted the value
-	now   int    // number of the estimate under way
+	added []bool // by Value.id: add has visited the value, so nothing is left to do for it
+	stamp []int  // by Value.id: number of the last estimate (see now) that counted the value
+	now   int    // number of the current call of left, which estimates remaining work
 }
 
-// order returns the values that instructions compute, inputs first. Gradients
-// come as early as possible, the cheapest first; that is the last layer's.
+// order returns the values that instructions compute, inputs first. It puts
+// the cheapest gradient first, which is usually that of the last layer, so
+// that the caller gets gradients as early as possible.
 //
-// A variable may be overwritten after its gradient is announced. So an output
-// that no gradient needs comes before the gradients if it reads a variable, and
-// after them otherwise.
+// The caller may overwrite a variable after the run has reported its gradient
+// as ready. An output that no gradient needs therefore comes before the
+// gradients if it reads a variable. Otherwise it comes after the gradients.
 func (t targets) order(values int) []*Value {
 	s := &schedule{added: make([]bool, values), stamp: make([]int, values)}
-	search := besides{needed: set{}, variables: set{}}
+	search := outputSearch{needed: set{}, variables: set{}}
 	for _, g := range t.gradients {
 		search.needed.addComputed(g)
 	}
@@ -57,7 +60,8 @@ func (t targets) order(values int) []*Value {
 // set is a set of values.
 type set map[*Value]bool
 
-// add adds v and everything below it, as far down as below says.
+// add adds v to the set. If below(v) is true, it also adds v's inputs in the
+// same way.
 func (s set) add(v *Value, below func(*Value) bool) {
 	if s[v] {
 		return
@@ -70,15 +74,17 @@ func (s set) add(v *Value, below func(*Value) bool) {
 	}
 }
 
-// addComputed adds v and everything that a run computes it from.
+// addComputed adds v and all values that a run computes v from. It stops at
+// constants.
 func (s set) addComputed(v *Value) { s.add(v, func(v *Value) bool { return !v.known() }) }
 
-// besides finds instructions that no gradient needs.
-type besides struct{ needed, variables set }
+// outputSearch finds outputs that read a variable outside the computation of
+// the gradients.
+type outputSearch struct{ needed, variables set }
 
-// reads reports whether an instruction that no gradient needs reads a variable
-// to compute v.
-func (b besides) reads(v *Value, seen set) bool {
+// reads reports whether v depends on a variable through an instruction that no
+// gradient needs. seen holds the values that reads has already visited.
+func (b outputSearch) reads(v *Value, seen set) bool {
 	if b.needed[v] || seen[v] || v.known() {
 		return false
 	}
@@ -91,7 +97,7 @@ func (b besides) reads(v *Value, seen set) bool {
 	return false
 }
 
-// add appends v after everything that it is computed from.
+// add appends v to the order, after all values that v is computed from.
 func (s *schedule) add(v *Value) {
 	if s.added[v.id] || v.known() {
 		return
@@ -105,8 +111,8 @@ func (s *schedule) add(v *Value) {
 	}
 }
 
-// addCheapest appends all of vs. The next one is always the one with the least
-// work left.
+// addCheapest appends all values of vs to the order. In each round it appends
+// the value with the least work left.
 func (s *schedule) addCheapest(vs []*Value) {
 	whole := map[*Value]float64{}
 	for _, v := range vs {
@@ -126,7 +132,8 @@ func (s *schedule) addCheapest(vs []*Value) {
 	}
 }
 
-// left estimates the work that is left to compute v.
+// left estimates the work to compute v, without the instructions that are in
+// the order already.
 func (s *schedule) left(v *Value) float64 {
 	s.now++
 	return s.visit(v)

@@ -9,84 +9,87 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Program says how to compute what is wanted of a graph. A machine such as
-// package cpu's needs nothing else from the graph.
+// Program is a compiled graph: the instructions of a run, their order and
+// their memory. A machine that runs the program, such as package cpu's, needs
+// nothing else from the graph.
 type Program struct {
-	Inputs       []*Value      // by Plan.Inputs
-	Fixed        []*Value      // by Plan.Fixed
-	Constants    []*Value      // computed once, before the first run, in this order; leaves are not among them
-	Instructions []Instruction // what a run does, in this order
-	Gradients    []Gradient    // by Plan.Differentiate
-	Outputs      []*Value      // by Plan.Outputs; the loss comes last if one is wanted
-	HasLoss      bool          // the last output is the loss
-	ArenaBytes   int           // size of the memory that computed values share
+	Inputs       []*Value      // in the order of Plan.Inputs
+	Fixed        []*Value      // in the order of Plan.Fixed
+	Constants    []*Value      // values to compute once, before the first run, in this order; leaves are not among them
+	Instructions []Instruction // the computations of one run, in this order
+	Gradients    []Gradient    // in the order of Plan.Differentiate
+	Outputs      []*Value      // in the order of Plan.Outputs; the loss is last if the plan has one
+	HasLoss      bool          // the last element of Outputs is the loss
+	ArenaBytes   int           // size of the one block of memory that computed values share
 
-	Contextual []operation.Contextual // operations to prepare before each run
+	Contextual []operation.Contextual // operations whose Prepare method must be called before each run
 }
 
 // Instruction computes one value.
 type Instruction struct {
 	Value *Value
-	Ready []int // indices of gradients that are complete now and whose variables no later instruction reads
+	Ready []int // indices into Program.Gradients: complete after this instruction, and no later instruction reads their variables
 }
 
-// Gradient is the gradient of one leaf.
+// Gradient is the gradient of the loss with respect to one leaf of the graph.
 type Gradient struct {
-	Value *Value // a root with a place InGradients
-	Name  string // of the leaf
+	Value *Value // has memory of its own, in the area InGradients
+	Name  string // name of the leaf
 }
 
 // Value is one value of a program: a leaf of the graph, or the result of an
-// instruction. Nothing changes a value after Graph has returned.
+// instruction. A Value is read-only after Graph has returned.
 type Value struct {
-	Node   *gorgonia.Node // vertex of the graph that the value stands for; the first one if several were merged
+	Node   *gorgonia.Node // vertex of the graph that computes the value; the first vertex if equal ones were merged
 	Op     Op
-	Inputs []*Value // arguments of Op, in its order
+	Inputs []*Value // arguments of the operation Op, in its order
 	Dtype  tensor.Dtype
 	Shape  tensor.Shape // no dimensions for a scalar
-	Scalar bool         // Gorgonia holds the value as a scalar and not as a tensor
+	Scalar bool         // Gorgonia stores the value as a scalar and not as a tensor
 	Data   []byte       // contents of a leaf of kind Constant, row-major; nil for other values
 
-	Root  *Value // the value whose memory this one lies in; itself unless it is an alias or written in place
-	Place Place  // where the memory is; only a root's place counts
+	Root  *Value // value whose memory this value uses; the value itself, unless it is an alias or overwrites an input
+	Place Place  // where the memory is; valid only if Root is the value itself
 
-	id int // index among the values of the graph
+	id int // index among all values of the graph, in builder.values
 }
 
-// Place is where a root lies in memory.
+// Place is the location in memory of a root (a value with memory of its own).
 type Place struct {
 	Area  Area
-	Index int // index among inputs, fixed values or gradients; in the arena, offset in bytes
+	Index int // index among inputs, fixed values or gradients; for InArena, offset in bytes; otherwise 0
 }
 
-// Area is a part of a program's memory.
+// Area names one of the separate parts of a program's memory.
 type Area int
 
 // The parts of a program's memory.
 const (
 	Nowhere     Area = iota
-	InInputs         // fed before every run
+	InInputs         // memory of the machine, which the caller fills before every run
 	InFixed          // memory of the caller, the same in all runs
-	InConstants      // known before the first run
-	InGradients      // memory of the caller, named for each run
-	InArena          // one block, planned for all computed values
+	InConstants      // computed once, before the first run
+	InGradients      // memory of the caller, passed to each run
+	InArena          // one block of memory that all computed values share
 )
 
-// Size is the number of elements.
+// Size returns the number of elements of the value.
 func (v *Value) Size() int { return memory.Elements(v.Shape) }
 
-// Length is the number of bytes.
+// Length returns the size of the value's contents in bytes.
 func (v *Value) Length() int { return v.Size() * int(v.Dtype.Size()) }
 
-// padded is the number of bytes that the value takes in the arena.
+// padded returns the number of bytes that the value takes in the arena: its
+// length, rounded up to the alignment.
 func (v *Value) padded() int {
 	return (max(v.Length(), 1) + memory.Alignment - 1) / memory.Alignment * memory.Alignment
 }
 
-// Label names the value in errors.
+// Label returns the text by which error messages name the value.
 func (v *Value) Label() string { return label(v.Node) }
 
-// known reports whether the value is known before the first run.
+// known reports whether the value is a constant, computed before the first
+// run.
 func (v *Value) known() bool { return v.Root.Place.Area == InConstants }
 
 // computed reports whether an instruction writes the value in every run.
@@ -101,17 +104,19 @@ func (v *Value) computed() bool {
 // isGradient reports whether the value lies in the caller's memory for a gradient.
 func (v *Value) isGradient() bool { return v.Place.Area == InGradients }
 
-// put places the memory of a root.
+// put sets the location of the value's memory.
 func (v *Value) put(area Area, index int) { v.Place = Place{area, index} }
 
-// hold makes the value a constant and returns its memory.
+// hold allocates memory for a constant, marks the value as a constant, and
+// returns the memory.
 func (v *Value) hold() []byte {
 	v.put(InConstants, 0)
 	v.Data = memory.Aligned(v.Length())
 	return v.Data
 }
 
-// work is roughly the number of operations that the value takes.
+// work is a rough estimate of the number of arithmetic operations that it
+// takes to compute the value.
 func (v *Value) work() float64 {
 	n := float64(v.Size())
 	for _, in := range v.Inputs {
@@ -125,7 +130,7 @@ func (v *Value) work() float64 {
 	return n
 }
 
-// label names a vertex in an error.
+// label returns the text by which error messages name vertex n.
 func label(n *gorgonia.Node) string {
 	if n == nil {
 		return "a leaf that is nil"
@@ -136,17 +141,17 @@ func label(n *gorgonia.Node) string {
 	return fmt.Sprintf("%v, which is %s %v", n.Op(), n.Name(), n.Shape())
 }
 
-// Kind is what an operation does.
+// Kind is the kind of an operation, such as Binary or MatMul.
 type Kind int
 
-// The kinds of operations. An operation on float32 or float64 of a kind after
-// Other has shapes that suit a kernel.
+// The kinds of operations. A value whose kind comes after Other has shapes and
+// a type that plx's own kernels support.
 const (
-	Other    Kind = iota // called as Gorgonia calls it, or an operation.Kernel
-	Input                // leaf that is fed before every run
-	Fixed                // leaf in memory of the caller
-	Constant             // leaf that is known when the graph is compiled
-	Alias                // its input's memory under another shape
+	Other    Kind = iota // an operation without a plx kernel: called as operation.Kernel, or the way Gorgonia calls it
+	Input                // leaf that the caller fills before every run
+	Fixed                // leaf whose memory belongs to the caller
+	Constant             // leaf whose contents are known when the graph is compiled
+	Alias                // the memory of the input, seen under another shape
 	Copy                 // copy of its input
 	Binary
 	Unary
@@ -169,36 +174,38 @@ const (
 	At
 	MinBetween
 	MaxBetween
-	TanhGradient // (1 - y*y) g, made of a chain of binary operations
+	TanhGradient // (1 - y*y) g, which replaces three binary operations
 )
 
-// Op is everything that a value depends on besides its inputs. Two operations
-// whose fields are equal as text compute the same.
+// Op describes an operation completely, except for its inputs. Two operations
+// whose fields print equally compute the same result from the same inputs.
 type Op struct {
 	Kind           Kind
-	Code           string   // with Binary and Unary: the operation in Gorgonia's spelling, "+", "tanh", ...
-	TransA, TransB bool     // with a product: the operand is read transposed
-	Log            bool     // with Softmax: compute its logarithm
-	Axes           []int    // with a reduction, a permutation or At; one axis of Repeat, Slice, Concat, Softmax
-	Window         []int    // with Im2Col: kernel, padding, stride, dilation, each height and width
-	Start, End     int      // with Slice: half-open range of indices
-	Step           int      // with Slice; 0 means the whole axis, and Start and End are 0 too
-	Strides        [2][]int // with Binary whose operands are repeated while they are read; nil otherwise
+	Code           string   // for Binary and Unary: the operator in Gorgonia's spelling, "+", "tanh", ...
+	TransA, TransB bool     // for a product: the kernel reads operand A or B transposed
+	Log            bool     // for Softmax and its gradient: the logarithm of the softmax
+	Axes           []int    // for Sum, Max, Transpose and At: all axes; for Repeat, Slice, Concat and Softmax: one axis
+	Window         []int    // for Im2Col and Col2Im: height and width of kernel, padding, stride and dilation
+	Start, End     int      // for Slice: half-open range of indices
+	Step           int      // for Slice: distance of two indices; 0 means the whole axis, with Start and End 0 too
+	Strides        [2][]int // for Binary with broadcast operands: strides of operands A and B; nil otherwise
 
-	plain string // with Other: its fields as text; empty if the operation must not be merged
+	plain string // for Other: the operation's fields as text; empty if equal operations must not be merged
 }
 
-// mergeable reports whether equal text means equal results.
+// mergeable reports whether two operations with equal fields and inputs have
+// equal results, so that one result can serve both.
 func (o Op) mergeable() bool { return o.Kind != Other || o.plain != "" }
 
-// along returns the operation along other axes.
+// along returns a copy of the operation with other axes.
 func (o Op) along(axes ...int) Op {
 	o.Axes = axes
 	return o
 }
 
-// inPlace reports whether the kernel reads every element before it writes it,
-// and never again. Its result may then lie in its input's memory.
+// inPlace reports whether the operation's kernel may write its result over its
+// input. That requires that the kernel reads each element before it writes it,
+// and never again.
 func (o Op) inPlace() bool {
 	switch o.Kind {
 	case Unary, MinBetween, MaxBetween, Copy, TanhGradient:
@@ -209,7 +216,8 @@ func (o Op) inPlace() bool {
 	return false
 }
 
-// SliceLength is the length of a slice along its axis, whose length is n.
+// SliceLength returns the length of the slice along its axis. n is the length
+// of the whole axis.
 func (o Op) SliceLength(n int) int {
 	if o.Step == 0 {
 		return n

@@ -11,29 +11,33 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Plan says what of a graph is wanted.
+// Plan lists the inputs, the variables and the requested results of a graph to
+// compile.
 type Plan struct {
-	// Inputs are leaves that are fed before every run. The program owns their
-	// memory.
+	// Inputs are leaves that the caller fills before every run. The program
+	// allocates their memory.
 	Inputs gorgonia.Nodes
-	// Fixed are leaves whose memory the caller owns. Replicas share that memory.
+	// Fixed are leaves whose memory the caller owns, such as a model's
+	// variables. Several programs (replicas of a model) may share that memory.
 	Fixed gorgonia.Nodes
-	// FixedValues are the values of Fixed, row-major. The caller may change
-	// their contents between runs. During a run it may change a variable once
-	// the run has announced the variable's gradient.
+	// FixedValues are the values of Fixed, in row-major order. The caller may
+	// change their contents between runs. During a run it may change a
+	// variable only after the run has reported that variable's gradient as
+	// ready.
 	FixedValues []gorgonia.Value
-	// Loss is a scalar, float32 or float64. It may be nil if Differentiate is
-	// empty.
+	// Loss is a scalar of type float32 or float64. It may be nil if
+	// Differentiate is empty.
 	Loss *gorgonia.Node
-	// Differentiate are the leaves, among Fixed and Inputs, whose gradient of
-	// Loss is wanted.
+	// Differentiate lists the leaves, among Fixed and Inputs, for which the
+	// program computes the gradient of Loss.
 	Differentiate gorgonia.Nodes
-	// Outputs are further values that are wanted after a run. Nothing else
-	// uses their memory until the next run.
+	// Outputs are further values that the caller reads after a run. They stay
+	// valid until the next run.
 	Outputs gorgonia.Nodes
 }
 
-// check refuses contradictions before the graph is touched.
+// check returns an error for a contradictory plan, before differentiate adds
+// vertices to the graph.
 func (p Plan) check(g *gorgonia.ExprGraph) error {
 	if p.Loss == nil && len(p.Differentiate) > 0 {
 		return errors.New("there is no loss to differentiate")
@@ -56,7 +60,7 @@ func (p Plan) check(g *gorgonia.ExprGraph) error {
 	}
 	for _, n := range p.Differentiate {
 		if !leaves[n] {
-			return fmt.Errorf("%s is to be differentiated by, but is neither an input nor a fixed value", label(n))
+			return fmt.Errorf("cannot differentiate by %s, which is neither an input nor a fixed value", label(n))
 		}
 		if n.Deriv() != nil {
 			return fmt.Errorf("%s has a gradient already: compile a new graph", label(n))
@@ -73,7 +77,7 @@ func (p Plan) check(g *gorgonia.ExprGraph) error {
 func (p Plan) checkLoss() error {
 	if p.Loss == nil {
 		if len(p.Outputs) == 0 {
-			return errors.New("nothing is wanted: neither a loss nor an output")
+			return errors.New("the plan has neither a loss nor an output")
 		}
 		return nil
 	}
@@ -86,9 +90,9 @@ func (p Plan) checkLoss() error {
 	return nil
 }
 
-// checkIndex refuses a graph whose vertices Gorgonia would mistake for one
-// another. Some of Gorgonia's rewrites remove a vertex. That moves other
-// vertices, but not their entries in the index that Grad uses.
+// checkIndex refuses a graph whose index of vertices is wrong. Some of
+// Gorgonia's rewrites remove a vertex and renumber others without updating the
+// index that gorgonia.Grad uses. Grad would then take one vertex for another.
 func checkIndex(g *gorgonia.ExprGraph) error {
 	for _, n := range g.AllNodes() {
 		if g.Node(n.ID()) != n {
@@ -98,7 +102,8 @@ func checkIndex(g *gorgonia.ExprGraph) error {
 	return nil
 }
 
-// differentiate adds the gradients to the graph.
+// differentiate adds the vertices of the gradients to the graph and returns
+// them.
 func (p Plan) differentiate(g *gorgonia.ExprGraph) (grads gorgonia.Nodes, err error) {
 	if len(p.Differentiate) == 0 {
 		return nil, nil
@@ -117,27 +122,27 @@ func (p Plan) differentiate(g *gorgonia.ExprGraph) (grads gorgonia.Nodes, err er
 	return grads, checkIndex(g)
 }
 
-// stateful are Gorgonia's operations that keep state between calls, each with
-// what to use instead.
+// stateful maps each of Gorgonia's operations that keep state between calls to
+// the reason, or to the replacement that the error message recommends.
 var stateful = map[string]string{
 	"dropoutOp":       "its dropout is seeded by the clock and scales gradients wrongly: use nn.Dropout",
 	"dropoutDiffOp":   "its dropout is seeded by the clock and scales gradients wrongly: use nn.Dropout",
 	"randomOp":        "random tensors are seeded by the clock: feed them as an input",
-	"BatchNormOp":     "it keeps its statistics out of sight: use nn.BatchNorm",
-	"batchnormDiffOp": "it keeps its statistics out of sight: use nn.BatchNorm",
+	"BatchNormOp":     "it keeps its statistics in hidden state: use nn.BatchNorm",
+	"batchnormDiffOp": "it keeps its statistics in hidden state: use nn.BatchNorm",
 	"maxPoolOp":       "it keeps a mask between forward and backward: use nn.MaxPool2D",
 	"maxPoolDiffOp":   "it keeps a mask between forward and backward: use nn.MaxPool2D",
-	"GroupNormOp":     "it keeps its statistics out of sight",
-	"groupNormDiffOp": "it keeps its statistics out of sight",
+	"GroupNormOp":     "it keeps its statistics in hidden state",
+	"groupNormDiffOp": "it keeps its statistics in hidden state",
 	"ctcLossOp":       "it keeps values between forward and backward",
 	"ctcLossDiffOp":   "it keeps values between forward and backward",
 	"readOp":          "list the value in Plan.Outputs",
 	"letOp":           "assignments inside a graph are not run",
 }
 
-// vet refuses an operation whose result may depend on something besides its
-// fields and inputs. It returns the fields as text, so that equal operations
-// can be merged; the text is empty for operations that must not be merged.
+// vet refuses an operation whose result may depend on more than its fields and
+// inputs. It returns the fields as text, for merging equal operations. The
+// text is empty for an operation that must not be merged.
 func vet(n *gorgonia.Node) (plain string, err error) {
 	op := n.Op()
 	_, contextual := op.(operation.Contextual)
@@ -156,8 +161,8 @@ func vet(n *gorgonia.Node) (plain string, err error) {
 	return name + " " + plain, nil
 }
 
-// wrongGradients are operations whose gradient Gorgonia gets wrong, or panics on, each
-// with what to use instead.
+// wrongGradients lists operations whose gradient Gorgonia computes wrongly, or
+// panics on. The text is the replacement that the error message recommends.
 var wrongGradients = map[string]string{
 	"log2":                "use Log and divide by the logarithm of 2",
 	"invSqrt":             "use Inverse of Sqrt",
@@ -167,8 +172,8 @@ var wrongGradients = map[string]string{
 }
 
 // vetGradients refuses to differentiate through an operation whose gradient
-// Gorgonia gets wrong, and by a leaf that the loss does not depend on. It must
-// see the graph before the gradients are added.
+// Gorgonia computes wrongly. It also refuses a variable that the loss does not
+// depend on. It must run before the gradients are added to the graph.
 func (p Plan) vetGradients() error {
 	depends := map[*gorgonia.Node]bool{}
 	for _, n := range p.Differentiate {

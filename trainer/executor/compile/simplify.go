@@ -8,16 +8,16 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// simplify brings a value into the form that its kernel takes. It turns
-// operations that move nothing into aliases, and operations whose shapes suit
-// no kernel into Other.
+// simplify rewrites value v into the form that its kernel takes. An operation
+// that moves no elements becomes an alias of its input. An operation whose
+// shapes no kernel supports becomes Other.
 func (v *Value) simplify() error {
 	switch v.Op.Kind {
 	case Other:
 		return nil
 	case Alias:
 		if v.Inputs[0].Size() != v.Size() || v.Inputs[0].Dtype != v.Dtype {
-			return fmt.Errorf("it takes %v for %v", v.Inputs[0].Shape, v.Shape)
+			return fmt.Errorf("cannot use a value of shape %v as one of shape %v", v.Inputs[0].Shape, v.Shape)
 		}
 		return nil
 	}
@@ -51,8 +51,9 @@ func (v *Value) simplify() error {
 	return nil
 }
 
-// floats reports whether v and its inputs are all of one type that has kernels.
-// The second input of a repetition is a count of any type.
+// floats reports whether v and its inputs are all float32 or all float64, the
+// types that have kernels. The second input of Repeat is a count and may have
+// any type.
 func (v *Value) floats() bool {
 	if v.Dtype != tensor.Float32 && v.Dtype != tensor.Float64 {
 		return false
@@ -65,8 +66,9 @@ func (v *Value) floats() bool {
 	return true
 }
 
-// foldTranspose lets a product read a transposed matrix where it lies. It
-// reports whether it changed input i.
+// foldTranspose replaces input i of a product, if it is a transposed matrix,
+// by the matrix before the transposition. It reports whether it replaced the
+// input; the caller then sets the product's transposition flag.
 func (v *Value) foldTranspose(i int) bool {
 	in := v.Inputs[i]
 	if in.Op.Kind != Transpose || len(in.Shape) != 2 || in.Op.Axes[0] != 1 {
@@ -76,8 +78,9 @@ func (v *Value) foldTranspose(i int) bool {
 	return true
 }
 
-// spread lets an elementwise operation read a repeated operand from before its
-// repetition. Dimensions along which the operand was repeated get stride 0.
+// spread lets an elementwise operation with broadcast operands read the
+// operands before their repetition. The stride is 0 along each dimension that
+// was repeated.
 func (v *Value) spread() {
 	if v.Size() <= 1 {
 		return
@@ -91,9 +94,9 @@ func (v *Value) spread() {
 	v.Op.Strides = [2][]int{sa, sb}
 }
 
-// joinTanhGradient computes (1 - y*y) * g in one instruction. Gorgonia makes
-// three operations of the gradient of tanh. Another reader of y*y computes it
-// for itself.
+// joinTanhGradient replaces the three operations that Gorgonia makes for the
+// gradient of tanh by one instruction, (1 - y*y) * g. The product y*y stays in
+// the program only if another value needs it.
 func (v *Value) joinTanhGradient() {
 	if v.Op.Code != "⊙" || v.Op.Strides[0] != nil {
 		return
@@ -122,8 +125,9 @@ func (v *Value) isOne() bool {
 	return v.Dtype == tensor.Float64 && memory.View[float64](v.Data)[0] == 1
 }
 
-// unrepeated returns the value that v was repeated from, and its strides under
-// shape. The strides are nil if v does not lie under shape.
+// unrepeated returns the value that v is a repetition of, and that value's
+// strides for a loop over shape. If v is no repetition it returns v. The
+// strides are nil if v's shape differs from shape.
 func (v *Value) unrepeated(shape tensor.Shape) (*Value, []int) {
 	if v.Size() == 1 {
 		return v, make([]int, len(shape))
@@ -153,7 +157,8 @@ func (v *Value) unrepeated(shape tensor.Shape) (*Value, []int) {
 	return from, strides
 }
 
-// keepsOrder reports whether a permutation moves dimensions of size 1 only.
+// keepsOrder reports whether the permutation axes leaves the elements in the
+// same order in memory, because it moves only dimensions of size 1.
 func keepsOrder(shape, axes []int) bool {
 	var moved []int
 	for _, a := range axes {
@@ -167,8 +172,8 @@ func keepsOrder(shape, axes []int) bool {
 	return slices.IsSorted(moved)
 }
 
-// fits reports whether the shapes are those that the operation's kernel
-// computes with. to is the result's shape, from are the operands'.
+// fits reports whether the operation's kernel supports the shape of the
+// result, to, and the shapes of the operands, from.
 func (o Op) fits(to tensor.Shape, from []tensor.Shape) bool {
 	switch o.Kind {
 	case Binary, Unary, MinBetween, MaxBetween, Softmax, SoftmaxGradient:
@@ -187,10 +192,11 @@ func (o Op) fits(to tensor.Shape, from []tensor.Shape) bool {
 	case Transpose:
 		return len(o.Axes) == len(in) && size == memory.Elements(in)
 	}
-	return len(o.Axes) == len(in) && size == 1 // At
+	return len(o.Axes) == len(in) && size == 1 // the only other kind here is At
 }
 
-// fitsElements is fits for operations whose result has the size of an operand.
+// fitsElements implements fits for elementwise operations, whose result has as
+// many elements as an operand.
 func (o Op) fitsElements(to tensor.Shape, from []tensor.Shape) bool {
 	size := memory.Elements(to)
 	if o.Kind == Binary {
@@ -198,7 +204,7 @@ func (o Op) fitsElements(to tensor.Shape, from []tensor.Shape) bool {
 		return max(a, b) == size && (a == size || a == 1) && (b == size || b == 1)
 	}
 	if o.Kind == SoftmaxGradient {
-		from = from[1:] // the kernel does not read the softmax's operand
+		from = from[1:] // the kernel reads the softmax's result and gradient, but not its operand
 	}
 	for _, s := range from {
 		if memory.Elements(s) != size {
@@ -208,7 +214,8 @@ func (o Op) fitsElements(to tensor.Shape, from []tensor.Shape) bool {
 	return o.Kind != Softmax && o.Kind != SoftmaxGradient || o.softmaxAxis(to) >= 0
 }
 
-// fitsPieces is fits for operations that move pieces of their operands.
+// fitsPieces implements fits for slices, concatenation and im2col, which copy
+// pieces of their operands.
 func (o Op) fitsPieces(to tensor.Shape, from []tensor.Shape) bool {
 	switch o.Kind {
 	case Slice:
@@ -248,7 +255,8 @@ func (o Op) fitsProduct(to, a, b tensor.Shape) bool {
 	return k == k2 && size == memory.Elements(a[:n])*m*c
 }
 
-// Turned returns the sizes of a matrix after its transposition, if there is one.
+// Turned returns the numbers of rows and columns of a matrix of shape s,
+// exchanged if the matrix is read transposed.
 func Turned(s []int, transposed bool) (rows, cols int) {
 	if transposed {
 		return s[1], s[0]
@@ -256,13 +264,15 @@ func Turned(s []int, transposed bool) (rows, cols int) {
 	return s[0], s[1]
 }
 
-// Threefold cuts a shape at an axis: the number of outer pieces, the length
-// along the axis, and the number of elements inside it.
+// Threefold splits a shape at an axis. It returns the number of elements
+// before the axis, the length of the axis, and the number of elements after
+// the axis.
 func Threefold(shape []int, axis int) (outer, n, inner int) {
 	return memory.Elements(shape[:axis]), shape[axis], memory.Elements(shape[axis+1:])
 }
 
-// Strides returns the strides of row-major order.
+// Strides returns the strides of a row-major tensor of that shape, in
+// elements.
 func Strides(shape []int) []int {
 	s := make([]int, len(shape))
 	n := 1
@@ -273,8 +283,9 @@ func Strides(shape []int) []int {
 	return s
 }
 
-// softmaxAxis is the axis of a softmax. If the operation names none it is the
-// axis that Gorgonia chooses; -1 means that there is no such axis.
+// softmaxAxis returns the axis of a softmax over shape s. Axis -1 of the
+// operation means the default that Gorgonia chooses. The result -1 means that
+// s has no such axis.
 func (o Op) softmaxAxis(s tensor.Shape) int {
 	axis := o.Axes[0]
 	switch {
@@ -288,8 +299,8 @@ func (o Op) softmaxAxis(s tensor.Shape) int {
 	return len(s) - 1
 }
 
-// sliced is the number of elements of a slice of shape; -1 if the slice leaves
-// the shape.
+// sliced returns the number of elements of the slice of a tensor of that
+// shape. It returns -1 if the slice ends outside the shape.
 func (o Op) sliced(shape []int) int {
 	outer, n, inner := Threefold(shape, o.Axes[0])
 	if o.Step != 0 && o.End > n {
@@ -298,8 +309,8 @@ func (o Op) sliced(shape []int) int {
 	return outer * o.SliceLength(n) * inner
 }
 
-// patches is the shape that Im2Col makes of images of shape (batch, channels,
-// height, width).
+// patches returns the shape of the result of Im2Col. s is the shape of the
+// images (batch, channels, height, width) and w is Op.Window.
 func patches(s tensor.Shape, w []int) tensor.Shape {
 	height := (s[2]+2*w[2]-(w[6]*(w[0]-1)+1))/w[4] + 1
 	width := (s[3]+2*w[3]-(w[7]*(w[1]-1)+1))/w[5] + 1
@@ -325,9 +336,9 @@ func fitsConcat(to tensor.Shape, from []tensor.Shape, axis int) bool {
 	return total == n
 }
 
-// RepeatGeometry cuts a repetition at its axis: the number of elements inside
-// the axis, and how often each of them is repeated. Dimensions that the operand
-// lacks have size 1.
+// RepeatGeometry describes a repetition of shape from along an axis: the
+// number of elements after the axis, and how often each group of that size is
+// repeated. It treats dimensions that from lacks as size 1.
 func RepeatGeometry(to, from tensor.Shape, along int) (inner, times int) {
 	size := memory.Elements(from)
 	times = memory.Elements(to) / size
@@ -337,7 +348,8 @@ func RepeatGeometry(to, from tensor.Shape, along int) (inner, times int) {
 	return memory.Elements(from[along+1:]), times
 }
 
-// reduced is shape without the axes; without any dimension if no axis is named.
+// reduced returns shape without the given axes. No axes mean a reduction over
+// all dimensions, whose result has no dimension.
 func reduced(shape, axes []int) []int {
 	var s []int
 	for i, d := range shape {

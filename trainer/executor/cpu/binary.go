@@ -6,17 +6,17 @@ import (
 	"github.com/plx-run/plx/trainer/executor/memory"
 )
 
-// loops are one operation in three forms: for two vectors of one length, for a
-// vector and a number, and for a number and a vector. Out may be one of the
-// vectors.
+// loops holds an elementwise operation in three forms: for two vectors of
+// equal length (vv), a vector and a number (vs), and a number and a vector
+// (sv). out may be the same memory as one of the vectors.
 type loops[T float] struct {
 	vv func(out, a, b []T)
 	vs func(out, a []T, s T)
 	sv func(out []T, s T, b []T)
 }
 
-// run computes an elementwise operation. An operand of one element is used for
-// every element of the other.
+// run computes an elementwise operation. An operand of one element is combined
+// with every element of the other operand.
 func (l loops[T]) run(out, a, b []T) {
 	switch {
 	case len(a) == len(b):
@@ -28,9 +28,10 @@ func (l loops[T]) run(out, a, b []T) {
 	}
 }
 
-// newSpread computes an elementwise operation row by row. Its operands are
-// repeated along some dimensions. A row is the longest run of last dimensions
-// along which both operands advance evenly.
+// newSpread returns the kernel of an elementwise operation whose operands are
+// repeated (broadcast) along some dimensions. The kernel computes row by row.
+// A row covers as many of the last dimensions as possible: within it each
+// operand is one element or a run of adjacent elements.
 func newSpread[T float](shape []int, strides [2][]int, out, a, b *cell[T], l loops[T]) func() {
 	d, width := len(shape), 1
 	even := func(s []int, i, width int, one bool) bool {
@@ -40,12 +41,12 @@ func newSpread[T float](shape []int, strides [2][]int, out, a, b *cell[T], l loo
 	for last > 0 && shape[last] == 1 {
 		last--
 	}
-	oneA, oneB := strides[0][last] == 0, strides[1][last] == 0 // the operand has one element per row
+	oneA, oneB := strides[0][last] == 0, strides[1][last] == 0 // the operand has the same element in a whole row
 	for d > 0 && even(strides[0], d-1, width, oneA) && even(strides[1], d-1, width, oneB) {
 		d--
 		width *= shape[d]
 	}
-	var rows [][2]int // where the operands begin
+	var rows [][2]int // offsets at which operands a and b begin in each row
 	index := make([]int, d)
 	for range memory.Elements(shape[:d]) {
 		rows = append(rows, [2]int{memory.Offset(index, strides[0]), memory.Offset(index, strides[1])})
@@ -69,7 +70,8 @@ func newSpread[T float](shape []int, strides [2][]int, out, a, b *cell[T], l loo
 	}
 }
 
-// binaryLoops are the loops of one of Gorgonia's binary operations.
+// binaryLoops returns the loops of one of Gorgonia's binary operations, named
+// by its operator.
 func binaryLoops[T float](code string) loops[T] {
 	return map[string]loops[T]{
 		"+":  {addVV[T], addVS[T], func(out []T, s T, b []T) { addVS(out, b, s) }},
@@ -86,7 +88,7 @@ func binaryLoops[T float](code string) loops[T] {
 	}[code]
 }
 
-// loopsOf makes loops that call f for every element.
+// loopsOf returns loops that call f for every element.
 func loopsOf[T float](f func(x, y T) T) loops[T] {
 	return loops[T]{
 		vv: func(out, a, b []T) {
@@ -112,7 +114,7 @@ func loopsOf[T float](f func(x, y T) T) loops[T] {
 
 func power[T float](x, y T) T { return T(math.Pow(float64(x), float64(y))) }
 
-// one is 1 for true, 0 for false.
+// one returns 1 for true and 0 for false.
 func one[T float](b bool) T {
 	i := 0
 	if b {
@@ -184,8 +186,8 @@ func divSV[T float](out []T, s T, b []T) {
 	}
 }
 
-// The comparisons return 1 and 0 without a branch, which the processor would
-// mispredict for random operands.
+// The comparisons below return 1 or 0 without a branch. The processor would
+// mispredict a branch for random operands.
 
 func lessVV[T float](out, a, b []T) {
 	a, b = a[:len(out)], b[:len(out)]

@@ -12,10 +12,10 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// kernel computes one value from its inputs.
+// kernel is a function that computes one value from its inputs.
 type kernel func() error
 
-// kernel makes the kernel of one value.
+// kernel returns the function that computes value v.
 func (l *loader) kernel(v *compile.Value) (kernel, error) {
 	if v.Op.Kind == compile.Other {
 		return l.call(v)
@@ -38,7 +38,8 @@ func (l *loader) kernel(v *compile.Value) (kernel, error) {
 	}, nil
 }
 
-// floatKernel returns the kernel of one of this package's operations.
+// floatKernel returns the function that computes v, a float32 or float64 value
+// of an operation that this package implements.
 func floatKernel[T float](l *loader, v *compile.Value) func() {
 	out, in := cellOf[T](l, v), make([]*cell[T], len(v.Inputs))
 	for i, x := range v.Inputs {
@@ -84,7 +85,8 @@ func floatKernel[T float](l *loader, v *compile.Value) func() {
 	return newMove(v, out, in)
 }
 
-// newMove makes the kernel of an operation that computes no new numbers.
+// newMove returns the kernel of an operation that only copies elements, such
+// as Transpose.
 func newMove[T float](v *compile.Value, out *cell[T], in []*cell[T]) func() {
 	shape := v.Inputs[0].Shape
 	switch v.Op.Kind {
@@ -111,25 +113,27 @@ func newMove[T float](v *compile.Value, out *cell[T], in []*cell[T]) func() {
 	panic(fmt.Sprintf("cpu: no kernel for kind %d", v.Op.Kind))
 }
 
-// prealloc is implemented by operations that can write into a given value.
+// prealloc is the Gorgonia interface of operations that can write their result
+// into a given value.
 type prealloc interface {
 	UsePreallocDo(prealloc gorgonia.Value, inputs ...gorgonia.Value) (gorgonia.Value, error)
 }
 
-// foreign calls an operation the way Gorgonia does and copies its result.
+// foreign is an operation without a kernel. It is called the way Gorgonia
+// calls it, and its result is copied into the program's memory.
 type foreign struct {
 	op     gorgonia.Op
 	to     []byte         // memory of the result in the program
-	out    gorgonia.Value // the result as a Gorgonia value
+	out    gorgonia.Value // a Gorgonia value whose elements are the memory in field to
 	inputs []gorgonia.Value
-	reuse  bool // op implements prealloc and can be trusted with out
+	reuse  bool // op implements prealloc and is not Gorgonia's own, so it may write into out
 }
 
 func (k *foreign) run() error {
 	var got gorgonia.Value
 	var err error
 	if k.reuse {
-		clear(k.to) // some operations add to the old contents
+		clear(k.to) // some operations add to the old contents of out
 		got, err = k.op.(prealloc).UsePreallocDo(k.out, k.inputs...)
 	} else {
 		got, err = k.op.Do(k.inputs...)
@@ -146,9 +150,9 @@ func (k *foreign) run() error {
 	return memory.Copy(k.to, got)
 }
 
-// call makes the kernel of an operation that is not this package's. Gorgonia's
-// own operations are called with Do: some of them leave a wrong result in
-// memory that they are given.
+// call returns the kernel of an operation that this package does not
+// implement. It calls Gorgonia's own operations with Do and not with
+// UsePreallocDo, because some of them compute a wrong result in a given value.
 func (l *loader) call(v *compile.Value) (kernel, error) {
 	op := v.Node.Op()
 	out, err := l.wrap(v)

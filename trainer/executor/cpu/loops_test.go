@@ -9,7 +9,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// ordered has ties in both orders, zeros of both signs, infinities and NaN.
+// ordered is pairs of numbers with equal elements, zeros of both signs,
+// infinities and NaN.
 var ordered = [][2]float64{{1, 2}, {2, 1}, {2, 2}, {-1, 1}, {0, math.Copysign(0, -1)}, {math.Inf(1), math.Inf(1)},
 	{math.Inf(-1), 0}, {math.NaN(), 1}, {1, math.NaN()}, {math.NaN(), math.NaN()}}
 
@@ -20,9 +21,10 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// Every binary operation gives the same for two vectors, a vector and a number,
-// and a number and a vector. Ties and NaN are among the operands.
-func TestBinaryLoops(t *testing.T) {
+// Every binary operation gives the same result for two vectors, for a vector
+// and a number, and for a number and a vector. The operands include equal
+// numbers and NaN.
+func TestVectorAndScalarLoopsAgree(t *testing.T) {
 	for code, want := range map[string]func(x, y float64) float64{
 		"+": func(x, y float64) float64 { return x + y },
 		"-": func(x, y float64) float64 { return x - y },
@@ -49,8 +51,8 @@ func TestBinaryLoops(t *testing.T) {
 	}
 }
 
-// A maximum over NaN is NaN, wherever the NaN lies and whichever way the rows
-// are reduced.
+// The maximum of elements with a NaN is NaN, wherever the NaN is and along
+// whichever axis the kernel reduces.
 func TestMaximumKeepsNaN(t *testing.T) {
 	for at := range 6 {
 		a := []float64{1, 2, 3, 4, 5, 6}
@@ -73,8 +75,8 @@ func TestMaximumKeepsNaN(t *testing.T) {
 	}
 }
 
-// A slice with a step takes every step-th row and comes back with zeros
-// between.
+// A slice with a step takes every step-th row. Its gradient writes the rows
+// back with zeros between them.
 func TestSliceWithStep(t *testing.T) {
 	for _, c := range []struct{ n, start, end, step int }{{7, 0, 7, 2}, {7, 1, 7, 3}, {6, 0, 5, 2}, {5, 2, 3, 4}, {4, 0, 4, 1}} {
 		op := compile.Op{Kind: compile.Slice, Axes: []int{0}, Start: c.start, End: c.end, Step: c.step}
@@ -115,7 +117,7 @@ func TestSliceWithStep(t *testing.T) {
 	}
 }
 
-// A scalar is its own sum and maximum.
+// The sum and the maximum of a scalar are the scalar itself.
 func TestReductionOfAScalar(t *testing.T) {
 	for _, sum := range []bool{false, true} {
 		out := &cell[float64]{make([]float64, 1)}
@@ -126,9 +128,9 @@ func TestReductionOfAScalar(t *testing.T) {
 	}
 }
 
-// Every order of dimensions puts each element where it belongs, and writes nothing behind
-// the result.
-func TestPermuting(t *testing.T) {
+// For every permutation of the dimensions, the transposition moves each
+// element to its place and writes nothing after the result.
+func TestTransposeInAllOrders(t *testing.T) {
 	for _, shape := range [][]int{{2, 3, 4}, {3, 1, 2}, {17, 2, 33}, {1, 5, 4}} {
 		n := shape[0] * shape[1] * shape[2]
 		in := make([]float64, n)
@@ -137,7 +139,7 @@ func TestPermuting(t *testing.T) {
 		}
 		for _, axes := range [][]int{{0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
 			if slices.IsSorted(slices.DeleteFunc(slices.Clone(axes), func(x int) bool { return shape[x] == 1 })) {
-				continue // keeps the order, so it is an alias and no transposition
+				continue // this permutation keeps the order, so the compiler makes it an alias and no transposition
 			}
 			memory := slices.Repeat([]float64{-1}, n+64)
 			newPermuting(shape, axes, &cell[float64]{memory[:n:n]}, &cell[float64]{in})()

@@ -9,18 +9,20 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Machine runs one program. It is for one goroutine at a time.
+// Machine runs one compiled program on the CPU. It may be used by one
+// goroutine at a time.
 type Machine struct {
 	program   *compile.Program
-	inputs    [][]byte // by program.Inputs
-	outputs   [][]byte // by program.Outputs
-	kernels   []kernel // by program.Instructions
+	inputs    [][]byte // memory of the inputs, in the order of program.Inputs
+	outputs   [][]byte // memory of the outputs, in the order of program.Outputs
+	kernels   []kernel // functions that compute the instructions, in the order of program.Instructions
 	gradients []pointer
 }
 
-// New loads a program: it places its values in memory, computes its constants
-// and makes its kernels. fixed is the memory of the fixed values, row-major.
-// The caller may change its contents between runs. Products use lib.
+// New loads a program: it places the program's values in memory, computes the
+// constants and makes the kernels. fixed is the memory of the fixed values,
+// row-major. The caller may change its contents between runs. Matrix products
+// use lib.
 func New(p *compile.Program, fixed [][]byte, lib gorgonia.BLAS) (*Machine, error) {
 	l := newLoader(p, fixed, lib)
 	m := &Machine{program: p, inputs: l.inputs}
@@ -52,16 +54,16 @@ func New(p *compile.Program, fixed [][]byte, lib gorgonia.BLAS) (*Machine, error
 	return m, nil
 }
 
-// Input is the memory of input i. The caller fills it before a run.
+// Input returns the memory of input i. The caller fills it before a run.
 func (m *Machine) Input(i int) []byte { return m.inputs[i] }
 
-// Output is the memory of output i, which is valid until the next run.
+// Output returns the memory of output i. It is valid until the next run.
 func (m *Machine) Output(i int) []byte { return m.outputs[i] }
 
-// Run computes every instruction. It writes gradient i to gradients[i], and
-// calls ready(i), if ready is not nil, once the gradient is complete and no
-// later instruction of the run reads its variable. An error names the value
-// that failed.
+// Run computes every instruction and writes gradient i to gradients[i]. It
+// calls ready(i), if ready is not nil, once gradient i is complete and no
+// later instruction of the run reads the gradient's variable. An error names
+// the value whose computation failed.
 func (m *Machine) Run(gradients [][]byte, ready func(i int)) (err error) {
 	for i, c := range m.gradients {
 		c.pointTo(gradients[i])
@@ -85,12 +87,13 @@ func (m *Machine) Run(gradients [][]byte, ready func(i int)) (err error) {
 	return nil
 }
 
-// failed names the instruction that an error came from.
+// failed adds to err the name of the value whose instruction failed. at is the
+// index of the instruction.
 func (m *Machine) failed(at int, err error) error {
 	return fmt.Errorf("%s: %w", m.program.Instructions[at].Value.Label(), err)
 }
 
-// compute runs one kernel. A panic of an operation becomes an error.
+// compute runs one kernel. It converts a panic of the kernel into an error.
 func compute(run kernel, v *compile.Value) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -103,20 +106,20 @@ func compute(run kernel, v *compile.Value) (err error) {
 	return nil
 }
 
-// float are the types that have kernels.
+// float lists the element types that have kernels.
 type float interface{ float32 | float64 }
 
-// cell holds the memory of a value. Kernels keep a pointer to it, because the
-// memory of a gradient changes between runs.
+// cell holds the memory of a value. Kernels keep a pointer to the cell and not
+// to the memory, because the memory of a gradient changes between runs.
 type cell[T float] struct{ data []T }
 
-// pointTo makes b the memory of the cell.
+// pointTo makes memory b the memory of the cell's value.
 func (c *cell[T]) pointTo(b []byte) { c.data = memory.View[T](b) }
 
-// pointer is a cell of any type.
+// pointer is a cell of any element type.
 type pointer interface{ pointTo([]byte) }
 
-// cellOf returns the cell of v's root.
+// cellOf returns the cell of the value in whose memory v lies.
 func cellOf[T float](l *loader, v *compile.Value) *cell[T] {
 	l.placeRoot(v.Root)
 	return l.cells[v.Root].(*cell[T])
@@ -125,11 +128,11 @@ func cellOf[T float](l *loader, v *compile.Value) *cell[T] {
 // loader places the values of a program in memory and makes their kernels.
 type loader struct {
 	lib    gorgonia.BLAS
-	fixed  [][]byte // by program.Fixed: memory of the caller
-	inputs [][]byte // by program.Inputs
+	fixed  [][]byte // memory of the caller, in the order of program.Fixed
+	inputs [][]byte // memory of each input, in the order of program.Inputs
 	arena  []byte
-	at     map[*compile.Value][]byte  // by root: its memory; not of gradients, whose memory changes between runs
-	cells  map[*compile.Value]pointer // by root, of float32 and float64 only
+	at     map[*compile.Value][]byte  // memory of each root (a value with memory of its own); gradients are missing, because theirs changes between runs
+	cells  map[*compile.Value]pointer // cell of each root of type float32 or float64
 }
 
 func newLoader(p *compile.Program, fixed [][]byte, lib gorgonia.BLAS) *loader {
@@ -140,7 +143,8 @@ func newLoader(p *compile.Program, fixed [][]byte, lib gorgonia.BLAS) *loader {
 	return l
 }
 
-// placeRoot gives a root memory, the first time.
+// placeRoot assigns memory to r, a value with memory of its own, unless r has
+// memory already.
 func (l *loader) placeRoot(r *compile.Value) {
 	if _, placed := l.at[r]; placed {
 		return
@@ -161,7 +165,7 @@ func (l *loader) placeRoot(r *compile.Value) {
 	l.put(r, b)
 }
 
-// put places a root at b.
+// put makes memory b the memory of r, a value with memory of its own.
 func (l *loader) put(r *compile.Value, b []byte) {
 	l.at[r] = b
 	switch r.Dtype {
@@ -172,17 +176,18 @@ func (l *loader) put(r *compile.Value, b []byte) {
 	}
 }
 
-// bytes is the memory in which v lies.
+// bytes returns the memory in which v lies.
 func (l *loader) bytes(v *compile.Value) []byte {
 	l.placeRoot(v.Root)
 	return l.at[v.Root]
 }
 
-// wrap is the Gorgonia value that lies in v's memory. Each call makes a header
-// of its own, because operations write to headers.
+// wrap returns a Gorgonia value that uses v's memory. Each call returns a new
+// value, because operations change the headers of the tensors that they
+// receive.
 func (l *loader) wrap(v *compile.Value) (gorgonia.Value, error) {
 	if v.Root.Place.Area == compile.InGradients {
-		return nil, fmt.Errorf("the memory of a called operation must not move")
+		return nil, fmt.Errorf("an operation without a kernel cannot write to the memory of a gradient")
 	}
 	return memory.Wrap(v.Dtype, v.Shape, v.Scalar, l.bytes(v))
 }

@@ -11,13 +11,13 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// sum is a value that adds two others of two elements.
+// sum returns a value of two elements that adds a and b.
 func sum(dtype tensor.Dtype, a, b *compile.Value) *compile.Value {
 	return root(&compile.Value{Node: gorgonia.NewVector(gorgonia.NewGraph(), dtype, gorgonia.WithShape(2), gorgonia.WithName("sum")),
 		Op: compile.Op{Kind: compile.Binary, Code: "+"}, Inputs: []*compile.Value{a, b}, Dtype: dtype, Shape: tensor.Shape{2}, Place: compile.Place{Area: compile.InArena}})
 }
 
-// input is input i, of two elements.
+// input returns input i of a program, a value of two elements.
 func input(dtype tensor.Dtype, i int) *compile.Value {
 	return root(&compile.Value{Node: gorgonia.NewVector(gorgonia.NewGraph(), dtype, gorgonia.WithShape(2), gorgonia.WithName("in")),
 		Op: compile.Op{Kind: compile.Input}, Dtype: dtype, Shape: tensor.Shape{2}, Place: compile.Place{Area: compile.InInputs, Index: i}})
@@ -28,9 +28,9 @@ func root(v *compile.Value) *compile.Value {
 	return v
 }
 
-// A program with a value that nothing can compute is refused before its first run, and the
-// value is named.
-func TestNewRefuses(t *testing.T) {
+// New refuses a program with a value that no kernel can compute. The error
+// names the value.
+func TestNewRefusesValueWithoutKernel(t *testing.T) {
 	a, b := input(tensor.Int64, 0), input(tensor.Int64, 1)
 	v := sum(tensor.Int64, a, b)
 	for name, p := range map[string]*compile.Program{
@@ -43,8 +43,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// A machine of another device may have the kernel of one value, in memory that it has.
-func TestKernel(t *testing.T) {
+// Package gpu can call the kernel of a single value, with memory of its own.
+func TestKernelComputesOneValue(t *testing.T) {
 	a, b := input(tensor.Float64, 0), input(tensor.Float64, 1)
 	v := sum(tensor.Float64, a, b)
 	at := map[*compile.Value][]byte{}
@@ -60,7 +60,7 @@ func TestKernel(t *testing.T) {
 		t.Errorf("%v, %v, want 1+2 and 0+10", got, err)
 	}
 	at[b] = at[b][:8]
-	if _, err := Kernel(v, nil, at); err == nil || !strings.Contains(err.Error(), "8 bytes of memory for a value of 16") {
+	if _, err := Kernel(v, nil, at); err == nil || !strings.Contains(err.Error(), "got 8 bytes of memory for the value, want 16") {
 		t.Errorf("with too little memory: %v", err)
 	}
 }

@@ -4,4 +4,4 @@ package cpu
 
 import "testing"
 
-func TestFunctions32Everywhere(t *testing.T) { testFunctions32(t, 400, 1<<21) }
+func TestFloat32FunctionsOnManyNumbers(t *testing.T) { testFunctions32(t, 400, 1<<21) }

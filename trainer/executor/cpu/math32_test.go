@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// ulps is how far got is from want in units in the last place of want's
-// float32.
+// ulps returns the distance of got from want in units in the last place of the
+// float32 nearest to want.
 func ulps(got float32, want float64) float64 {
 	if math.IsNaN(want) || got != got {
 		if math.IsNaN(want) && got != got {
@@ -30,12 +30,13 @@ func ulps(got float32, want float64) float64 {
 	return math.Abs(float64(got)-want) / unit
 }
 
-func TestFunctions32(t *testing.T) {
-	testFunctions32(t, 10, 1<<15) // a long test has more
+func TestFloat32FunctionsAreAccurate(t *testing.T) {
+	testFunctions32(t, 10, 1<<15) // the long test checks more numbers
 }
 
-// testFunctions32 tries each function on so many numbers of every sign, exponent and
-// first bits, and on so many that are usual.
+// testFunctions32 checks each function on each numbers of every sign, exponent
+// and first bits of the mantissa, and on usual random numbers of ordinary
+// size.
 func testFunctions32(t *testing.T, each, usual int) {
 	for _, c := range []struct {
 		name  string
@@ -59,7 +60,7 @@ func testFunctions32(t *testing.T, each, usual int) {
 				}
 			}
 			random := rand.New(rand.NewPCG(1, 2))
-			for high := range 1 << 12 { // every sign, exponent and first bits
+			for high := range 1 << 12 { // high is a sign, an exponent and the first bits of the mantissa
 				for range each {
 					try(math.Float32frombits(uint32(high)<<20 | random.Uint32()>>12))
 				}
@@ -87,9 +88,9 @@ func testFunctions32(t *testing.T, each, usual int) {
 var unaryCodes = []string{"abs", "sign", "ceil", "floor", "sin", "cos", "exp", "ln", "log2", "neg", "square", "sqrt",
 	"inv", "invSqrt", "cube", "tanh", "sigmoid", "log1p", "expm1", "softplus"}
 
-// The bits of an element must depend neither on its neighbours nor on where
-// they all lie.
-func TestSameBitsEverywhere(t *testing.T) {
+// The bits of an element must not depend on its neighbours or on its position
+// in memory.
+func TestSameBitsAtEveryPosition(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	all := make([]float32, 4099)
 	for i := range all {

@@ -5,8 +5,8 @@ import (
 	"github.com/plx-run/plx/trainer/executor/memory"
 )
 
-// repeat writes every element times times, along an axis that has inner
-// elements inside it.
+// repeat copies each piece of a several times in a row. inner is the number of
+// elements of a piece, and times the number of copies.
 func repeat[T float](out, a []T, inner, times int) {
 	if inner == 1 {
 		for i, x := range a {
@@ -22,7 +22,9 @@ func repeat[T float](out, a []T, inner, times int) {
 	}
 }
 
-// newSlicing copies a slice along an axis out of its input, or into zeros.
+// newSlicing returns the kernel of Slice, which copies a slice of whole to
+// part, or of SliceGradient, which copies part into whole and sets the rest of
+// whole to 0.
 func newSlicing[T float](v *compile.Value, whole, part *cell[T]) func() {
 	shape, into := v.Inputs[0].Shape, v.Op.Kind == compile.SliceGradient
 	if into {
@@ -53,9 +55,9 @@ func newSlicing[T float](v *compile.Value, whole, part *cell[T]) func() {
 	}
 }
 
-// newConcat lays its inputs side by side along an axis.
+// newConcat returns the kernel that concatenates its inputs along an axis.
 func newConcat[T float](v *compile.Value, out *cell[T], in []*cell[T]) func() {
-	outer, runs := 0, make([]int, len(in)) // by input: elements that lie together
+	outer, runs := 0, make([]int, len(in)) // for each input: number of adjacent elements to copy at a time
 	for i, x := range v.Inputs {
 		o, n, inner := compile.Threefold(x.Shape, v.Op.Axes[0])
 		outer, runs[i] = o, n*inner
@@ -70,10 +72,10 @@ func newConcat[T float](v *compile.Value, out *cell[T], in []*cell[T]) func() {
 	}
 }
 
-// newPermuting transposes. It drops dimensions of size 1 and joins dimensions
-// that stay together.
+// newPermuting returns the kernel of a transposition. It drops dimensions of
+// size 1 and merges dimensions that stay next to each other.
 func newPermuting[T float](from, axes []int, out, a *cell[T]) func() {
-	var shape, strides []int // of the input, in the order of the result's dimensions
+	var shape, strides []int // shape and strides of the input, in the order of the result's dimensions
 	s, last := compile.Strides(from), -2
 	for _, x := range axes {
 		switch n := len(shape); {
@@ -87,17 +89,18 @@ func newPermuting[T float](from, axes []int, out, a *cell[T]) func() {
 		}
 		last = x
 	}
-	d := len(shape) - 2 // not negative: a transposition that keeps the order is an alias
+	d := len(shape) - 2 // never negative, because compile turns a transposition that moves nothing into an alias
 	index, rows, cols := make([]int, d), shape[d], shape[d+1]
 	return func() {
 		for to := out.data; len(to) > 0; to = to[rows*cols:] {
 			transpose(to[:rows*cols], a.data[memory.Offset(index, strides):], rows, cols, strides[d], strides[d+1])
-			memory.Advance(index, shape) // in the end it is zero again
+			memory.Advance(index, shape) // after the last matrix, index is all zeros again for the next run
 		}
 	}
 }
 
-// transpose reads a matrix with any strides, in tiles that fit into the cache.
+// transpose copies a matrix with any strides into row-major out. It copies in
+// tiles that fit into the processor's cache.
 func transpose[T float](out, a []T, rows, cols, strideRow, strideCol int) {
 	const tile = 16
 	if strideCol == 1 {
@@ -118,15 +121,15 @@ func transpose[T float](out, a []T, rows, cols, strideRow, strideCol int) {
 	}
 }
 
-// patches is im2col and its gradient. Im2col makes a row of the window at every
-// place of every image, channel by channel. Images have shape (batch, channels,
-// height, width). Rows have shape (batch, height and width of the result,
-// channels*window).
+// patches computes im2col or its gradient. Im2col copies the window at every
+// position of every image into a row, channel by channel. Images have the
+// shape (batch, channels, height, width). Columns have the shape (batch,
+// height and width of the result, channels*window).
 type patches[T float] struct {
 	images, columns      *cell[T]
-	back                 bool // compute the gradient: add columns to images
+	back                 bool // compute the gradient: add each window in columns to images
 	batch, channels      int
-	height, width        int // size of an image
+	height, width        int // size of an image in pixels
 	outHeight, outWidth  int
 	kernelH, kernelW     int
 	padH, padW           int
@@ -164,8 +167,8 @@ func (k *patches[T]) run() {
 	}
 }
 
-// windows copies all windows of one channel whose top is at top. In columns,
-// the windows lie one row apart.
+// windows copies the windows of one channel whose first line is line top of
+// the image. In columns, two neighbouring windows are one row apart.
 func (k *patches[T]) windows(plane, columns []T, top int) {
 	far := k.channels * k.kernelH * k.kernelW
 	for i := range k.kernelH {
@@ -182,8 +185,8 @@ func (k *patches[T]) windows(plane, columns []T, top int) {
 	}
 }
 
-// lines copies one line of every window from one line of the channel, or adds
-// it to that line. Elements outside the image are zero.
+// lines copies one line of every window from a line of the image, or for the
+// gradient adds it to that line. Elements outside the image are 0.
 func (k *patches[T]) lines(line, columns []T, far int) {
 	for x := range k.outWidth {
 		left := x*k.strideW - k.padW
@@ -205,7 +208,8 @@ func (k *patches[T]) lines(line, columns []T, far int) {
 	}
 }
 
-// ragged is lines for a window that leaves the image or has gaps.
+// ragged does the work of lines for one window that extends outside the image
+// or whose elements are not adjacent.
 func (k *patches[T]) ragged(line, row []T, left int) {
 	x := left
 	for j := range row {

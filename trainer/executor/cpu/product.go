@@ -7,8 +7,9 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// newGemm computes C = op(A) op(B) for count matrices that lie one after the
-// other.
+// newGemm returns a kernel that computes C = op(A) op(B) for a batch of
+// matrices, which lie one after the other in memory. op transposes its matrix
+// if v.Op says so.
 func newGemm[T float](v *compile.Value, lib gorgonia.BLAS, out, a, b *cell[T]) func() {
 	shapeA, shapeB := v.Inputs[0].Shape, v.Inputs[1].Shape
 	d := len(shapeA) - 2
@@ -36,9 +37,10 @@ func transposition(t bool) blas.Transpose {
 	return blas.NoTrans
 }
 
-// newGemv computes y = op(A) x.
+// newGemv returns a kernel that computes y = op(A) x. op transposes A if v.Op
+// says so.
 func newGemv[T float](v *compile.Value, lib gorgonia.BLAS, out, a, x *cell[T]) func() {
-	t, s := transposition(v.Op.TransA), v.Inputs[0].Shape // of A in memory, before op
+	t, s := transposition(v.Op.TransA), v.Inputs[0].Shape // s is the shape of A in memory, before op
 	return func() {
 		switch y := any(out.data).(type) {
 		case []float32:
@@ -49,7 +51,7 @@ func newGemv[T float](v *compile.Value, lib gorgonia.BLAS, out, a, x *cell[T]) f
 	}
 }
 
-// outer computes every product of an element of a and one of b.
+// outer computes the outer product: each element of a times each element of b.
 func outer[T float](out, a, b []T) {
 	for i, x := range a {
 		mulVS(out[i*len(b):(i+1)*len(b)], b, x)

@@ -8,17 +8,17 @@ import (
 )
 
 // reduction is a sum or a maximum over some dimensions. It reads the input
-// once, row by row, in the order of memory. newReduction finds beforehand which
-// element of the result each row belongs to.
+// once, row by row, in the order of memory. newReduction computes in advance
+// to which element of the result each row belongs.
 type reduction[T float] struct {
 	out, a *cell[T]
-	width  int                 // elements of a row of the input
-	along  bool                // true: a row is reduced to one element; false: it is combined with a row of the result
-	rows   []int               // by row of the input: offset of its result
-	first  []bool              // by row of the input: no earlier row has the same result
-	row    func(a []T) T       // reduces a row
-	two    func(out, a, b []T) // reduces two rows element by element
-	pair   func(x, y T) T      // reduces two elements
+	width  int                 // number of elements in a row of the input
+	along  bool                // true: a row is reduced to one element; false: a row is combined element by element with a row of the result
+	rows   []int               // for each row of the input: offset in the result of the element or row that it is reduced to
+	first  []bool              // for each row of the input: true if no earlier row is reduced to the same element or row of the result
+	row    func(a []T) T       // reduces a row to one element
+	two    func(out, a, b []T) // reduces rows a and b element by element to row out
+	pair   func(x, y T) T      // reduces two elements to one
 }
 
 func (k *reduction[T]) run() {
@@ -38,36 +38,38 @@ func (k *reduction[T]) run() {
 	}
 }
 
-// newReduction prepares the reduction of shape along axes; no axes mean all of
-// them.
+// newReduction returns the kernel that reduces a tensor of that shape along
+// axes; no axes mean all dimensions. It computes the sum if sum is true,
+// otherwise the maximum.
 func newReduction[T float](shape, axes []int, sum bool, out, a *cell[T]) func() {
 	k := &reduction[T]{out: out, a: a, row: maxRow[T], two: maxVV[T], pair: func(x, y T) T { return max(x, y) }}
 	if sum {
 		k.row, k.two, k.pair = sumRow[T], addVV[T], func(x, y T) T { return x + y }
 	}
-	gone := make([]bool, len(shape))
-	for i := range gone {
-		gone[i] = len(axes) == 0
+	reduced := make([]bool, len(shape))
+	for i := range reduced {
+		reduced[i] = len(axes) == 0
 	}
 	for _, x := range axes {
-		gone[x] = true
+		reduced[x] = true
 	}
 	d := len(shape)
-	k.width, k.along = 1, d == 0 || gone[d-1]
-	for d > 0 && gone[d-1] == k.along {
+	k.width, k.along = 1, d == 0 || reduced[d-1]
+	for d > 0 && reduced[d-1] == k.along {
 		d--
 		k.width *= shape[d]
 	}
-	k.lay(shape, gone, d)
+	k.lay(shape, reduced, d)
 	return k.run
 }
 
-// lay finds where the result of each row is. d is the number of dimensions
+// lay computes the offset in the result for each row of the input. reduced[i]
+// is true for each dimension that is reduced. d is the number of dimensions
 // outside a row.
-func (k *reduction[T]) lay(shape []int, gone []bool, d int) {
+func (k *reduction[T]) lay(shape []int, reduced []bool, d int) {
 	strides, n := make([]int, len(shape)), 1
 	for i := len(shape) - 1; i >= 0; i-- {
-		if !gone[i] {
+		if !reduced[i] {
 			strides[i] = n
 			n *= shape[i]
 		}
@@ -82,7 +84,8 @@ func (k *reduction[T]) lay(shape []int, gone []bool, d int) {
 	}
 }
 
-// sumRow adds in double precision, as four sums side by side.
+// sumRow returns the sum of a. It adds in double precision, in four separate
+// sums of every fourth element.
 func sumRow[T float](a []T) T {
 	var s0, s1, s2, s3 float64
 	for len(a) >= 4 {
@@ -112,7 +115,8 @@ func maxRow[T float](a []T) T {
 	return m
 }
 
-// dot returns the dot product, added in the order of sumRow.
+// dot returns the dot product of a and b. It adds in double precision and in
+// the same order as sumRow.
 func dot[T float](a, b []T) float64 {
 	var s0, s1, s2, s3 float64
 	b = b[:len(a)]
@@ -135,12 +139,12 @@ func fill[T float](out []T, x T) {
 	}
 }
 
-// softmax computes e^x / sum(e^x) along an axis, or its logarithm, or the
-// gradient of one of them.
+// softmax computes one of four functions along an axis: e^x / sum(e^x), its
+// logarithm, or the gradient of either.
 type softmax[T float] struct {
-	out, a   *cell[T] // a is the operand; for a gradient, the softmax's result
-	g        *cell[T] // gradient of the result; nil means that the softmax itself is computed
-	n, inner int      // elements along the axis; distance between two of them
+	out, a   *cell[T] // a is the softmax's operand; for a gradient, a is the softmax's result
+	g        *cell[T] // gradient of the softmax's result; nil means to compute the softmax itself
+	n, inner int      // number of elements along the axis; distance in memory between two of them
 	log      bool     // compute the logarithm of the softmax
 	exp      func(T) T
 }
@@ -172,8 +176,9 @@ func (k *softmax[T]) run() {
 	}
 }
 
-// forward takes elements that lie inner apart. It subtracts the largest of them
-// first, so that nothing overflows.
+// forward computes the softmax of the elements of a at distance k.inner from
+// each other. It subtracts the largest element first, so that no exponential
+// overflows.
 func (k *softmax[T]) forward(out, a []T) {
 	m := a[0]
 	for i := 0; i < len(a); i += k.inner {
@@ -199,8 +204,9 @@ func (k *softmax[T]) forward(out, a []T) {
 	}
 }
 
-// gradient takes the result y and its gradient g: y (g - sum(g y)), or g - e^y
-// sum(g) for the logarithm.
+// gradient computes the gradient of the softmax's operand from the softmax's
+// result y and the gradient g of y: y (g - sum(g y)). For the logarithm of the
+// softmax it computes g - e^y sum(g).
 func (k *softmax[T]) gradient(out, y, g []T) {
 	var sum float64
 	for i := 0; i < len(y); i += k.inner {

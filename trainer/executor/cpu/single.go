@@ -7,15 +7,16 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Kernel makes a function that computes one value of a program from its inputs,
-// for a machine of another device that has no kernel of its own. at is the memory
-// of the value's root and of its inputs' roots. Products use lib.
+// Kernel returns a function that computes value v from its inputs on the CPU.
+// Package gpu uses it for operations that have no GPU kernel. at maps the
+// roots of v and of its inputs (the values in whose memory they lie) to
+// memory. Matrix products use lib.
 func Kernel(v *compile.Value, lib gorgonia.BLAS, at map[*compile.Value][]byte) (func() error, error) {
 	l := newLoader(&compile.Program{}, nil, lib)
 	for _, x := range append([]*compile.Value{v}, v.Inputs...) {
 		b := at[x.Root]
 		if len(b) != x.Root.Length() {
-			return nil, fmt.Errorf("%s: %d bytes of memory for a value of %d", x.Label(), len(b), x.Root.Length())
+			return nil, fmt.Errorf("%s: got %d bytes of memory for the value, want %d", x.Label(), len(b), x.Root.Length())
 		}
 		l.put(x.Root, b)
 	}

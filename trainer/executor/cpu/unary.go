@@ -2,8 +2,9 @@ package cpu
 
 import "math"
 
-// apply makes a loop of f. The compiler does not inline the call; functions
-// that profit from inlining have loops of their own.
+// apply returns a loop that calls f for every element. The Go compiler does
+// not inline this call. Functions that gain from inlining have loops of their
+// own below.
 func apply[T float](f func(T) T) func(out, a []T) {
 	return func(out, a []T) {
 		a = a[:len(out)]
@@ -13,7 +14,8 @@ func apply[T float](f func(T) T) func(out, a []T) {
 	}
 }
 
-// unaryLoop returns the loop of one of Gorgonia's unary operations.
+// unaryLoop returns the loop that computes one of Gorgonia's unary operations,
+// named by code, for every element.
 func unaryLoop[T float](code string) func(out, a []T) {
 	arithmetic := map[string]func(out, a []T){
 		"abs": absLoop[T], "sign": signLoop[T], "neg": negLoop[T], "square": squareLoop[T], "cube": cubeLoop[T], "sqrt": sqrtLoop[T],
@@ -39,7 +41,7 @@ func absLoop[T float](out, a []T) {
 	}
 }
 
-// signLoop returns 0 for 0 and NaN for NaN.
+// signLoop computes the sign: 1, -1, 0 for 0, and NaN for NaN.
 func signLoop[T float](out, a []T) {
 	a = a[:len(out)]
 	for i := range out {
@@ -74,8 +76,9 @@ func cubeLoop[T float](out, a []T) {
 	}
 }
 
-// sqrtLoop is exact for float32: rounding a square root twice gives the same as
-// rounding it once.
+// sqrtLoop computes the square root in double precision. The float32 result is
+// still the correctly rounded one: rounding a square root twice gives the same
+// as rounding it once.
 func sqrtLoop[T float](out, a []T) {
 	a = a[:len(out)]
 	for i := range out {
@@ -83,7 +86,8 @@ func sqrtLoop[T float](out, a []T) {
 	}
 }
 
-// functions64 are Gorgonia's functions in double precision.
+// functions64 maps the codes of Gorgonia's functions to implementations in
+// double precision.
 var functions64 = map[string]func(float64) float64{
 	"ceil": math.Ceil, "floor": math.Floor, "sin": math.Sin, "cos": math.Cos, "exp": math.Exp, "ln": math.Log,
 	"log2": math.Log2, "tanh": math.Tanh, "log1p": math.Log1p, "expm1": math.Expm1,
@@ -104,12 +108,14 @@ func softplus64(x float64) float64 {
 	return math.Log1p(math.Exp(x))
 }
 
-// functions32 are the functions that are computed faster in single precision.
+// functions32 maps codes to float32 implementations that are faster than those
+// of functions64.
 var functions32 = map[string]func(float32) float32{
 	"exp": exp32, "tanh": tanh32, "ln": log32, "sigmoid": sigmoid32, "expm1": expm132, "log1p": log1p32, "softplus": softplus32,
 }
 
-// function32 returns a function in single precision.
+// function32 returns the function named by code for float32. If functions32
+// has none, it converts to float64 and back.
 func function32(code string) func(float32) float32 {
 	if f := functions32[code]; f != nil {
 		return f
@@ -118,8 +124,9 @@ func function32(code string) func(float32) float32 {
 	return func(x float32) float32 { return float32(f(float64(x))) }
 }
 
-// tanhGradient computes (1 - y*y) g, the gradient of tanh from its result. It
-// rounds like the three operations of Gorgonia that it replaces.
+// tanhGradient computes (1 - y*y) g, the gradient of tanh from its result y
+// and the gradient g of y. It rounds in the same places as the three Gorgonia
+// operations that it replaces.
 func tanhGradient[T float](out, y, g []T) {
 	y, g = y[:len(out)], g[:len(out)]
 	for i := range out {

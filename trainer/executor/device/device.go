@@ -1,6 +1,7 @@
-// Package device is what the executor needs of a GPU, in 20 calls: memory, streams,
-// modules and events. Two packages implement it by NVIDIA's driver: cuda without cgo,
-// and cgocuda for programs that are built with the tag cu.
+// Package device is the interface through which the executor uses a GPU:
+// memory, streams, modules and events, in 20 calls. Package cuda implements it
+// with NVIDIA's driver and without cgo. Package cgocuda implements it for
+// programs that are built with the tag cu.
 //
 //	gpu, err := cuda.Open(0)
 //	p, err := gpu.Alloc(1 << 20)
@@ -12,13 +13,14 @@
 //	err = stream.Record(done)
 //	err = device.Await(done, time.Minute)
 //
-// Work that is put on a stream runs later, in the order of the stream. Only
-// events order the work of two streams, or tell the host that work is done. No
-// call waits for the GPU: a GPU that has fallen off the bus would never answer.
-// Await asks an event again and again, for a bounded time.
+// Work that is put on a stream runs asynchronously, in the order of the
+// stream. Only events order the work of two streams, or report to the host
+// that work is done. No call blocks until the GPU is done, because a GPU that
+// has fallen off the bus would never answer. Await polls an event for a
+// limited time instead.
 //
-// The calls of a GPU may come from any goroutine. Those of one stream must
-// not come from two at once.
+// Any goroutine may call the methods of a GPU. Two goroutines must not call
+// methods of one stream at the same time.
 package device
 
 import (
@@ -27,95 +29,106 @@ import (
 	"time"
 )
 
-// Pointer is an address in a GPU's memory.
+// Pointer is an address in the memory of a GPU.
 type Pointer uint64
 
-// Kernel is a function of a module that a stream can launch.
+// Kernel is the driver's handle of a function in a loaded module.
+// Stream.Launch runs it.
 type Kernel uintptr
 
 // Info describes a GPU and its driver.
 type Info struct {
 	Name         string
-	Major, Minor int    // compute capability
-	Through      string `json:",omitempty"` // the Go package that calls the driver, if plx does not by itself
-	Driver       int    // newest CUDA version that the driver knows: 12040 for 12.4
-	Total        uint64 // bytes of memory
-	Free         uint64 // bytes of memory that no process has allocated
+	Major, Minor int    // compute capability, for example 7 and 0 for 7.0
+	Through      string `json:",omitempty"` // Go package that calls the driver for plx; empty if package cuda does
+	Driver       int    // newest CUDA version that the driver supports, for example 12040 for 12.4
+	Total        uint64 // bytes of GPU memory
+	Free         uint64 // bytes of GPU memory that no process has allocated
 }
 
-// CUDA writes the driver's CUDA version as 12.4.
+// CUDA returns the newest CUDA version that the driver supports, for example
+// "12.4".
 func (i Info) CUDA() string { return fmt.Sprintf("%d.%d", i.Driver/1000, i.Driver%1000/10) }
 
-// GPU is an opened device.
+// GPU is an opened GPU: its memory, kernels, streams and events.
 type GPU interface {
 	Info() (Info, error)
-	// Alloc returns n bytes, n > 0, aligned to 256. Their contents are undefined.
+	// Alloc allocates n bytes of GPU memory, aligned to 256 bytes. n must be
+	// positive. The contents are undefined.
 	Alloc(n int) (Pointer, error)
-	// Free gives memory back. Nothing that was put on a stream may still use it.
+	// Free frees GPU memory. No unfinished work of any stream may use the
+	// memory.
 	Free(p Pointer) error
-	// AllocHost returns pinned memory of this machine: the GPU reads and writes it by
-	// itself, and streams copy from and to such memory only.
+	// AllocHost returns n bytes of pinned host memory, which the GPU can
+	// access directly. Streams copy only from and to pinned memory.
 	AllocHost(n int) ([]byte, error)
 	FreeHost(b []byte) error
-	// Load compiles PTX for the GPU.
+	// Load compiles PTX source for this GPU and loads it.
 	Load(ptx string) (Module, error)
 	NewStream() (Stream, error)
 	NewEvent() (Event, error)
-	// Do calls f while the GPU is current on the calling thread, for libraries that
-	// compute on the current GPU, such as cuBLAS.
+	// Do calls f with this GPU as the calling thread's current GPU. Libraries
+	// such as cuBLAS compute on the current GPU.
 	Do(f func() error) error
 }
 
-// Module is loaded PTX.
+// Module is PTX code that was loaded on a GPU.
 type Module interface {
 	Kernel(name string) (Kernel, error)
 }
 
-// Stream is a queue of work. Its work must be done before Close.
+// Stream is a queue of asynchronous work on a GPU. All of its work must be
+// done before Close.
 type Stream interface {
-	// In and Out copy bytes. The host's side must be pinned and must not change until
-	// the copy is done.
+	// In copies bytes to the GPU, Out copies bytes from the GPU. The host's
+	// memory must be pinned, and the caller must not change it until the copy
+	// is done.
 	In(to Pointer, from []byte) error
 	Out(to []byte, from Pointer) error
-	// Launch runs a kernel. params are its parameters as the kernel lays them out,
-	// each aligned to its size; the driver has copied them when Launch returns.
+	// Launch runs a kernel. params holds the kernel's parameters one after the
+	// other, each aligned to its own size. The caller may reuse params after
+	// Launch returns.
 	Launch(k Kernel, s Shape, params []byte) error
-	// Record lets e mark the work that is on the stream now.
+	// Record makes event e stand for all work that is on the stream at the
+	// time of the call.
 	Record(e Event) error
-	// Wait lets later work of this stream wait for what the event marks.
+	// Wait delays later work of this stream until the work that event e stands
+	// for is done.
 	Wait(e Event) error
-	// Capture makes a graph of the work that put puts on the stream, which does not run.
+	// Capture records the work that function put puts on the stream, without
+	// running the work, and returns it as a graph.
 	Capture(put func() error) (Graph, error)
-	// Replay puts a graph's work on the stream.
+	// Replay runs the work of a captured graph on the stream.
 	Replay(g Graph) error
-	// Handle is the driver's name of the stream.
+	// Handle returns the driver's handle of the stream, a CUstream.
 	Handle() uintptr
 	io.Closer
 }
 
-// Graph is recorded work.
+// Graph is a sequence of GPU work that Stream.Capture recorded.
 type Graph io.Closer
 
-// Event marks a place in a stream. An event that was never recorded is done.
+// Event marks a place in a stream. Done reports whether the work before that
+// place is finished. Done returns true for an event that was never recorded.
 type Event interface {
 	Done() (bool, error)
 	io.Closer
 }
 
-// Shape is how many threads run a kernel.
+// Shape is the number of threads that run a kernel, in three dimensions.
 type Shape struct {
-	Grid, Block [3]uint32 // blocks, and threads of a block
+	Grid, Block [3]uint32 // number of blocks, and number of threads per block
 }
 
-// TimeoutError is returned by Await.
+// TimeoutError is the error of Await when the GPU does not finish in time.
 type TimeoutError struct{ After time.Duration }
 
 func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("the gpu has not finished its work after %v", e.After)
 }
 
-// Await waits until an event is done, for a bounded time. It asks without a
-// pause at first, because most waits are short.
+// Await polls an event until it is done or the time limit has passed. It polls
+// without a pause for the first 100 µs, because most waits are short.
 func Await(e Event, limit time.Duration) error {
 	begin, pause := time.Now(), 10*time.Microsecond
 	for {
@@ -134,7 +147,7 @@ func Await(e Event, limit time.Duration) error {
 	}
 }
 
-// Codes of errors that callers tell apart. They are the driver's numbers.
+// Error codes of the driver that callers distinguish; see Error.Code.
 const (
 	OutOfMemory    = 2
 	NoDevice       = 100
@@ -144,13 +157,13 @@ const (
 	IllegalAddress = 700
 )
 
-// Error is a refusal of the driver, or of a library of NVIDIA's that has codes of its
-// own.
+// Error is an error code that the driver, or another of NVIDIA's libraries,
+// returned.
 type Error struct {
-	Call string // the function that was called
+	Call string // name of the C function that failed
 	Code int
-	Name string // the driver's or library's name of the code; empty if it has none
-	Text string // more, such as the compiler's complaint; may be empty
+	Name string // name of the error code in the driver or library; empty if unknown
+	Text string // further text, such as the PTX compiler's messages; may be empty
 }
 
 func (e *Error) Error() string {

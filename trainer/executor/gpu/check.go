@@ -7,15 +7,17 @@ import (
 	"github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// tooOldError says that a GPU or its driver is older than the kernels demand.
+// tooOldError reports that a GPU or its driver is older than plx's kernels
+// require.
 type tooOldError struct{ text, hint string }
 
 func (e *tooOldError) Error() string { return e.text }
 
-// Hint tells the user what to do.
+// Hint returns advice for the user.
 func (e *tooOldError) Hint() string { return e.hint }
 
-// check refuses a GPU or a driver that is older than the kernels demand.
+// check returns an error if the GPU or its driver is older than plx's kernels
+// require.
 func check(g device.Info) error {
 	if g.Driver < kernels.LeastCUDA {
 		return &tooOldError{

@@ -7,8 +7,9 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// A GPU or a driver that is too old is refused, with what it is and what is needed.
-func TestCheck(t *testing.T) {
+// check refuses a GPU or a driver that is too old. The error says what the GPU
+// has and what plx needs.
+func TestTooOldGPUIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		driver, major, minor int
 		want                 string

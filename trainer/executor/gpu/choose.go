@@ -11,15 +11,16 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// arguments are the inputs that an instruction's kernel reads, in its order.
+// arguments returns the inputs that the GPU kernel of instruction v reads, in
+// the order of the kernel's operands.
 func arguments(v *compile.Value) []*compile.Value {
 	switch v.Op.Kind {
 	case compile.Repeat:
-		return v.Inputs[:1] // the second one is a count that is known
+		return v.Inputs[:1] // the second input is the number of repetitions, known from the shapes
 	case compile.SliceGradient:
-		return v.Inputs[1:2] // the first one has only a shape
+		return v.Inputs[1:2] // the first input only gives the shape of the result
 	case compile.SoftmaxGradient:
-		return v.Inputs[1:3] // the first one is what the softmax was computed of
+		return v.Inputs[1:3] // the kernel does not read the first input, the softmax's operand
 	}
 	g := onGPU(v)
 	if g == nil || g.Inputs == nil {
@@ -32,8 +33,8 @@ func arguments(v *compile.Value) []*compile.Value {
 	return all
 }
 
-// onGPU is how an operation that is not of Gorgonia's says that GPUs compute it; nil if it
-// does not.
+// onGPU returns how the GPU computes an operation that is not Gorgonia's own.
+// It returns nil if the operation does not implement operation.OnGPU.
 func onGPU(v *compile.Value) *operation.GPU {
 	if v.Op.Kind != compile.Other {
 		return nil
@@ -44,13 +45,14 @@ func onGPU(v *compile.Value) *operation.GPU {
 	return nil
 }
 
-// random reports whether an instruction reads a random stream.
+// random reports whether an instruction draws random numbers, as dropout does.
 func random(v *compile.Value) bool {
 	g := onGPU(v)
 	return g != nil && g.Stream != nil
 }
 
-// kernelsOf finds the kernels of an instruction. The error says why there is none.
+// kernelsOf returns the GPU kernels of an instruction. The error gives the
+// reason if there are none.
 func kernelsOf(v *compile.Value) (kernels.Operation, error) {
 	t := kernels.Float32
 	switch v.Dtype {
@@ -86,7 +88,7 @@ func kernelsOf(v *compile.Value) (kernels.Operation, error) {
 	return kernels.Operation{}, errors.New("no kernel")
 }
 
-// product is a product of matrices or vectors.
+// product returns the kernels of a product of matrices or vectors.
 func product(t kernels.Type, v *compile.Value) (kernels.Operation, error) {
 	a, b := v.Inputs[0].Shape, v.Inputs[1].Shape
 	switch v.Op.Kind {
@@ -125,7 +127,8 @@ func elementwise(t kernels.Type, v *compile.Value) (kernels.Operation, error) {
 	return binary(v.Op.Code)
 }
 
-// move is an operation that computes no new numbers.
+// move returns the kernels of an operation that only copies elements, such as
+// Transpose or Concat.
 func move(t kernels.Type, v *compile.Value) (kernels.Operation, error) {
 	shape, o := v.Inputs[0].Shape, v.Op
 	switch o.Kind {
@@ -157,7 +160,8 @@ func move(t kernels.Type, v *compile.Value) (kernels.Operation, error) {
 	return kernels.At(t, at)
 }
 
-// bounds are those of a slice; a step of 0 means the whole axis.
+// bounds returns start, end and step of a slice. Step 0 of the operation means
+// the whole axis.
 func bounds(o compile.Op, shape tensor.Shape) (start, end, step int) {
 	if o.Step == 0 {
 		return 0, shape[o.Axes[0]], 1

@@ -11,23 +11,26 @@ import (
 	"github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// Device is a GPU with the kernels that are loaded on it. The driver compiles a
-// module once for all machines of a device.
+// Device is a GPU and the kernels that are loaded on it. Several machines may
+// share a Device; the driver compiles each kernel module once for all of them.
 type Device struct {
 	device.GPU
-	Info     device.Info   // as it was when the GPU was opened
-	Patience time.Duration // how long a run waits for one piece of the GPU's work
-	Products cublas.Choice // multiplies matrices; the zero value is plx's own kernels
+	Info     device.Info   // free memory and other values at the time when the GPU was opened
+	Patience time.Duration // how long a run waits for one piece of the GPU's work before it fails
+	Products cublas.Choice // library for matrix products; the zero value means plx's own kernels
 
 	mu      sync.Mutex
 	modules map[string]device.Module
 }
 
-// patience is long for a gradient, and short for a night.
+// patience is the default of Device.Patience: longer than any gradient should
+// take, and short enough that a hung GPU does not cost a night.
+//
+// TODO: no real GPU has run this; the value is a guess.
 const patience = 2 * time.Minute
 
-// On returns a device without loaded kernels. It refuses a GPU or a driver that is older
-// than the kernels demand.
+// On returns a Device for GPU g. It returns an error if the GPU or its driver
+// is older than the kernels require.
 func On(g device.GPU) (*Device, error) {
 	info, err := g.Info()
 	if err == nil {
@@ -39,13 +42,15 @@ func On(g device.GPU) (*Device, error) {
 	return &Device{GPU: g, Info: info, Patience: patience, modules: map[string]device.Module{}}, nil
 }
 
-// Available is the number of bytes of the GPU's memory that no process has allocated.
+// Available returns the number of bytes of GPU memory that no process has
+// allocated.
 func (d *Device) Available() (uint64, error) {
 	info, err := d.GPU.Info()
 	return info.Free, err
 }
 
-// kernel finds a kernel. It loads the kernel's module if it is the first of it.
+// kernel returns the kernel of that name. It loads the kernel's module on the
+// GPU when a kernel of the module is first used.
 func (d *Device) kernel(module, name string) (device.Kernel, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -66,14 +71,14 @@ func (d *Device) load(module string) (device.Module, error) {
 			return d.Load(m.PTX)
 		}
 	}
-	return nil, errors.New("this program has none of that name")
+	return nil, errors.New("the program contains no such module")
 }
 
-// pinned is pinned memory of n bytes.
+// pinned allocates n bytes of pinned host memory.
 func (d *Device) pinned(n int) ([]byte, error) {
 	b, err := d.AllocHost(max(n, 1))
 	if err != nil {
-		return nil, fmt.Errorf("%d bytes of pinned memory: %w", n, err)
+		return nil, fmt.Errorf("allocate %d bytes of pinned memory: %w", n, err)
 	}
 	return b[:n], nil
 }

@@ -4,51 +4,60 @@
 //	copy(machine.Input(0), batch)
 //	err = machine.Run(gradients, func(i int) { send(gradients[i]) })
 //
-// The program is the one that package cpu runs: the same instructions in the same
-// order, the same plan of memory, the same announcements. All values lie in one
-// block of the GPU's memory, which New allocates; a run allocates nothing.
+// The program is the same as for package cpu: the same instructions in the
+// same order, the same memory plan, and the same moments at which gradients
+// are ready. All values lie in one block of GPU memory, which New allocates; a
+// run allocates nothing.
+//
+// TODO: no real GPU has run this. The tests run the kernels on a CPU, behind a
+// stand-in for NVIDIA's driver. Results, speed and the driver's behaviour on a
+// GPU are unknown.
 //
 // # Streams
 //
-// A run uses three streams. Inputs and fixed values travel on the first, in the
-// order in which instructions need them. Kernels run on the second. Gradients
-// travel on the third, each as soon as its kernel is done, while later kernels
-// run. Run announces a gradient after its event, in the caller's memory. Events
-// order the streams; nothing waits for the whole device.
+// A run uses three CUDA streams. The first copies inputs and fixed values to
+// the GPU, in the order in which instructions need them. The second runs
+// kernels. The third copies each gradient to the host as soon as its kernel is
+// done, while later kernels run. Run calls ready for a gradient after the
+// copy, when the gradient is in the caller's memory. Events order the streams;
+// no call waits for the whole device.
 //
-// After a gradient was announced, Renew copies the variable's new value to the GPU,
-// piece by piece as it arrives, while the run goes on. The next run waits for these
-// copies before the first operation that reads the value.
+// After a run has reported a gradient as ready, Renew copies the variable's
+// new value to the GPU, piece by piece, while the run continues. The next run
+// waits for these copies before the first operation that reads the value.
 //
 // # Graphs
 //
-// Kernels that follow each other without a wait or a completed gradient between
-// them are recorded as one graph in the second run, if the driver can, and
-// replayed in later ones. A fixed value that has not changed is not copied again.
+// The second run records consecutive kernels as one CUDA graph, if the driver
+// supports graphs; later runs replay the graph. A graph ends where a kernel
+// must wait for a copy or completes a gradient. A fixed value that has not
+// changed is not copied again.
 //
 // # Matrix products
 //
-// They are kernels like the others. With Device.Products they are calls of cuBLAS,
-// which works in the memory that is scratch memory of the kernels otherwise.
+// Matrix products are kernels of plx. If Device.Products names cuBLAS, they
+// are calls of cuBLAS instead. cuBLAS then uses the scratch memory of plx's
+// kernels as its workspace.
 //
 // # Values that stay
 //
-// After Machine.Reside the fixed values stay on the GPU with what the optimiser keeps
-// for them. Each run ends with the updates, and the whole run is one graph unless the
-// CPU computes an operation. What changes from step to step, such as the rate, lies in
-// memory of the GPU, which the run copies there with the inputs. Only outputs and
-// sums of squares come back.
+// After Machine.Reside the fixed values and the optimiser's state stay on the
+// GPU. Each run ends with the update of the values, and the whole run is one
+// graph unless the CPU computes an operation. Numbers that change from step to
+// step, such as the learning rate, are in GPU memory, and the run copies them
+// there with the inputs. Only outputs and sums of squares are copied back to
+// the host.
 //
 // # Operations without a kernel
 //
-// Such an operation runs on the CPU with package cpu's kernel. The run waits for
-// its inputs, copies them to the host, and copies the result back. Machine.OnCPU
-// names those operations.
+// An operation without a GPU kernel runs on the CPU with package cpu's kernel.
+// The run waits for the operation's inputs, copies them to the host, and
+// copies the result back. Machine.OnCPU lists these operations.
 //
-// # Faults
+// # Errors
 //
-// The first run waits after each operation, so that an error names the operation
-// whose kernel failed. In later runs the error names the operations among which
-// the failed one is. Every wait is bounded: a GPU that does not answer for
-// Device.Patience fails the run.
+// The first run waits after each operation, so that an error names the
+// operation whose kernel failed. In later runs the error names the range of
+// operations that contains the failed one. A run fails if the GPU does not
+// complete a piece of work within Device.Patience.
 package gpu

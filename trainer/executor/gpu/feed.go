@@ -8,29 +8,31 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// feed is a value that a run copies to the GPU.
+// feed is an input, a fixed value or a random number generator's state, which
+// a run copies to the GPU.
 type feed struct {
 	at     device.Pointer
-	host   []byte                 // pinned
-	from   []byte                 // the caller's memory of a fixed value; nil for other feeds
-	fill   func(host []byte) bool // writes host before the copy, and reports a change; nil for an input, which the caller fills
-	read   bool                   // some instruction waits for the copy
-	stays  bool                   // the GPU has the value, which no run copies
+	host   []byte                 // pinned host memory, the source of the copy to the GPU
+	from   []byte                 // the caller's memory of a fixed value; nil for inputs and for states of random number generators
+	fill   func(host []byte) bool // updates host and reports whether it changed; nil for an input, whose host memory the caller fills
+	read   bool                   // an instruction waits for the copy
+	stays  bool                   // the GPU updates the value itself, and runs do not copy it
 	copied device.Event
 }
 
-// feeds copies all feeds of a machine to the GPU.
+// feeds copies all inputs, fixed values and states of random number generators
+// of a machine to the GPU.
 type feeds struct {
 	gpu    *Device
 	stream device.Stream
-	all    []feed // in the order in which instructions need them: inputs, fixed values, random streams
-	fixed  int    // index of the first fixed value
+	all    []feed // inputs, then fixed values, then states of random number generators; runs copy them in this order
+	fixed  int    // index in field all of the first fixed value
 
-	mu      sync.Mutex // held while Renew puts a copy on the stream
-	refused error      // of the first copy of Renew that the driver refused; the next run returns it
+	mu      sync.Mutex // held while renew puts a copy on the stream
+	refused error      // error of the first copy in renew that failed; the next run returns it
 }
 
-// add gives a feed pinned memory of n bytes, which it returns.
+// add appends feed f and returns n bytes of pinned host memory for it.
 func (a *feeds) add(f feed, n int) (host []byte, err error) {
 	if f.host, err = a.gpu.pinned(n); err != nil {
 		return nil, err
@@ -42,7 +44,8 @@ func (a *feeds) add(f feed, n int) (host []byte, err error) {
 	return f.host, nil
 }
 
-// keep ends the copies of fixed values. It returns the indices of all other feeds.
+// keep makes the fixed values stay on the GPU, so that runs no longer copy
+// them. It returns the indices of the feeds that runs still copy.
 func (a *feeds) keep() (others []int) {
 	for i := range a.all {
 		if f := &a.all[i]; f.from != nil {
@@ -54,8 +57,9 @@ func (a *feeds) keep() (others []int) {
 	return others
 }
 
-// copyIn puts the copies of inputs and fixed values on their stream, of those that
-// have not changed since an earlier run only if all is set.
+// copyIn starts the copies of inputs, fixed values and states of random number
+// generators to the GPU. If all is false it skips fixed values that have not
+// changed since the last copy.
 func (a *feeds) copyIn(all bool) error {
 	if a.refused != nil {
 		return a.refused
@@ -63,7 +67,7 @@ func (a *feeds) copyIn(all bool) error {
 	for i := range a.all {
 		f := &a.all[i]
 		if f.stays || f.fill != nil && !f.fill(f.host) && !all {
-			continue // the GPU has it, or Renew has put its copy on the stream
+			continue // the GPU has the value already, or renew has started the copy
 		}
 		if err := a.copyPart(f, 0, len(f.host)); err != nil {
 			return err
@@ -72,7 +76,7 @@ func (a *feeds) copyIn(all bool) error {
 	return nil
 }
 
-// copyPart puts the copy of bytes [from, to) of a feed on the stream.
+// copyPart starts the copy of bytes [from, to) of feed f.
 func (a *feeds) copyPart(f *feed, from, to int) error {
 	if err := a.stream.In(f.at+device.Pointer(from), f.host[from:to]); err != nil {
 		return err
@@ -80,8 +84,10 @@ func (a *feeds) copyPart(f *feed, from, to int) error {
 	return a.stream.Record(f.copied)
 }
 
-// renew copies bytes [from, to) of a fixed value, see Machine.Renew. An earlier copy
-// of a value that nothing waits for may still be under way, so a run copies it.
+// renew starts the copy of bytes [from, to) of fixed value i: see
+// Machine.Renew. It skips a value that no instruction waits for. An earlier
+// copy of that value may still be reading the pinned memory; the next run
+// copies the value instead.
 func (a *feeds) renew(i, from, to int) {
 	f := &a.all[a.fixed+i]
 	a.mu.Lock()
@@ -101,7 +107,8 @@ func (a *feeds) close() error {
 	return errors.Join(all...)
 }
 
-// update makes to equal to from, and reports whether it was not.
+// update copies bytes from slice from to slice to, and reports whether the two
+// differed.
 func update(to, from []byte) bool {
 	if bytes.Equal(to, from) {
 		return false

@@ -6,12 +6,13 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// hostWork is an operation that the CPU computes.
+// hostWork is an instruction that the CPU computes, because it has no GPU
+// kernel.
 type hostWork struct {
 	why     string
 	compute func() error
-	inputs  []result // copied to the host before
-	result  result   // copied back after
+	inputs  []result // inputs of the operation, copied to the host before the computation
+	result  result   // result of the operation, copied to the GPU after the computation
 }
 
 func (h *hostWork) bytes() int {
@@ -37,10 +38,11 @@ func (h *hostWork) run(m *Machine) error {
 	if err := m.compute.In(h.result.from, h.result.host); err != nil {
 		return err
 	}
-	return m.settle(m.compute) // the next run must not change the host's copy before
+	return m.settle(m.compute) // wait for the copy, because the next run overwrites the host memory h.result.host
 }
 
-// cpuKernel makes the work of an operation without a kernel of the GPU.
+// cpuKernel prepares the CPU computation of instruction v, which has no GPU
+// kernel. why is the reason, for Machine.OnCPU.
 func cpuKernel(d *Device, s *places, v *compile.Value, why string, lib gorgonia.BLAS) (*hostWork, error) {
 	h, at := &hostWork{why: why}, map[*compile.Value][]byte{}
 	for _, x := range v.Inputs {

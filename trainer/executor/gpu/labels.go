@@ -9,23 +9,24 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// labels are all labels that a run checks.
+// labels are all inputs with class numbers that a run checks.
 type labels []label
 
-// label is the class numbers of some rows, in this machine's memory. A run checks them
-// before it copies them to the GPU: a kernel makes NaN of a number that is no class, and
-// cannot tell which it was.
+// label is an input with class numbers, one per row, in the host's memory. A
+// run checks the numbers before it copies them to the GPU. A GPU kernel turns
+// an invalid class number into NaN and cannot report which number was wrong.
 type label struct {
-	reader *compile.Value // the first operation that reads them
+	reader *compile.Value // first operation that reads the class numbers
 	labels operation.Labels
 	number func(b []byte, row int) float64
-	host   []byte // whoever fills it, fills it before a run
+	host   []byte // host memory of the class numbers, which the caller fills before a run
 }
 
-// findLabels finds the labels that the caller feeds. Those that the GPU computes are
-// not checked. inputs is the memory of the program's inputs.
+// findLabels finds class numbers that the host copies to the GPU: inputs,
+// fixed values and constants. Class numbers that the GPU computes are not
+// checked. inputs is the memory of the program's inputs.
 func findLabels(l *loader, inputs [][]byte) (all labels) {
-	seen := map[*compile.Value]int{} // by root: number of classes
+	seen := map[*compile.Value]int{} // number of classes for which a label was added, by the value that holds the class numbers
 	for _, in := range l.program.Instructions {
 		g := onGPU(in.Value)
 		if g == nil || g.Labels.Classes == 0 {
@@ -48,7 +49,8 @@ func findLabels(l *loader, inputs [][]byte) (all labels) {
 	return all
 }
 
-// numbers read a label of a type that can hold class numbers.
+// numbers maps each element type that can hold class numbers to a function
+// that reads the class number of one row.
 var numbers = map[tensor.Dtype]func(b []byte, row int) float64{
 	tensor.Int: number[int], tensor.Int32: number[int32], tensor.Int64: number[int64],
 	tensor.Float32: number[float32], tensor.Float64: number[float64],
@@ -58,7 +60,8 @@ func number[T int | int32 | int64 | float32 | float64](b []byte, row int) float6
 	return float64(memory.View[T](b)[row])
 }
 
-// check returns the error that the CPU's operation would return.
+// check returns an error for the first invalid class number. The error is the
+// same as that of the operation on the CPU.
 func (all labels) check() error {
 	for i := range all {
 		l := &all[i]

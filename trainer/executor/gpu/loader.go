@@ -15,22 +15,23 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// work is one instruction.
+// work is one instruction of the program, ready to run on the GPU or on the
+// CPU.
 type work struct {
 	value    *compile.Value
-	what     string // goes before the value's label in errors; empty if the work computes the value
-	needs    []int  // feeds that must have arrived before
-	ready    []int  // gradients that are complete after
+	what     string // prefix of the value's label in errors, such as "the update of "; empty if the work computes the value
+	needs    []int  // indices into feeds.all: copies to the GPU that must be done before this work
+	ready    []int  // indices of gradients that are complete after this work
 	launches []launch
-	host     *hostWork       // not nil if the CPU computes it
-	call     *operation.Call // not nil if the launches depend on it
-	train    bool            // call.Train, for which the launches were made
+	host     *hostWork       // not nil if the CPU computes the value
+	call     *operation.Call // not nil if the kernels differ between training and evaluation
+	train    bool            // value of call.Train for which the launches were made
 }
 
-// label names the work in errors.
+// label returns the text by which errors name the work.
 func (w *work) label() string { return w.what + w.value.Label() }
 
-// detail is label with the kernels.
+// detail returns the work's label and the names of its kernels, for errors.
 func (w *work) detail() string {
 	var names []string
 	for _, l := range w.launches {
@@ -42,25 +43,25 @@ func (w *work) detail() string {
 	return fmt.Sprintf("%s (kernel %s)", w.label(), strings.Join(names, ", "))
 }
 
-// launch is one call of a kernel, or of the library that multiplies matrices.
+// launch is one call of a kernel, or of cuBLAS for a matrix product.
 type launch struct {
 	name    string
 	kernel  device.Kernel
 	shape   device.Shape
 	params  []byte
-	product *cublas.Product // not nil: the library's
+	product *cublas.Product // not nil if cuBLAS computes a product instead of a kernel
 }
 
-// loader is what a machine is made of.
+// loader holds what New needs to build a Machine.
 type loader struct {
 	program    *compile.Program
-	fixed      [][]byte // by program.Fixed: memory of the caller
+	fixed      [][]byte // memory of the caller, in the order of program.Fixed
 	lib        gorgonia.BLAS
-	operations []kernels.Operation // by instruction
-	missing    []string            // by instruction: why there is no kernel; empty if there is one
+	operations []kernels.Operation // kernels of each instruction, in the order of program.Instructions
+	missing    []string            // for each instruction: why it has no GPU kernel; empty if it has one
 }
 
-// newLoader finds the kernels of all instructions.
+// newLoader chooses the kernels of all instructions.
 func newLoader(p *compile.Program, fixed [][]byte, lib gorgonia.BLAS) *loader {
 	l := &loader{program: p, fixed: fixed, lib: lib}
 	for _, in := range p.Instructions {
@@ -74,7 +75,8 @@ func newLoader(p *compile.Program, fixed [][]byte, lib gorgonia.BLAS) *loader {
 	return l
 }
 
-// allocate takes the GPU's memory, if there is enough.
+// allocate plans the program's memory and allocates it on the GPU. It returns
+// a *MemoryError if the GPU has too little free memory.
 func (m *Machine) allocate(l *loader) error {
 	scratch := m.gpu.workspace()
 	for _, o := range l.operations {
@@ -112,7 +114,7 @@ func (m *Machine) loadStreams(l *loader) (err error) {
 	return err
 }
 
-// feed prepares the copies of inputs and fixed values.
+// loadFeeds prepares the copies of inputs and fixed values to the GPU.
 func (m *Machine) loadFeeds(l *loader) error {
 	for _, v := range l.program.Inputs {
 		host, err := m.feeds.add(feed{at: m.places.of(v)}, v.Length())
@@ -133,7 +135,7 @@ func (m *Machine) loadFeeds(l *loader) error {
 	return nil
 }
 
-// results prepares the copies of gradients and outputs.
+// loadResults prepares the copies of gradients and outputs to the host.
 func (m *Machine) loadResults(l *loader) error {
 	after := make([]int, len(l.program.Gradients))
 	for i, in := range l.program.Instructions {
@@ -170,8 +172,8 @@ func (m *Machine) newResult(from device.Pointer, after, n int) (r result, err er
 	return r, err
 }
 
-// constants computes what is known before the first run, on the CPU, and copies
-// what runs read.
+// loadConstants computes the constants on the CPU and copies those that runs
+// read to the GPU.
 func (m *Machine) loadConstants(l *loader) error {
 	at := map[*compile.Value][]byte{}
 	place := func(v *compile.Value) {
@@ -215,7 +217,8 @@ func (m *Machine) loadConstants(l *loader) error {
 	return nil
 }
 
-// upload copies a value to the GPU and waits for it.
+// upload copies the contents b of value v to the GPU and waits until the copy
+// is done.
 func (m *Machine) upload(v *compile.Value, b []byte) error {
 	if len(b) == 0 {
 		return nil
@@ -227,9 +230,10 @@ func (m *Machine) upload(v *compile.Value, b []byte) error {
 	return m.settle(m.feeds.stream)
 }
 
-// launches makes the work of every instruction.
+// loadWork makes the work of every instruction: its kernels, or its
+// computation on the CPU.
 func (m *Machine) loadWork(l *loader) error {
-	first := map[device.Pointer]bool{} // feeds that an earlier instruction waits for
+	first := map[device.Pointer]bool{} // GPU addresses of copied values that an earlier instruction already waits for
 	for i, in := range l.program.Instructions {
 		w := work{value: in.Value, ready: in.Ready}
 		g := onGPU(in.Value)
@@ -260,7 +264,9 @@ func (m *Machine) loadWork(l *loader) error {
 	return nil
 }
 
-// loadStream prepares the copy of the random stream that an instruction reads.
+// loadStream prepares a copy to the GPU if instruction v draws random numbers:
+// the state of its random number generator. Each run copies the state before
+// the instruction.
 func (m *Machine) loadStream(v *compile.Value) error {
 	if !random(v) {
 		return nil
@@ -275,7 +281,8 @@ func (m *Machine) loadStream(v *compile.Value) error {
 	return err
 }
 
-// reads reports whether an instruction reads what lies at an address.
+// reads reports whether instruction v reads the value at an address of GPU
+// memory.
 func (s *places) reads(v *compile.Value, at device.Pointer) bool {
 	for _, in := range v.Inputs {
 		if s.of(in) == at {
@@ -294,7 +301,7 @@ func (m *Machine) launchesOf(v *compile.Value, o kernels.Operation) ([]launch, e
 		operands = append(operands, m.places.stream(v))
 	}
 	if len(operands) != len(o.Operands) {
-		return nil, fmt.Errorf("its kernel takes %v, and it has %d operands", o.Operands, len(operands))
+		return nil, fmt.Errorf("its kernel takes the operands %v, but the operation has %d operands", o.Operands, len(operands))
 	}
 	operands = append(operands, m.places.base+device.Pointer(m.places.scratch))
 	if o.Product != nil && m.products != nil {
@@ -303,7 +310,8 @@ func (m *Machine) launchesOf(v *compile.Value, o kernels.Operation) ([]launch, e
 	return m.gpu.launches(o, addresses(operands))
 }
 
-// addresses are pointers as kernels take them.
+// addresses converts GPU pointers to the integers that kernels take as
+// parameters.
 func addresses(all []device.Pointer) (numbers []uint64) {
 	for _, at := range all {
 		numbers = append(numbers, uint64(at))

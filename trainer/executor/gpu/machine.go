@@ -10,50 +10,53 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Machine runs one program. It is for one goroutine at a time.
+// Machine runs one compiled program on a GPU. It may be used by one goroutine
+// at a time.
 type Machine struct {
 	gpu      *Device
 	program  *compile.Program
-	resident *Resident // not nil if the machine updates its fixed values
+	resident *Resident // state of updates on the GPU; nil unless Reside was called
 	places   *places
 	feeds    *feeds
-	inputs   [][]byte // by program.Inputs, pinned
-	labels   labels   // that a run checks
-	work     []work   // by program.Instructions
+	inputs   [][]byte // pinned host memory, in the order of program.Inputs
+	labels   labels   // class numbers that each run checks before it copies them to the GPU
+	work     []work   // one for each instruction of the program; after Reside also the updates
 	segments []segment
-	results  []result // by program.Gradients
-	outputs  []result // by program.Outputs
+	results  []result // gradients, in the order of program.Gradients
+	outputs  []result // values in the order of program.Outputs
 	compute  device.Stream
-	products *cublas.Handle // on compute; nil: plx's own kernels multiply matrices
+	products *cublas.Handle // cuBLAS handle on the stream compute; nil if plx's own kernels multiply matrices
 	out      device.Stream
-	finished device.Event // the end of a run's copies to the host
-	sent     []int        // gradients that the run has sent to the host, in order
-	arrived  int          // number of them that have arrived
-	checked  bool         // a run has waited after each operation
-	records  bool         // the driver can record graphs, as far as is known
-	settled  int          // number of instructions of the run that are known to be done
+	finished device.Event // event that settle records and waits for
+	sent     []int        // indices of gradients whose copy to the host the current run has started, in the order of the copies
+	arrived  int          // number of gradients in sent that the caller has received
+	checked  bool         // the first run, which waits after each operation, has succeeded
+	records  bool         // the driver can record graphs; false after a failed attempt
+	settled  int          // number of instructions of the current run that are known to be done, for error messages
 }
 
-// result is a value that a run copies to the host.
+// result is a value that a run copies from the GPU to the host.
 type result struct {
 	from     device.Pointer
-	after    int    // number of instructions that are done when it is computed
-	host     []byte // pinned
+	after    int    // number of instructions that are done once the value is computed
+	host     []byte // pinned host memory for the copy
 	computed device.Event
 	copied   device.Event
-	stays    bool // it is not copied
+	stays    bool // the value stays on the GPU and is not copied
 }
 
-// drop gives back what the result needs on the host.
+// drop frees the result's pinned host memory and its events.
 func (r *result) drop(d *Device) error {
 	return errors.Join(d.FreeHost(r.host), r.computed.Close(), r.copied.Close())
 }
 
-// New loads a program: it allocates memory, compiles the kernels and copies what
-// is known. fixed is the memory of the fixed values, row-major; the caller may
-// change its contents between runs. Operations without a kernel use lib.
+// New loads a program on GPU d: it allocates memory, compiles the kernels and
+// copies the constants. fixed is the memory of the fixed values, row-major;
+// the caller may change its contents between runs. Operations without a GPU
+// kernel use lib on the CPU.
 //
-// The error is a *MemoryError if the program does not fit.
+// The error is a *MemoryError if the program does not fit into the GPU's
+// memory.
 func New(p *compile.Program, fixed [][]byte, lib gorgonia.BLAS, d *Device) (*Machine, error) {
 	m := &Machine{gpu: d, program: p, records: true}
 	l := newLoader(p, fixed, lib)
@@ -65,23 +68,26 @@ func New(p *compile.Program, fixed [][]byte, lib gorgonia.BLAS, d *Device) (*Mac
 	return m, nil
 }
 
-// Input is the memory of input i. The caller fills it before a run.
+// Input returns the host memory of input i. The caller fills it before a run.
 func (m *Machine) Input(i int) []byte { return m.inputs[i] }
 
-// Output is the memory of output i, which is valid until the next run.
+// Output returns the host memory of output i, which is valid until the next
+// run.
 func (m *Machine) Output(i int) []byte { return m.outputs[i].host }
 
-// Renew copies bytes [from, to) of fixed value i to the GPU, as the caller's memory
-// has them now. The copy overlaps with what the GPU computes. The next run waits
-// for it before the first operation that reads the value. What was not renewed, the
-// next run copies by itself, if it has changed.
+// Renew copies bytes [from, to) of fixed value i from the caller's memory to
+// the GPU. The copy overlaps with the GPU's work. The next run waits for the
+// copy before the first operation that reads the value. The next run also
+// copies changed values for which Renew was not called.
 //
-// All runs before must have announced the value's gradient. Several goroutines may
-// renew different bytes, until the next run begins.
+// Call Renew only after the current run has called ready for the value's
+// gradient. Several goroutines may call Renew at once for different bytes,
+// until the next run begins.
 func (m *Machine) Renew(i, from, to int) { m.feeds.renew(i, from, to) }
 
-// OnCPU names the operations that run on the CPU, because there is no kernel for
-// them, each with the reason and the bytes that a run copies for it.
+// OnCPU returns the operations that run on the CPU because they have no GPU
+// kernel. Each text gives the reason and the number of bytes that a run copies
+// for the operation.
 func (m *Machine) OnCPU() (all []string) {
 	for _, w := range m.work {
 		if w.host != nil {
@@ -91,12 +97,12 @@ func (m *Machine) OnCPU() (all []string) {
 	return all
 }
 
-// Bytes is the size of the GPU's memory that the program uses.
+// Bytes returns the number of bytes of GPU memory that the program uses.
 func (m *Machine) Bytes() int { return m.places.bytes + m.resident.Bytes() }
 
 // Run computes every instruction. It writes gradient i to gradients[i], and
 // calls ready(i), if ready is not nil, once the gradient is complete. An error
-// names the value that failed.
+// names the operations that may have failed.
 func (m *Machine) Run(gradients [][]byte, ready func(i int)) error {
 	if ready == nil {
 		ready = func(int) {}
@@ -127,8 +133,8 @@ func (m *Machine) Run(gradients [][]byte, ready func(i int)) error {
 	return nil
 }
 
-// adapt chooses the kernels of operations that compute something else in training
-// than in an evaluation.
+// adapt replaces kernels that differ between training and evaluation, such as
+// dropout's, if the mode has changed since the last run.
 func (m *Machine) adapt() error {
 	changed := false
 	for i := range m.work {
@@ -152,7 +158,8 @@ func (m *Machine) adapt() error {
 	return nil
 }
 
-// run computes an instruction.
+// run puts the kernels of one instruction on the compute stream, or computes
+// the instruction on the CPU.
 func (m *Machine) run(w *work) error {
 	if w.host != nil {
 		return w.host.run(m)
@@ -165,7 +172,8 @@ func (m *Machine) run(w *work) error {
 	return nil
 }
 
-// send copies a result to the host after it is computed.
+// send starts the copy of a result to the host, after the GPU has computed the
+// result.
 func (m *Machine) send(r *result) error {
 	if err := m.compute.Record(r.computed); err != nil {
 		return err
@@ -179,7 +187,8 @@ func (m *Machine) send(r *result) error {
 	return m.out.Record(r.copied)
 }
 
-// settle waits until all work of a stream is done.
+// settle waits until all work of stream s is done, for at most the device's
+// Patience.
 func (m *Machine) settle(s device.Stream) error {
 	if err := s.Record(m.finished); err != nil {
 		return err
@@ -187,14 +196,16 @@ func (m *Machine) settle(s device.Stream) error {
 	return device.Await(m.finished, m.gpu.Patience)
 }
 
-// delivery hands the gradients of a run to the caller.
+// delivery is where a run puts gradients: the caller's memory and its
+// callback.
 type delivery struct {
 	gradients [][]byte
 	ready     func(i int)
 }
 
-// deliver hands over the gradients on their way that have arrived. With all it
-// waits for each.
+// deliver copies the gradients that have arrived on the host into the caller's
+// memory and calls ready for each. If all is true it waits for every gradient
+// that was sent.
 func (m *Machine) deliver(d delivery, all bool) error {
 	for m.arrived < len(m.sent) {
 		i := m.sent[m.arrived]
@@ -215,7 +226,7 @@ func (m *Machine) deliver(d delivery, all bool) error {
 	return nil
 }
 
-// end waits for what is left of a run.
+// end copies the outputs to the host and waits for the rest of the run.
 func (m *Machine) end(d delivery) error {
 	for i := range m.outputs {
 		if m.outputs[i].stays {
@@ -237,8 +248,9 @@ func (m *Machine) end(d delivery) error {
 	return nil
 }
 
-// fault names the operations that an error of the GPU can come from: those that
-// are not known to be done, of the first put.
+// fault adds to a GPU error the names of the operations that can have caused
+// it: those that the run has started and that are not known to be done. put is
+// the number of operations started.
 func (m *Machine) fault(err error, put int) error {
 	first, last := m.settled, put-1
 	if first >= last {
@@ -248,9 +260,10 @@ func (m *Machine) fault(err error, put int) error {
 		m.work[first].detail(), last-first, m.work[last].detail(), err)
 }
 
-// extend adds work after the last instruction. Gradients and so many outputs stay on
-// the GPU, and so do the fixed values. Only the first operation waits for feeds, so
-// that all kernels can be one graph.
+// extend appends work, such as updates of variables, to the program. From then
+// on the fixed values and all gradients stay on the GPU, and so do the first
+// outputs, whose number is outputs. Only the first operation waits for copies
+// to the GPU, so that the whole run can be one graph.
 func (m *Machine) extend(more []work, outputs int) error {
 	for i := range m.work {
 		m.work[i].needs, m.work[i].ready = nil, nil
@@ -268,7 +281,7 @@ func (m *Machine) extend(more []work, outputs int) error {
 	return errors.Join(all...)
 }
 
-// Close gives the memory and the streams back.
+// Close frees the program's memory and streams.
 func (m *Machine) Close() error {
 	all := []error{m.settle(m.feeds.stream), m.forget()}
 	if m.products != nil {

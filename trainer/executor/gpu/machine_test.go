@@ -12,7 +12,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// idle is a GPU that does nothing, at once.
+// idle is a device.GPU that computes nothing and finishes all work at once.
 type idle struct {
 	next            device.Pointer
 	launches, plays int
@@ -54,7 +54,7 @@ func (d *idle) Replay(device.Graph) error {
 	return nil
 }
 
-// on is a device for a GPU of the test.
+// on returns a Device for the test's GPU g.
 func on(t *testing.T, g device.GPU) *Device {
 	t.Helper()
 	d, err := On(g)
@@ -64,7 +64,7 @@ func on(t *testing.T, g device.GPU) *Device {
 	return d
 }
 
-// example is a program with one variable of 80 bytes.
+// example returns a program with one variable of 80 bytes.
 func example(t *testing.T) *compile.Program {
 	t.Helper()
 	g := gorgonia.NewGraph()
@@ -80,7 +80,7 @@ func example(t *testing.T) *compile.Program {
 	return p
 }
 
-// A run allocates nothing, and announces each gradient once.
+// A run allocates nothing, and calls ready once for each gradient.
 func TestRunAllocatesNothing(t *testing.T) {
 	p := example(t)
 	d := &idle{}
@@ -106,11 +106,12 @@ func TestRunAllocatesNothing(t *testing.T) {
 	}
 }
 
-// copies is an idle GPU that notes how many bytes of the host are copied where.
+// copies is an idle GPU that records the number of bytes of each copy and its
+// direction.
 type copies struct {
 	*idle
 	in  map[device.Pointer]int
-	out []int // bytes of each copy to the host
+	out []int // number of bytes of each copy to the host
 	err error // of the next copies
 }
 
@@ -126,8 +127,8 @@ func (d *copies) In(to device.Pointer, from []byte) error {
 
 func (d *copies) NewStream() (device.Stream, error) { return d, nil }
 
-// A value that has arrived is on its way to the GPU at once, and the next run does
-// not copy it again.
+// Renew starts the copy of a new value to the GPU at once, and the next run
+// does not copy the value again.
 func TestRenewCopiesAtOnce(t *testing.T) {
 	d, value := &copies{idle: &idle{}, in: map[device.Pointer]int{}}, make([]byte, 80)
 	m, err := New(example(t), [][]byte{value}, gorgonia.WhichBLAS(), on(t, d))
@@ -173,9 +174,9 @@ func TestRenewCopiesAtOnce(t *testing.T) {
 	}
 }
 
-// A machine that updates by itself puts each step on the GPU as one graph. What
-// travels are the input, the constants of the update, and the loss.
-func TestResidentStep(t *testing.T) {
+// After Reside, the machine starts each step as one graph. It only copies the
+// input and the constants of the update to the GPU, and the loss to the host.
+func TestResidentRunIsOneGraph(t *testing.T) {
 	d := &copies{idle: &idle{}, in: map[device.Pointer]int{}, out: make([]int, 0, 100)}
 	m, err := New(example(t), [][]byte{make([]byte, 80)}, gorgonia.WhichBLAS(), on(t, d))
 	if err != nil {

@@ -10,32 +10,32 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// alignment of values in the GPU's memory, in bytes.
+// alignment of values in GPU memory, in bytes
 const alignment = 256
 
-// block hands out pieces of one block of memory.
+// block counts how much of one block of memory has been assigned.
 type block struct{ size int }
 
-// take returns the offset of n bytes more.
+// take assigns the next n bytes of the block and returns their offset.
 func (b *block) take(n int) int {
 	at := b.size
 	b.size += (max(n, 1) + alignment - 1) / alignment * alignment
 	return at
 }
 
-// places are where the values of a program lie on the GPU.
+// places holds the offset of each value in the program's block of GPU memory.
 type places struct {
 	base                                device.Pointer
-	bytes                               int // of the whole block
+	bytes                               int // size of the whole block
 	inputs, fixed, constants, gradients map[*compile.Value]int
-	streams                             map[*compile.Value]int // of the random numbers of an instruction
+	streams                             map[*compile.Value]int // by instruction that draws random numbers: offset of its random number generator's state
 	arena                               int
 	scratch                             int
-	staging                             []byte // pinned, for constants; a GPU may not give memory back while another machine's work is left
+	staging                             []byte // pinned host memory through which constants are copied; freed only in Close, when no other machine's work runs on the GPU
 }
 
-// plan lays out the block. scratch is the size of memory that operations use
-// while they run.
+// plan assigns offsets in the block of GPU memory. scratch is the size in
+// bytes of the working memory that kernels share.
 func plan(p *compile.Program, scratch int) *places {
 	var b block
 	area := func(values []*compile.Value) map[*compile.Value]int {
@@ -63,16 +63,18 @@ func plan(p *compile.Program, scratch int) *places {
 	return s
 }
 
-// streamBytes is the size of a random stream: random.Stream.Words.
+// streamBytes is the size of the state of a random number generator: the four
+// 32-bit words of random.Stream.Words.
 const streamBytes = 16
 
-// stream is the address of the random stream that an instruction reads.
+// stream returns the GPU address of the random number generator's state that
+// instruction v reads.
 func (s *places) stream(v *compile.Value) device.Pointer {
 	return s.base + device.Pointer(s.streams[v])
 }
 
-// constants are the roots of all values that are known before the first run and
-// that a run reads.
+// constants returns the constants that a run reads. Each of them is a root, a
+// value with memory of its own.
 func constants(p *compile.Program) (all []*compile.Value) {
 	seen := map[*compile.Value]bool{}
 	add := func(v *compile.Value) {
@@ -92,7 +94,7 @@ func constants(p *compile.Program) (all []*compile.Value) {
 	return all
 }
 
-// of is the address of a value.
+// of returns the GPU address of value v.
 func (s *places) of(v *compile.Value) device.Pointer {
 	r := v.Root
 	offset := 0
@@ -111,10 +113,10 @@ func (s *places) of(v *compile.Value) device.Pointer {
 	return s.base + device.Pointer(offset)
 }
 
-// MemoryError says that a program does not fit into a GPU's memory.
+// MemoryError reports that a program does not fit into the GPU's free memory.
 type MemoryError struct {
 	Want, Free uint64
-	Largest    []string // the largest values with their sizes
+	Largest    []string // labels, shapes and sizes of the largest values
 }
 
 func (e *MemoryError) Error() string {
@@ -122,12 +124,13 @@ func (e *MemoryError) Error() string {
 		size(e.Want), size(e.Free), strings.Join(e.Largest, ", "))
 }
 
-// Hint tells the user what to do.
+// Hint returns advice for the user.
 func (e *MemoryError) Hint() string {
 	return "use a smaller batch for each virtual worker (--accumulate keeps the whole one), or free the gpu: plx probe shows who uses it"
 }
 
-// tooLarge is the error for a program that needs more memory than there is.
+// tooLarge returns a *MemoryError that lists the program's five largest
+// values. free is the GPU's free memory in bytes.
 func (s *places) tooLarge(p *compile.Program, free uint64) error {
 	var all []*compile.Value
 	seen := map[*compile.Value]bool{}
@@ -151,7 +154,7 @@ func (s *places) tooLarge(p *compile.Program, free uint64) error {
 	return e
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes in KiB, MiB or GiB.
 func size(n uint64) string {
 	const kib = 1 << 10
 	switch {

@@ -10,8 +10,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// ChooseProducts finds what multiplies matrices: package cublas describes the spec. It
-// does nothing for a nil device, which is the CPU.
+// ChooseProducts chooses the library for matrix products: cuBLAS, or plx's own
+// kernels. cublas.Choose describes spec. A nil Device means the CPU, for which
+// ChooseProducts does nothing.
 func (d *Device) ChooseProducts(spec string) (err error) {
 	if d == nil {
 		return nil
@@ -20,7 +21,8 @@ func (d *Device) ChooseProducts(spec string) (err error) {
 	return err
 }
 
-// workspace is the size of the scratch memory that the library needs.
+// workspace returns the number of bytes of scratch memory that cuBLAS needs, 0
+// without cuBLAS.
 func (d *Device) workspace() int {
 	if d.Products.Library == nil {
 		return 0
@@ -28,8 +30,9 @@ func (d *Device) workspace() int {
 	return d.Products.Workspace()
 }
 
-// multiplier makes a handle of the library that multiplies matrices on a stream; nil
-// if there is none. It works in the scratch memory of the stream's kernels.
+// multiplier returns a cuBLAS handle for stream s, or nil without cuBLAS. The
+// handle uses scratch, the scratch memory of the stream's kernels, as its
+// workspace.
 func (d *Device) multiplier(s device.Stream, scratch device.Pointer) (*cublas.Handle, error) {
 	if d.Products.Library == nil {
 		return nil, nil
@@ -37,8 +40,9 @@ func (d *Device) multiplier(s device.Stream, scratch device.Pointer) (*cublas.Ha
 	return d.Products.On(s, scratch)
 }
 
-// product is the library's launch of the product v. Its operands are out, a and b,
-// and a vector that is added to each row, if there is one.
+// product returns the cuBLAS call for the matrix product v. operands are the
+// addresses of the result and of matrices A and B. With p.Bias the last
+// operand is a vector, and a second launch adds it to each row.
 func (d *Device) product(v *compile.Value, p kernels.Matrices, operands []uint64) ([]launch, error) {
 	double := v.Dtype == tensor.Float64
 	all := []launch{{name: "matrix product", product: &cublas.Product{
@@ -59,7 +63,8 @@ func (d *Device) product(v *compile.Value, p kernels.Matrices, operands []uint64
 	return append(all, added...), err
 }
 
-// launches are those of an operation's kernels.
+// launches returns the kernel launches of operation o for operands at these
+// GPU addresses.
 func (d *Device) launches(o kernels.Operation, operands []uint64) (all []launch, err error) {
 	for _, from := range o.Launches {
 		k, err := d.kernel(from.Module, from.Kernel)
@@ -71,7 +76,8 @@ func (d *Device) launches(o kernels.Operation, operands []uint64) (all []launch,
 	return all, nil
 }
 
-// put puts a launch on a stream, on which h multiplies.
+// put puts the launch on stream s. h is the cuBLAS handle of the stream, nil
+// without cuBLAS.
 func (l *launch) put(s device.Stream, h *cublas.Handle) (err error) {
 	if l.product != nil {
 		err = h.Multiply(l.product)

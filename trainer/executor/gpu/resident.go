@@ -14,48 +14,55 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Updates say how a machine updates its fixed values by itself.
+// Updates describes how a machine updates its fixed values (the model's
+// variables) on the GPU: see Machine.Reside.
 type Updates struct {
-	// Rules are by fixed value. The first values are updated by their gradients,
-	// the others by as many of the first outputs.
+	// Rules has one optimiser rule for each fixed value. The first values are
+	// updated by the program's gradients. The remaining values are updated by
+	// the program's first outputs, one output each.
 	Rules []optimizer.Settings
-	// Block is how many elements of a gradient go into one sum of squares, for
-	// Resident.Squares; 0 means that no norm is wanted.
+	// Block is the number of elements of a gradient per sum of squares, for
+	// Resident.Squares. 0 means that no norm is computed.
 	Block int
-	// Limit is the largest norm of all gradients together, to which they are
-	// scaled down; 0 means that there is none. It needs Block.
+	// Limit is the largest allowed norm of all gradients together; larger
+	// gradients are scaled down to it. 0 means no limit. A limit requires a
+	// Block other than 0.
 	Limit float64
 }
 
-// Resident are the fixed values of a machine that updates them by itself. They and
-// what the optimiser keeps for them stay in the GPU's memory. The memory of the host
-// is older, until Fetch or Values writes it. The methods of a nil Resident do nothing.
+// Resident is the state of a machine that updates its fixed values on the GPU.
+// The values and the optimiser's state stay in GPU memory. The host's copy is
+// out of date until Fetch or Values writes it. A nil Resident is valid, and
+// begin, end, Values, Fetch, Bytes and close do nothing for it.
+//
+// TODO: no real GPU has run this. Updates with NVIDIA's driver are untested,
+// and so is the speed of a whole run recorded as one graph.
 type Resident struct {
 	machine *Machine
 	updates Updates
-	parts   []part // by fixed value
+	parts   []part // one for each fixed value
 	base    device.Pointer
 	room    room
-	records []byte // pinned: the constants of all updates
-	squares result // sums of squares of all gradients; no host memory if there are none
-	loaded  bool   // the GPU has all values
+	records []byte // pinned host memory with the update constants of all values (kernels.PutUpdateConstants)
+	squares result // sums of squares of all gradients; host is nil if no norm is computed
+	loaded  bool   // the first run has copied all values to the GPU
 	newer   struct{ values, slots bool }
 }
 
-// part is one fixed value.
+// part is one fixed value and its optimiser state.
 type part struct {
 	of    kernels.Type
-	feed  *feed            // its memory on both sides
-	kept  [][]byte         // by slot: the host's memory
-	slots []device.Pointer // by slot
-	step  optimizer.Step   // of the next run, or the last one
+	feed  *feed            // the fixed value's memory on the host and on the GPU
+	kept  [][]byte         // host memory of the optimiser's state, one slice for each slot
+	slots []device.Pointer // GPU addresses of the optimiser's state, one for each slot
+	step  optimizer.Step   // learning rate and other numbers of the next run, or of the last run after it has ended
 }
 
-// room is where things lie in the memory of a Resident: the constants of updates
-// first.
+// room holds offsets in the GPU memory of a Resident. The constants of the
+// updates come first, at offset 0.
 type room struct {
-	verdict int // whether the loss is finite, a uint32
-	squares int // float64
+	verdict int // offset of a uint32 that is 1 if the loss is finite and 0 if not
+	squares int // offset of the sums of squares, which are float64
 	slots   [][]int
 	block
 }
@@ -74,7 +81,8 @@ func (r *Resident) plan() (all room) {
 	return all
 }
 
-// sums is how many sums of squares the first fixed values have.
+// sums returns how many sums of squares the gradients of the first fixed
+// values have together. values is the number of fixed values to count.
 func (r *Resident) sums(values int) (n int) {
 	p := r.machine.program
 	if r.updates.Block == 0 {
@@ -86,12 +94,14 @@ func (r *Resident) sums(values int) (n int) {
 	return n
 }
 
-// Reside makes the runs of a machine update its fixed values. Gradients and the
-// outputs that values follow are not copied to the host, and no gradient is
-// announced. A run whose loss is not finite updates nothing.
+// Reside makes later runs of the machine update its fixed values on the GPU.
+// Gradients, and outputs that replace values, are no longer copied to the
+// host, and Run no longer calls ready. A run whose loss is not finite updates
+// nothing.
 //
-// The first run copies the values from the host. Later runs do not read them there.
-// The error is a *MemoryError if there is no room for what the optimiser keeps.
+// The first run copies the values from the host to the GPU; later runs do not.
+// The error is a *MemoryError if the GPU has too little free memory for the
+// optimiser's state.
 func (m *Machine) Reside(u Updates) (*Resident, error) {
 	if len(u.Rules) != len(m.program.Fixed) || !m.program.HasLoss || m.resident != nil {
 		return nil, fmt.Errorf("%d rules for the %d values of a program", len(u.Rules), len(m.program.Fixed))
@@ -141,7 +151,7 @@ func (r *Resident) allocate() error {
 
 func (r *Resident) at(offset int) device.Pointer { return r.base + device.Pointer(offset) }
 
-// kernelType is the type of kernels for floating-point numbers.
+// kernelType returns the kernels' type for a floating-point element type.
 func kernelType(t tensor.Dtype) kernels.Type {
 	if t == tensor.Float64 {
 		return kernels.Float64
@@ -149,8 +159,9 @@ func kernelType(t tensor.Dtype) kernels.Type {
 	return kernels.Float32
 }
 
-// work is what comes after the last instruction: the check of the loss, squares of
-// gradients, their norm, and updates.
+// work returns the work after the program's last instruction: the check that
+// the loss is finite, the squares of the gradients, their norm, and the
+// updates.
 func (r *Resident) work() (all []work, err error) {
 	m := r.machine
 	loss := m.program.Outputs[len(m.program.Outputs)-1]
@@ -181,7 +192,8 @@ func (r *Resident) work() (all []work, err error) {
 	return all, err
 }
 
-// source is what a fixed value is updated by.
+// source returns the value that updates fixed value i. It is the fixed value's
+// gradient, or one of the first outputs if the fixed value has no gradient.
 func (r *Resident) source(i int) *compile.Value {
 	p := r.machine.program
 	if i < len(p.Gradients) {
@@ -190,28 +202,32 @@ func (r *Resident) source(i int) *compile.Value {
 	return p.Outputs[i-len(p.Gradients)]
 }
 
-// Hold gives the host's memory of what the optimiser keeps for a fixed value, by
-// slot. The first run copies it to the GPU, and Fetch writes it.
+// Hold sets the host memory of the optimiser's state for fixed value i, one
+// slice for each slot. The first run copies the state to the GPU, and Fetch
+// writes it back.
 func (r *Resident) Hold(i int, slots [][]byte) { r.parts[i].kept = slots }
 
-// Update sets with which numbers the next run updates a fixed value. With a norm, the
-// run sets the scale.
+// Update sets the learning rate and the other numbers of the next run's update
+// of fixed value i. If Updates.Block is not 0, the run itself computes the
+// scale.
 func (r *Resident) Update(i int, s optimizer.Step) {
 	p := &r.parts[i]
 	p.step = s
 	kernels.PutUpdateConstants(r.records[i*kernels.ConstantsBytes:], p.of, r.updates.Rules[i], s)
 }
 
-// Updated is with which numbers the last run updated a fixed value. With a norm, the
-// scale is that of Update.
+// Updated returns the numbers that Update last set for fixed value i. If
+// Updates.Block is not 0, their scale is not the one that the run used.
 func (r *Resident) Updated(i int) optimizer.Step { return r.parts[i].step }
 
-// Squares appends the sums of squares of a fixed value's gradient in the last run.
+// Squares appends the sums of squares of fixed value i's gradient in the last
+// run.
 func (r *Resident) Squares(i int, into []float64) []float64 {
 	return append(into, memory.View[float64](r.squares.host)[r.sums(i):r.sums(i+1)]...)
 }
 
-// begin prepares a run. Before the first one it copies all values to the GPU.
+// begin prepares a run. Before the first run it copies all values and the
+// optimiser's state to the GPU.
 func (r *Resident) begin() error {
 	if r == nil {
 		return nil
@@ -235,7 +251,7 @@ func (r *Resident) begin() error {
 	return nil
 }
 
-// end copies what the host wants of a run besides the outputs.
+// end starts the copy of the sums of squares to the host.
 func (r *Resident) end() error {
 	if r == nil || r.squares.host == nil {
 		return nil
@@ -243,7 +259,8 @@ func (r *Resident) end() error {
 	return r.machine.send(&r.squares)
 }
 
-// in copies from the host's memory, by way of the part's pinned memory.
+// in copies from the host's memory to the GPU, through the pinned memory of
+// the fixed value.
 func (r *Resident) in(p *part, to device.Pointer, from []byte) error {
 	copy(p.feed.host, from)
 	if err := r.machine.feeds.stream.In(to, p.feed.host); err != nil {
@@ -252,7 +269,8 @@ func (r *Resident) in(p *part, to device.Pointer, from []byte) error {
 	return r.machine.settle(r.machine.feeds.stream)
 }
 
-// out copies to the host's memory.
+// out copies from the GPU to the host's memory, through the pinned memory of
+// the fixed value.
 func (r *Resident) out(p *part, to []byte, from device.Pointer) error {
 	if err := r.machine.out.Out(p.feed.host, from); err != nil {
 		return err
@@ -264,7 +282,8 @@ func (r *Resident) out(p *part, to []byte, from device.Pointer) error {
 	return nil
 }
 
-// Values writes the values to the memory that New was given, if the GPU's are newer.
+// Values copies the fixed values back to the host memory that New received, if
+// the GPU's copies are newer.
 func (r *Resident) Values() error {
 	if r == nil || !r.newer.values {
 		return nil
@@ -279,7 +298,8 @@ func (r *Resident) Values() error {
 	return nil
 }
 
-// Fetch is Values, and also writes the memory of Hold.
+// Fetch copies the fixed values back to the host, as Values does, and the
+// optimiser's state to the memory that Hold set.
 func (r *Resident) Fetch() error {
 	if err := r.Values(); err != nil || r == nil || !r.newer.slots {
 		return err
@@ -296,7 +316,8 @@ func (r *Resident) Fetch() error {
 	return nil
 }
 
-// Gradients writes the gradients of the last run to the caller's memory for each.
+// Gradients copies the gradients of the last run to the host. memory(i)
+// returns the caller's memory for gradient i.
 func (r *Resident) Gradients(memory func(i int) []byte) error {
 	for i, g := range r.machine.program.Gradients {
 		if err := r.out(&r.parts[i], memory(i), r.machine.places.of(g.Value)); err != nil {
@@ -306,7 +327,8 @@ func (r *Resident) Gradients(memory func(i int) []byte) error {
 	return nil
 }
 
-// Bytes is the size of the GPU's memory besides the machine's own.
+// Bytes returns the size of the optimiser's state and constants in GPU memory,
+// in bytes. The machine's own memory is not included.
 func (r *Resident) Bytes() int {
 	if r == nil {
 		return 0
@@ -314,7 +336,7 @@ func (r *Resident) Bytes() int {
 	return r.room.size
 }
 
-// close gives the memory back. The GPU must have done all work.
+// close frees the GPU memory. All work of the GPU must be done before.
 func (r *Resident) close() error {
 	if r == nil {
 		return nil

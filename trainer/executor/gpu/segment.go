@@ -6,15 +6,20 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// segment is a row of instructions that can be recorded as one graph: only the
-// first waits for feeds, only the last completes gradients, and the CPU computes
-// none. Putting a graph on a stream costs the host as much as one kernel.
+// segment is a sequence of instructions that can be recorded as one CUDA
+// graph. Only its first instruction waits for copies to the GPU, only its last
+// one completes gradients, and the GPU computes all of them. Starting a graph
+// should cost the host about as much time as starting one kernel.
+//
+// TODO: no real GPU has run this. The cost of starting a graph was not
+// measured.
 type segment struct {
-	from, to int          // half-open range of instructions
-	graph    device.Graph // nil: not recorded
+	from, to int          // half-open range of indices into Machine.work
+	graph    device.Graph // nil if the segment was not recorded as a graph
 }
 
-// divide cuts the instructions into segments.
+// divide splits the instructions into segments. A new segment begins at each
+// instruction that must not share a graph with the one before it.
 func divide(all []work) (segments []segment) {
 	for i, w := range all {
 		cut := i == 0 || len(w.needs) > 0 || w.host != nil || len(all[i-1].ready) > 0 || all[i-1].host != nil
@@ -26,9 +31,9 @@ func divide(all []work) (segments []segment) {
 	return segments
 }
 
-// put puts a segment on the stream of kernels, and the gradients that it completes
-// on the stream of results. It returns the number of instructions up to the one
-// that an error is about.
+// put puts the kernels of segment s on the compute stream, and the copies of
+// the gradients that s completes on the output stream. If it returns an error,
+// instruction until-1 is the last that can have caused the error.
 func (m *Machine) put(s *segment) (until int, err error) {
 	for _, i := range m.work[s.from].needs {
 		if err := m.compute.Wait(m.feeds.all[i].copied); err != nil {
@@ -68,7 +73,8 @@ func (m *Machine) runSegment(s *segment) (until int, err error) {
 	return s.to, nil
 }
 
-// record makes a graph of a segment. It reports whether the driver can.
+// record records the kernels of segment s as a CUDA graph. It returns false if
+// the driver cannot record the graph.
 func (m *Machine) record(s *segment) bool {
 	g, err := m.compute.Capture(func() error {
 		for i := s.from; i < s.to; i++ {
@@ -79,15 +85,17 @@ func (m *Machine) record(s *segment) bool {
 		return nil
 	})
 	if err != nil {
-		// The driver is old: the kernels are launched one by one. What fails otherwise
-		// fails again, and is reported.
+		// A driver older than CUDA 11.4 cannot record graphs, so runSegment
+		// launches the kernels one by one. Any other error occurs again in
+		// these launches, and runSegment reports it.
 		return false
 	}
 	s.graph = g
 	return true
 }
 
-// forget drops the graphs: the launches have changed.
+// forget closes all recorded graphs, because the kernels or their parameters
+// have changed, and splits the work into segments again.
 func (m *Machine) forget() error {
 	for i := range m.segments {
 		if g := m.segments[i].graph; g != nil {

@@ -1,11 +1,11 @@
-// Package memory turns Gorgonia's values into row-major bytes and back.
+// Package memory converts Gorgonia's values to row-major bytes and back.
 //
 //	b := memory.Aligned(6 * 4)
 //	value, err := memory.Wrap(tensor.Float32, tensor.Shape{2, 3}, false, b)
 //	numbers := memory.View[float32](b) // the same memory
 //
-// It takes scalars and dense tensors of float32, float64, int, int32, int64,
-// byte and bool. It refuses every other type.
+// It supports scalars and dense tensors of float32, float64, int, int32,
+// int64, byte and bool. Any other type is an error.
 package memory
 
 import (
@@ -17,11 +17,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Alignment is the alignment in bytes of planned values: a cache line.
+// Alignment is the alignment in bytes of every planned value: the size of a
+// cache line.
 const Alignment = 64
 
-// Elements returns the number of elements of a shape. A shape without
-// dimensions has one element.
+// Elements returns the number of elements of a tensor of that shape. An empty
+// shape is a scalar and has one element.
 func Elements(shape []int) int {
 	n := 1
 	for _, d := range shape {
@@ -37,19 +38,20 @@ func Aligned(n int) []byte {
 	return b[skip : skip+n : skip+n]
 }
 
-// View returns the same memory as a slice of T.
+// View returns the memory of b as a slice of T, without a copy.
 func View[T any](b []byte) []T {
 	var zero T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
 }
 
-// Bytes returns the same memory as bytes.
+// Bytes returns the memory of x as bytes, without a copy.
 func Bytes[T any](x []T) []byte {
 	var zero T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(zero)))
 }
 
-// scalars are the supported types, and what Gorgonia's scalars of them are.
+// scalars maps each supported element type to the Go type of Gorgonia's
+// scalars of that type.
 var scalars = map[tensor.Dtype]reflect.Type{
 	tensor.Float32: reflect.TypeFor[gorgonia.F32](),
 	tensor.Float64: reflect.TypeFor[gorgonia.F64](),
@@ -60,7 +62,8 @@ var scalars = map[tensor.Dtype]reflect.Type{
 	tensor.Bool:    reflect.TypeFor[gorgonia.B](),
 }
 
-// Wrap returns the Gorgonia value that lies in memory b, row-major.
+// Wrap returns a Gorgonia value of the given type and shape that uses memory
+// b, in row-major order. scalar selects a Gorgonia scalar instead of a tensor.
 func Wrap(dt tensor.Dtype, shape tensor.Shape, scalar bool, b []byte) (gorgonia.Value, error) {
 	of, p := scalars[dt], unsafe.Pointer(unsafe.SliceData(b))
 	switch {
@@ -75,8 +78,8 @@ func Wrap(dt tensor.Dtype, shape tensor.Shape, scalar bool, b []byte) (gorgonia.
 	return tensor.New(tensor.WithShape(shape.Clone()...), tensor.WithBacking(backing)), nil
 }
 
-// Raw returns the memory of v. It reports false if v's elements do not lie in
-// row-major order without gaps.
+// Raw returns the memory of v's elements, without a copy. It returns false if
+// the elements are not in row-major order without gaps.
 func Raw(v gorgonia.Value) ([]byte, bool) {
 	switch v := v.(type) {
 	case gorgonia.Scalar:
@@ -91,7 +94,7 @@ func Raw(v gorgonia.Value) ([]byte, bool) {
 	return nil, false
 }
 
-// Copy copies v's elements to row-major memory.
+// Copy copies the elements of v to memory to, in row-major order.
 func Copy(to []byte, v gorgonia.Value) error {
 	if from, ok := Raw(v); ok {
 		if len(from) != len(to) {
@@ -107,7 +110,8 @@ func Copy(to []byte, v gorgonia.Value) error {
 	return gather(to, d.Raw, int(d.Dtype().Size()), d.Shape(), d.Strides())
 }
 
-// gather follows strides, the last dimension fastest.
+// gather copies the elements of a strided tensor from memory from to memory
+// to, in row-major order. size is the size of one element in bytes.
 func gather(to, from []byte, size int, shape, strides []int) error {
 	index := make([]int, len(shape))
 	for i := 0; i < len(to); i += size {
@@ -121,8 +125,9 @@ func gather(to, from []byte, size int, shape, strides []int) error {
 	return nil
 }
 
-// Offset is where the element at index lies, for the strides of its dimensions.
-// There may be more strides than dimensions of index.
+// Offset returns the position in memory, in elements, of the element at index.
+// strides has an entry for each dimension and may have more entries than
+// index.
 func Offset(index, strides []int) int {
 	at := 0
 	for k, x := range index {
@@ -131,8 +136,8 @@ func Offset(index, strides []int) int {
 	return at
 }
 
-// Advance moves index to the next element of shape, the last dimension of index
-// fastest. After the last element comes the first.
+// Advance moves index to the next element of a tensor in row-major order. From
+// the last element it wraps around to the first.
 func Advance(index, shape []int) {
 	for k := len(index) - 1; k >= 0; k-- {
 		if index[k]++; index[k] < shape[k] {

@@ -9,8 +9,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Every supported value lies in the memory that it was wrapped around.
-func TestWrapAndRaw(t *testing.T) {
+// A value of every supported type uses the memory that was passed to Wrap.
+func TestWrapAndRawShareMemory(t *testing.T) {
 	for _, dt := range []tensor.Dtype{tensor.Float32, tensor.Float64, tensor.Int, tensor.Int64, tensor.Int32, tensor.Byte, tensor.Bool} {
 		for _, shape := range []tensor.Shape{{}, {3}, {2, 3}} {
 			b := Aligned(Elements(shape) * int(dt.Size()))
@@ -33,7 +33,8 @@ func TestWrapAndRaw(t *testing.T) {
 	}
 }
 
-// Copy follows strides: of a transposed matrix it takes the columns.
+// Copy follows the strides of its source: it copies a transposed matrix column
+// by column.
 func TestCopyFollowsStrides(t *testing.T) {
 	m := tensor.New(tensor.WithShape(2, 3), tensor.WithBacking([]float32{1, 2, 3, 4, 5, 6}))
 	if err := m.T(); err != nil {
@@ -53,7 +54,7 @@ func TestCopyFollowsStrides(t *testing.T) {
 	}
 }
 
-func TestAligned(t *testing.T) {
+func TestAlignedMemoryIsAligned(t *testing.T) {
 	for n := range 200 {
 		b := Aligned(n)
 		if len(b) != n || cap(b) != n {

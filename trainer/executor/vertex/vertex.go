@@ -1,11 +1,11 @@
-// Package vertex reads what Gorgonia hides of a graph's vertices: the fields of its
-// operations, and the inputs of a vertex.
+// Package vertex reads the fields of Gorgonia's operations and the inputs of a
+// graph's vertices, which Gorgonia does not export.
 //
 //	name, f, err := vertex.Fields(n.Op()) // "transposeOp", its pattern, ...
 //	inputs, err := vertex.Children(n)
 //
-// It reads by reflection, and only what has the form that it has in Gorgonia
-// v0.9.18. It changes nothing.
+// It reads by reflection and changes nothing. It returns an error if a
+// structure is not the same as in Gorgonia v0.9.18.
 package vertex
 
 import (
@@ -16,14 +16,14 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Package is the path of Gorgonia.
+// Package is the import path of Gorgonia.
 const Package = "gorgonia.org/gorgonia"
 
 const pool = "unpaddedB unpaddedC unpaddedH unpaddedW h w padNorth padWest padSouth padEast explicitPadding strideH strideW mask"
 
-// layouts are the fields of Gorgonia's operations in v0.9.18, in their order.
-// Gorgonia does not export them, so this package reads them by reflection, and
-// only if they are exactly these.
+// layouts lists the field names of each of Gorgonia v0.9.18's operations, in
+// their order. Gorgonia does not export the fields. This package reads them by
+// reflection, and refuses a structure that has other fields.
 var layouts = map[string]string{
 	"elemBinOp":      "ʘBinaryOperator arg0 arg1 retSame",
 	"scalarBinOp":    "ʘBinaryOperatorType t",
@@ -59,15 +59,15 @@ var layouts = map[string]string{
 	"GroupNormOp":    "numGroups numChannels epsilon mean rstd",
 	"Iop":            "",
 
-	// known by their names alone, to be refused
+	// operations that the compiler refuses; only their names are needed
 	"globalAveragePoolOp": "",
 	"diagFlatOp":          "",
 	"yoloOp":              "anchors masks ignoreTresh dimensions numClasses trainMode",
 }
 
-// Fields reads the fields of one of Gorgonia's operations. It returns an empty
-// name for an operation that is not in layouts. A layout other than the known
-// one is an error.
+// Fields returns the name and the fields of one of Gorgonia's operations. The
+// name is empty for an operation that layouts does not list. An operation
+// whose fields differ from layouts is an error.
 func Fields(op any) (name string, f []reflect.Value, err error) {
 	v := reflect.ValueOf(op)
 	if v.Kind() == reflect.Pointer && !v.IsNil() {
@@ -76,7 +76,8 @@ func Fields(op any) (name string, f []reflect.Value, err error) {
 	return Struct(v)
 }
 
-// Struct is Fields for a structure inside an operation.
+// Struct returns the name and the fields of an operation that is a field of
+// another operation. See Fields.
 func Struct(v reflect.Value) (name string, f []reflect.Value, err error) {
 	if v.Kind() != reflect.Struct || v.Type().PkgPath() != Package {
 		return "", nil, nil
@@ -96,7 +97,8 @@ func Struct(v reflect.Value) (name string, f []reflect.Value, err error) {
 	return v.Type().Name(), f, nil
 }
 
-// Ints reads an integer, or a slice of integers.
+// Ints returns the integers of a field, which is an integer or a slice of
+// integers.
 func Ints(v reflect.Value) []int {
 	if v.CanInt() {
 		return []int{int(v.Int())}
@@ -108,8 +110,8 @@ func Ints(v reflect.Value) []int {
 	return out
 }
 
-// Children are the inputs of a vertex. The graph's own method From uses an
-// index that is wrong after Gorgonia has removed vertices.
+// Children returns the inputs of vertex n. It does not use the graph's method
+// From, whose index is wrong after Gorgonia has removed vertices.
 func Children(n *gorgonia.Node) ([]*gorgonia.Node, error) {
 	f := reflect.ValueOf(n).Elem().FieldByName("children")
 	if !f.IsValid() || f.Type() != reflect.TypeFor[gorgonia.Nodes]() {
@@ -122,10 +124,13 @@ func Children(n *gorgonia.Node) ([]*gorgonia.Node, error) {
 	return out, nil
 }
 
-// Merged are the vertices that a program made more than once: Gorgonia returns the
-// vertex that a graph has if the hash of a new one is the same. It adds the edges of a
-// vertex each time, so those tell. Gorgonia's Grad and its drawings of a graph remove
-// the trace: ask before.
+// Merged returns the vertices that the user's program created more than once.
+// Gorgonia hashes a new vertex and returns an existing vertex with the same
+// hash. It adds the edges to the inputs again each time, and Merged looks for
+// such repeated edges.
+//
+// Call Merged before gorgonia.Grad and before drawing the graph: both remove
+// the repeated edges.
 func Merged(g *gorgonia.ExprGraph) (map[*gorgonia.Node]bool, error) {
 	graph := reflect.ValueOf(g).Elem()
 	leaves, to := graph.FieldByName("leaves"), graph.FieldByName("to")
@@ -155,7 +160,7 @@ func Merged(g *gorgonia.ExprGraph) (map[*gorgonia.Node]bool, error) {
 	return merged, nil
 }
 
-// tally counts how often each vertex is in a slice of them.
+// tally counts how often each vertex occurs in all, a slice of vertices.
 func tally(all reflect.Value) map[*gorgonia.Node]int {
 	times := map[*gorgonia.Node]int{}
 	for i := range all.Len() {

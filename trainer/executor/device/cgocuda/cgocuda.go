@@ -2,11 +2,12 @@
 
 package cgocuda
 
-// gorgonia.org/cu calls cuInit while the program starts, and ends the program if
-// that fails. The linker prefers the cuInit below, which does nothing. The other
-// symbols stay open until plx_open has loaded the library for all to see. The loader
-// binds each at its first call. Package cu's -lcuda finds the empty libcuda.a beside this
-// file, so that a program does not need the library to start.
+// gorgonia.org/cu calls cuInit while the program starts, and ends the program
+// if cuInit fails. The linker prefers the cuInit defined below, which does
+// nothing. All other symbols of the driver stay undefined until plx_open has
+// loaded the library with RTLD_GLOBAL. The loader resolves each symbol at its
+// first call. The linker option -lcuda of package cu finds the empty libcuda.a
+// in this directory, so that a program starts without the driver.
 
 /*
 #cgo LDFLAGS: -L${SRCDIR} -ldl -Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files
@@ -17,14 +18,14 @@ package cgocuda
 
 CUresult cuInit(unsigned flags) { return CUDA_SUCCESS; }
 
-// Some of the symbols that are called: the first one, and the newest that must be there.
+// plx_open looks up two of the driver's functions as a check: the first one that is called, and the newest one that is required.
 static const char *const names[] = {"cuInit", "cuStreamBeginCapture_v2", NULL};
 
 static CUresult (*init)(unsigned);
-static int graphs; // the driver has cuGraphInstantiateWithFlags
+static int graphs; // 1 if the driver has the function cuGraphInstantiateWithFlags, else 0
 
-// plx_open loads the driver. It returns NULL, or what the loader says; *missing is
-// then a function that the library lacks, or NULL.
+// plx_open loads the driver's library. It returns NULL on success, else the loader's error message.
+// If the library lacks a function, *missing is the function's name.
 static const char *plx_open(const char *file, const char **missing) {
 	void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 	if (library == NULL)
@@ -52,7 +53,7 @@ static CUresult plx_begin(uintptr_t stream) {
 	return cuStreamBeginCapture((CUstream)stream, CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
-// plx_end makes a graph of what was recorded. call is the last function that it called.
+// plx_end ends the recording and makes an executable graph. *call is the name of the function that returned the code.
 static CUresult plx_end(uintptr_t stream, uintptr_t *graph, const char **call) {
 	CUgraph recorded;
 	*call = "cuStreamEndCapture";
@@ -61,7 +62,7 @@ static CUresult plx_end(uintptr_t stream, uintptr_t *graph, const char **call) {
 		return code;
 	*call = "cuGraphInstantiateWithFlags";
 	code = cuGraphInstantiateWithFlags((CUgraphExec *)graph, recorded, 0);
-	cuGraphDestroy(recorded); // a failure shows again in the next call
+	cuGraphDestroy(recorded); // its error is ignored: a later call of the driver returns it again
 	return code;
 }
 
@@ -85,7 +86,8 @@ import (
 	"gorgonia.org/cu"
 )
 
-// library is the driver's file. PLX_CUDA names another one.
+// library is the file name of NVIDIA's driver. The environment variable
+// PLX_CUDA overrides it.
 const library = "libcuda.so.1"
 
 var (
@@ -93,7 +95,7 @@ var (
 	loaded  bool
 )
 
-// load opens the driver, if no earlier call has opened it.
+// load loads the driver's library, unless an earlier call has loaded it.
 func load() error {
 	loading.Lock()
 	defer loading.Unlock()
@@ -109,13 +111,13 @@ func load() error {
 		return fmt.Errorf("%s has no function %s: its driver is older than CUDA 11.0", file, C.GoString(missing))
 	}
 	if why != nil {
-		return errors.New(C.GoString(why)) // the loader's message names the file
+		return errors.New(C.GoString(why)) // the message of dlopen names the file
 	}
 	loaded = true
 	return nil
 }
 
-// status is a code of the driver that is not 0.
+// status is an error code of the driver; it is never 0.
 type status int
 
 func (s status) Error() string { return fmt.Sprintf("error %d", int(s)) }
@@ -127,8 +129,9 @@ func result(code C.CUresult) error {
 	return status(code)
 }
 
-// refused is the error of a call of the driver: of this file, or of package cu, which
-// does not export the type of its errors, an int.
+// refused returns a device.Error for a failed call of the driver. err is a
+// status of this package or an error of package cu. The type of cu's errors is
+// unexported, so refused reads their integer code by reflection.
 func refused(call string, err error) error {
 	if err == nil {
 		return nil
@@ -141,8 +144,9 @@ func refused(call string, err error) error {
 	return &device.Error{Call: call, Code: code, Name: C.GoString(name)}
 }
 
-// Open opens a GPU by its index among those that CUDA_VISIBLE_DEVICES leaves.
-// The error says whether the driver is missing, too old, or has no such GPU.
+// Open opens the GPU with that index among the GPUs that CUDA_VISIBLE_DEVICES
+// lists. The error says whether the driver is missing, is too old, or has no
+// such GPU.
 func Open(index int) (device.GPU, error) {
 	if err := load(); err != nil {
 		return nil, fmt.Errorf("open NVIDIA's driver: %w", err)
@@ -154,7 +158,7 @@ func Open(index int) (device.GPU, error) {
 	return g, nil
 }
 
-// gpu is a device with its primary context.
+// gpu implements device.GPU with the primary context of the device.
 type gpu struct {
 	context cu.CUContext
 	info    device.Info
@@ -192,14 +196,16 @@ func (g *gpu) Info() (device.Info, error) {
 	return i, err
 }
 
-// in calls the driver in the device's context. call names the driver's function.
+// in calls function do with the GPU's context current. call is the name of the
+// driver's function, for errors.
 func (g *gpu) in(call string, do func() error) error {
 	return g.Do(func() error { return refused(call, do()) })
 }
 
-// Do makes the device's context current. The driver keeps the current context per
-// thread, and Go moves goroutines between threads. CUContext.Unlock is not used: it
-// waits for the GPU.
+// Do calls f on a thread whose current context is this GPU's. The driver keeps
+// the current context per thread, and Go moves goroutines between threads. Do
+// does not use CUContext.Unlock of package cu, because Unlock waits for the
+// GPU.
 func (g *gpu) Do(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -235,13 +241,13 @@ func (g *gpu) FreeHost(b []byte) error {
 }
 
 func (g *gpu) Load(ptx string) (device.Module, error) {
-	complaint := make([]byte, 8192) // the last byte stays 0
+	complaint := make([]byte, 8192) // the last byte stays 0, to end the C string
 	m := &module{gpu: g}
 	err := g.in("cuModuleLoadDataEx", func() (err error) {
 		m.handle, err = cu.LoadDataEx(ptx, &cu.JITErrorLogBuffer{Buffer: complaint[:len(complaint)-1]})
 		return err
 	})
-	runtime.KeepAlive(complaint) // cu hands its address over as a number
+	runtime.KeepAlive(complaint) // cu passes the buffer's address to the driver as an integer, which does not keep the buffer alive
 	var failed *device.Error
 	if errors.As(err, &failed) {
 		text, _, _ := bytes.Cut(complaint, []byte{0})
@@ -265,7 +271,7 @@ func (m *module) Kernel(name string) (device.Kernel, error) {
 	if err != nil {
 		return 0, fmt.Errorf("kernel %s: %w", name, err)
 	}
-	return *(*device.Kernel)(unsafe.Pointer(&k)), nil // cu.Function is the driver's pointer, and does not export it
+	return *(*device.Kernel)(unsafe.Pointer(&k)), nil // cu.Function is a struct that only holds the driver's pointer, in an unexported field
 }
 
 func (g *gpu) NewStream() (device.Stream, error) {
@@ -281,7 +287,7 @@ func (g *gpu) NewStream() (device.Stream, error) {
 type stream struct {
 	*gpu
 	handle cu.Stream
-	queue  uintptr // the same, for the calls that this package makes itself
+	queue  uintptr // the same stream as handle, for calls of the driver that package cu lacks
 }
 
 func (s *stream) In(to device.Pointer, from []byte) error {

@@ -11,8 +11,9 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// The binding says what is missing, and passes the suite against the stand-in for
-// the driver. One test does both, because a process binds one driver only.
+// Open reports what is missing, and the package passes the tests of devicetest
+// with the stand-in for the driver. One test does both, because a process
+// loads only one driver.
 func TestBinding(t *testing.T) {
 	t.Run("no driver", testNoDriver)
 	cudatest.Start(t, cudatest.Options{})

@@ -1,23 +1,31 @@
-// Package cgocuda opens NVIDIA's driver through gorgonia.org/cu. It is the second
-// binding of the driver beside package cuda: both pass internal/test/devicetest, so a
-// mistake in the layout of a call shows as a difference between them. A program that is
-// built with cgo and the tag cu opens its GPU here, every other one by package cuda.
+// Package cgocuda calls NVIDIA's driver through cgo and gorgonia.org/cu. It
+// implements package device a second time, beside package cuda. Both packages
+// pass internal/test/devicetest, so a wrong argument in one of them shows as a
+// difference. A program that is built with cgo and the tag cu opens its GPU
+// with this package, every other program with package cuda.
 //
 //	CGO_ENABLED=1 CGO_LDFLAGS=-Wl,-z,lazy go build -tags cu ./examples/mlp
 //
-// It needs the header cuda.h of CUDA 11.4 to 12. It has a tag of its own because
-// Gorgonia has code behind the tag cuda, which needs cuDNN 8 and does not compile.
+// The build needs the header cuda.h of CUDA 11.4 to 12. The tag is cu and not
+// cuda, because the tag cuda selects code in Gorgonia that needs cuDNN 8 and
+// does not compile.
 //
-// A program starts on a host without the driver too: its linker finds the empty
-// libcuda.a, and leaves the driver's functions open until their first call. Without
-// -z lazy some linkers want them when the program starts. They do not report other
-// functions of C that are missing either.
+// The program also starts on a host without the driver. Its linker finds the
+// empty libcuda.a in this directory, and the loader resolves the driver's
+// functions at their first call. Without -z lazy, some linkers make the loader
+// resolve these functions when the program starts. Such a build also does not
+// report other missing C functions.
 //
-// Package cu does what it can. This package calls the driver itself, through cgo,
-// for what cu lacks: pinned memory, graphs, names of errors, and launches with a
-// block of parameters. cu's own launch wants a pointer per parameter, and allocates.
+// This package uses gorgonia.org/cu for most calls. It calls the driver
+// itself, through cgo, for calls that cu lacks: pinned memory, graphs, names
+// of errors, and launches with a block of parameters. The launch of cu needs a
+// pointer per parameter and allocates memory.
 //
-// The driver is bound once per process: PLX_CUDA of the first Open that succeeds
-// holds for all later ones. No call waits for the GPU and none of a step allocates,
-// except that asking an event that is not done allocates the 8 bytes of cu's error.
+// The process loads the driver once. The file that PLX_CUDA names in the first
+// successful Open is used by all later ones. No call waits for the GPU. No
+// call of a training step allocates memory, with one exception: polling an
+// event that is not done allocates the 8 bytes of cu's error.
+//
+// TODO: no real GPU has run this. The package was tested only with a stand-in
+// for the driver, compiled against plx's own cuda.h.
 package cgocuda

@@ -16,16 +16,18 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// A program with the tag cu starts where there is no driver, and trains there. On the
-// CPU and on the stand-in for a GPU, whichever multiplies matrices, it computes what the
-// program without the tag computes, and says through what it opened the GPU.
+// A program with the tag cu starts and trains on a host without a driver. It
+// computes the same as a program without the tag: on the CPU and on the
+// stand-in for a GPU, with plx's kernels and with cuBLAS. It prints the
+// package through which it opened the GPU.
 func TestProgram(t *testing.T) {
 	if cudatest.OnMachine() {
 		t.Skip("the packed test of a machine's GPU has no Go to build a program with")
 	}
 	const example = "github.com/plx-run/plx/examples/mlp"
 	tagged, plain := filepath.Join(t.TempDir(), "mlp"), testhosts.Binary(t, example)
-	// go build would link each time; go run takes what it has linked before from the build cache.
+	// "go build" would link the program each time; "go run" takes a program
+	// that it linked before from the build cache
 	if out, err := exec.Command("go", "run", "-tags=cu", "-buildvcs=false", "-exec=cp", example, tagged).CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}

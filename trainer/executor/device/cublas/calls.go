@@ -6,15 +6,15 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// functions are those that are called.
+// functions lists the functions of cuBLAS that this package calls.
 const functions = `
 cublasGetProperty cublasCreate_v2 cublasDestroy_v2 cublasSetStream_v2 cublasSetWorkspace_v2 cublasSetMathMode
 cublasSgemm_v2 cublasDgemm_v2 cublasSgemmStridedBatched cublasDgemmStridedBatched`
 
-// calls are the addresses of the functions, by name.
+// calls maps the names of cuBLAS's functions to their addresses.
 type calls map[string]uintptr
 
-// statuses are cuBLAS's names of what its functions return.
+// statuses maps cuBLAS's status codes to their names.
 var statuses = map[int]string{
 	1:  "CUBLAS_STATUS_NOT_INITIALIZED",
 	3:  "CUBLAS_STATUS_ALLOC_FAILED",
@@ -27,12 +27,13 @@ var statuses = map[int]string{
 	16: "CUBLAS_STATUS_LICENSE_ERROR",
 }
 
-// do calls a function, on the thread that it is on.
+// do calls a function of cuBLAS on the current thread, which must have the GPU
+// as its current device.
 //
 //go:uintptrescapes
 func (c calls) do(name string, args ...uintptr) error { return checked(name, call(c[name], args)) }
 
-// checked turns a status into an error.
+// checked converts a cuBLAS status into an error; status 0 is success.
 func checked(name string, status int) error {
 	if status == 0 {
 		return nil
@@ -40,7 +41,7 @@ func checked(name string, status int) error {
 	return &device.Error{Call: name, Code: status, Name: statuses[status]}
 }
 
-// version is what a library says of itself.
+// version is the major, minor and patch number that the library reports.
 type version [3]int
 
 func (v version) String() string { return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2]) }

@@ -9,16 +9,17 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// files are the names that the loader is asked for, the newest version first.
+// files are the library files that Choose tries, the newest version first.
 var files = []string{"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"}
 
-// Choice is what multiplies matrices on a GPU.
+// Choice is the library that multiplies matrices on a GPU, as Choose found it.
 type Choice struct {
-	*Library        // nil: plx's own kernels
-	Note     string // why auto did not choose cuBLAS; empty otherwise
+	*Library        // nil means that plx's own kernels multiply
+	Note     string // why Choose("auto") found no usable cuBLAS; empty otherwise
 }
 
-// String is what a start line shows.
+// String returns the library and its file, or the reason why cuBLAS is not
+// used, for the line that a worker prints at its start.
 func (c Choice) String() string {
 	switch {
 	case c.Library != nil:
@@ -29,8 +30,9 @@ func (c Choice) String() string {
 	return c.Name()
 }
 
-// Name is what decides the bits of a product: the library with its version, or plx's
-// own kernels.
+// Name returns the library and its version, or "plx's own kernels". Workers
+// whose GPUs are of the same type and whose choices have the same name compute
+// the same bits.
 func (c Choice) Name() string {
 	if c.Library == nil {
 		return "plx's own kernels"
@@ -38,15 +40,17 @@ func (c Choice) Name() string {
 	return c.Library.Name()
 }
 
-// Choose finds what multiplies matrices on a GPU. The spec is
+// Choose chooses the library that multiplies matrices on GPU g. The spec is
+// one of
 //
 //   - "auto" or empty: the newest cuBLAS that works on the GPU, else plx's own kernels;
 //   - "on": the newest cuBLAS that works on the GPU;
-//   - a file such as libcublas.so.12, with or without its folder: this one;
+//   - a file such as libcublas.so.12, with or without its folder: exactly this file;
 //   - "off": plx's own kernels.
 //
-// Only auto goes on without cuBLAS: a job that must give the same numbers on all
-// hosts would not, if one of them computed with something else than it was told.
+// Only "auto" continues without cuBLAS. For "on" and for a file, a missing
+// cuBLAS is an error. Otherwise one host could silently compute other numbers
+// than the rest of the job.
 func Choose(spec string, g device.GPU) (Choice, error) {
 	file := strings.Contains(spec, ".so") || strings.ContainsRune(spec, filepath.Separator)
 	switch {
@@ -66,7 +70,8 @@ func Choose(spec string, g device.GPU) (Choice, error) {
 	return Choice{}, &SpecError{spec}
 }
 
-// first opens the first file that works on a GPU.
+// first opens the files in turn and returns the first cuBLAS that works on GPU
+// g.
 func first(files []string, g device.GPU) (*Library, error) {
 	e := &NotFoundError{}
 	for _, file := range files {
@@ -79,9 +84,10 @@ func first(files []string, g device.GPU) (*Library, error) {
 	return nil, e
 }
 
-// NotFoundError is returned if no cuBLAS can be used.
+// NotFoundError reports that no cuBLAS library works on the GPU. Only Choose
+// returns it.
 type NotFoundError struct {
-	tried []error // by file
+	tried []error // one error for each file that was tried
 }
 
 func (e *NotFoundError) Error() string {
@@ -92,12 +98,13 @@ func (e *NotFoundError) Error() string {
 	return "cuBLAS for the products on the gpu: " + strings.Join(all, "; ")
 }
 
-// Hint tells the user what to do.
+// Hint returns advice for the user.
 func (e *NotFoundError) Hint() string {
 	return "install cuBLAS on this host (it is part of NVIDIA's CUDA toolkit), name its file by PLX_CUBLAS, or set PLX_CUBLAS=off for plx's own kernels"
 }
 
-// brief is why there is no cuBLAS: what is wrong with the files that are there.
+// brief returns a short reason: the error of the first file that exists but is
+// unusable, or that no cuBLAS was found.
 func (e *NotFoundError) brief() string {
 	for _, err := range e.tried {
 		if refused, there := errors.AsType[*refusedError](err); there {
@@ -107,7 +114,7 @@ func (e *NotFoundError) brief() string {
 	return "no cuBLAS was found"
 }
 
-// refusedError says why a file that is there cannot be used.
+// refusedError reports why a library file that exists cannot be used.
 type refusedError struct {
 	file string
 	err  error
@@ -117,12 +124,12 @@ func (e *refusedError) Error() string { return fmt.Sprintf("%s: %v", e.file, e.e
 
 func (e *refusedError) Unwrap() error { return e.err }
 
-// SpecError is returned for a spec that is not known.
+// SpecError reports an invalid value of PLX_CUBLAS.
 type SpecError struct{ Spec string }
 
 func (e *SpecError) Error() string { return fmt.Sprintf("PLX_CUBLAS=%s is not known", e.Spec) }
 
-// Hint tells the user what to do.
+// Hint returns advice for the user.
 func (e *SpecError) Hint() string {
 	return "want auto, on, off or the file of a cuBLAS, such as libcublas.so.12"
 }

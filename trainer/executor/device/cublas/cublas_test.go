@@ -24,7 +24,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// start opens a stand-in for a GPU. The path of a stand-in for cuBLAS comes with it.
+// start opens a stand-in for a GPU. It returns the GPU and the path of a
+// stand-in for cuBLAS.
 func start(t *testing.T, b cudatest.BLAS) (g device.GPU, file string) {
 	t.Helper()
 	d := cudatest.Start(t, cudatest.Options{BLAS: &b})
@@ -33,14 +34,15 @@ func start(t *testing.T, b cudatest.BLAS) (g device.GPU, file string) {
 	return g, d.BLAS
 }
 
-// look makes Choose look for other files.
+// look makes Choose try the files names instead of NVIDIA's, until the test
+// ends.
 func look(t *testing.T, names ...string) {
 	old := files
 	t.Cleanup(func() { files = old })
 	files = names
 }
 
-// bench is a GPU with a handle of cuBLAS.
+// bench is a stand-in for a GPU and a cuBLAS handle on it.
 type bench struct {
 	testing.TB
 	gpu    device.GPU
@@ -65,7 +67,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// put copies numbers to the GPU.
+// put copies the numbers in x to new GPU memory.
 func put[T float32 | float64](b *bench, x []T) device.Pointer {
 	b.Helper()
 	p, err := b.gpu.Alloc(max(8, len(memory.Bytes(x))))
@@ -95,8 +97,8 @@ func (b *bench) finish() {
 	must(b, device.Await(b.done, 20*time.Second))
 }
 
-// naive multiplies by the definition of Product, each sum in descending order as the
-// stand-in does.
+// naive computes product p with plain loops. It adds in descending order of k,
+// as the stand-in for cuBLAS does.
 func naive[T float32 | float64](p Product, a, b []T) []T {
 	var out []T
 	for pair := range p.Count {
@@ -121,9 +123,9 @@ func naive[T float32 | float64](p Product, a, b []T) []T {
 	return out
 }
 
-// Products of all shapes have the bits of the definition, run at once and replayed
-// from a graph.
-func TestProducts(t *testing.T) {
+// Products of all shapes have the same bits as naive, both when they run
+// directly and when a graph replays them.
+func TestProductsMatchDefinition(t *testing.T) {
 	b := newBench(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	edge := []int{1, 2, 7, 13, 16, 31}
@@ -172,8 +174,9 @@ func checkProduct[T float32 | float64](b *bench, random *rand.Rand, p Product) {
 	}
 }
 
-// A product of a step allocates nothing. The profile tells whose an allocation is: the
-// stand-in answers in this process, and allocates.
+// Handle.Multiply allocates nothing. The test reads the memory profile, which
+// attributes allocations to functions, because the stand-in for cuBLAS
+// allocates in the same process.
 func TestMultiplyAllocatesNothing(t *testing.T) {
 	defer func(old int) { runtime.MemProfileRate = old }(runtime.MemProfileRate)
 	runtime.MemProfileRate = 1
@@ -195,11 +198,12 @@ func TestMultiplyAllocatesNothing(t *testing.T) {
 	must(t, b.handle.Close())
 }
 
-// allocated counts the allocations that a function, and what it called, has made while
-// all of them went into the profile. Those of pools do not count: under the race detector
-// a pool forgets at random.
+// allocated returns the number of allocations of a function and the functions
+// that it called, from the memory profile. All allocations must be profiled.
+// It leaves out those of sync.Pool, which drops values at random under the
+// race detector.
 func allocated(function string) (n int64) {
-	runtime.GC() // The profile tells what had been allocated before the last two collections.
+	runtime.GC() // The profile only contains allocations from before the last two garbage collections.
 	runtime.GC()
 	records := make([]runtime.MemProfileRecord, 100_000)
 	k, _ := runtime.MemProfile(records, true)
@@ -220,8 +224,9 @@ func allocated(function string) (n int64) {
 	return n
 }
 
-// The choice says what it is, and why it is not another.
-func TestChoose(t *testing.T) {
+// The Choice names the library, and its Note says why "auto" did not choose
+// cuBLAS.
+func TestChooseReportsItsChoice(t *testing.T) {
 	g, file := start(t, cudatest.BLAS{})
 	look(t, "libcublas.so.99", file)
 	const found = "cuBLAS 12.4.5 (libcublas.so.12)"
@@ -243,8 +248,9 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A library that cannot be used says why; auto goes on, and says it too.
-func TestRefused(t *testing.T) {
+// The error for an unusable library gives the reason. With "auto" Choose
+// returns no error but a Note with the reason.
+func TestChooseReportsUnusableLibrary(t *testing.T) {
 	for want, b := range map[string]cudatest.BLAS{
 		"it is cuBLAS 10.4.5, want 11 or newer":                                 {Major: 10},
 		"it has no function cublasSetWorkspace_v2: want cuBLAS 11 or newer":     {Without: "cublasSetWorkspace_v2"},
@@ -266,8 +272,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A call that fails is named.
-func TestFailures(t *testing.T) {
+// An error names the function of cuBLAS that failed.
+func TestErrorNamesFailedCall(t *testing.T) {
 	for _, call := range []string{"cublasSetStream_v2", "cublasSetWorkspace_v2", "cublasSetMathMode", "cublasSgemm_v2", "cublasDgemmStridedBatched"} {
 		g, file := start(t, cudatest.BLAS{Failing: call})
 		c, err := Choose(file, g)

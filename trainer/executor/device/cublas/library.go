@@ -7,22 +7,24 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// oldest is the first version that works in memory of its caller.
+// oldest is the oldest major version of cuBLAS that this package supports: the
+// first that accepts a workspace from its caller.
 const oldest = 11
 
-// Library is an opened cuBLAS for one GPU.
+// Library is a loaded cuBLAS library, for products on one GPU.
 type Library struct {
 	calls   calls
 	gpu     device.GPU
-	major   int    // of the GPU's compute capability
-	file    string // as it was opened
+	major   int    // major number of the GPU's compute capability
+	file    string // file name or path that Choose passed to the loader
 	version version
 }
 
-// Name is the library with its version.
+// Name returns the library's name and version, for example "cuBLAS 12.4.5".
 func (l *Library) Name() string { return "cuBLAS " + l.version.String() }
 
-// open opens a file, if it is a cuBLAS that works on a GPU.
+// open loads a library file. It returns an error unless the file is a cuBLAS
+// that works on GPU g.
 func open(file string, g device.GPU) (*Library, error) {
 	c, err := load(file)
 	if err != nil {
@@ -53,16 +55,16 @@ func open(file string, g device.GPU) (*Library, error) {
 	return l, nil
 }
 
-// create makes a handle. A library that is too new for the driver or the GPU refuses
-// that.
+// create makes a cuBLAS handle without a stream. cuBLAS returns an error here
+// if it is too new for the driver or the GPU.
 func (l *Library) create() (*Handle, error) {
 	h := &Handle{library: l, one32: 1, one64: 1}
 	h.multiply = h.call
 	return h, l.gpu.Do(func() error { return l.calls.do("cublasCreate_v2", uintptr(unsafe.Pointer(&h.handle))) })
 }
 
-// Workspace is the size of the memory that a handle works in, in bytes: what NVIDIA
-// recommends.
+// Workspace returns the number of bytes of GPU memory that a handle needs as
+// its workspace. The sizes are those that NVIDIA recommends.
 func (l *Library) Workspace() int {
 	if l.major >= 9 {
 		return 32 << 20
@@ -70,24 +72,27 @@ func (l *Library) Workspace() int {
 	return 8 << 20
 }
 
-// defaultMath multiplies numbers in their own precision.
+// defaultMath is CUBLAS_DEFAULT_MATH: cuBLAS computes in the precision of the
+// operands.
 const defaultMath = 0
 
-// On makes a handle whose products go on a stream. The workspace has Workspace bytes,
-// aligned to 256, that nothing else uses while a product runs.
+// On makes a cuBLAS handle for products on stream s. The workspace is
+// l.Workspace() bytes of GPU memory, aligned to 256 bytes. Nothing else may
+// use the workspace while a product runs.
 func (l *Library) On(s device.Stream, workspace device.Pointer) (*Handle, error) {
 	h, err := l.create()
 	if err != nil {
 		return nil, err
 	}
 	if err := h.prepare(s, workspace); err != nil {
-		_ = h.Close() // the first error says what is wrong
+		_ = h.Close() // ignore this error, because err is the cause
 		return nil, err
 	}
 	return h, nil
 }
 
-// prepare sets the stream first: that takes the handle's workspace away.
+// prepare sets the handle's stream, workspace and precision. It sets the
+// stream first, because cublasSetStream resets the workspace.
 func (h *Handle) prepare(s device.Stream, workspace device.Pointer) error {
 	l := h.library
 	return l.gpu.Do(func() error {

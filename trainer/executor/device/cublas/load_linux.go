@@ -10,13 +10,14 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// load opens a file and finds all functions.
+// load loads a library file and looks up all functions of cuBLAS that this
+// package calls.
 func load(file string) (calls, error) {
-	runtime.LockOSThread() // the loader keeps the cause of a failure per thread
+	runtime.LockOSThread() // because dlerror returns the error of the calling thread
 	defer runtime.UnlockOSThread()
 	handle, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
-		return nil, err // the loader's message names the file
+		return nil, err // the message of dlopen names the file
 	}
 	c := calls{}
 	for _, name := range strings.Fields(functions) {
@@ -27,7 +28,7 @@ func load(file string) (calls, error) {
 	return c, nil
 }
 
-// call calls a function of C, and returns its int.
+// call calls the C function at that address and returns its int result.
 func call(address uintptr, args []uintptr) int {
 	result, _, _ := purego.SyscallN(address, args...)
 	return int(int32(result))

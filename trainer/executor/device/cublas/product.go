@@ -6,9 +6,10 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// Product is Count products of matrices of M x K and K x N elements, which lie one
-// after the other, row-major. A is K x M in memory if TransA is set, B is N x K if
-// TransB is set. No size is 0.
+// Product is the multiplication of Count pairs of row-major matrices A (M x K)
+// and B (K x N). The matrices of each operand lie one after the other in
+// memory. If TransA is true, A is stored as K x M; if TransB is true, B is
+// stored as N x K. No size may be 0.
 type Product struct {
 	Double         bool // the numbers are float64; false means float32
 	Count, M, N, K int
@@ -16,22 +17,24 @@ type Product struct {
 	Out, A, B      device.Pointer
 }
 
-// Handle puts products on a stream. It is for one goroutine at a time.
+// Handle puts products on one stream. It may be used by one goroutine at a
+// time.
 type Handle struct {
 	library  *Library
 	handle   uintptr
-	multiply func() error // h.call, made once
-	function string       // of the next call
+	multiply func() error // the method value h.call, stored so that Multiply does not allocate a new one
+	function string       // name of the cuBLAS function that call calls
 	args     [18]uintptr
-	count    int // of args
+	count    int // number of arguments in args
 
-	// What a sum and the old result are multiplied with.
+	// The factors alpha (1) and beta (0) of a cuBLAS product, which cuBLAS
+	// reads through pointers.
 	one32  float32
 	one64  float64
-	zero64 float64 // its first bytes are the float32 0
+	zero64 float64 // beta for both types, because its first 4 bytes are the float32 0
 }
 
-// How an operand lies in memory.
+// Values of cublasOperation_t: whether cuBLAS transposes an operand.
 const (
 	asItIs     = 0
 	transposed = 1
@@ -44,8 +47,8 @@ func turned(t bool) uintptr {
 	return asItIs
 }
 
-// Multiply puts a product on the handle's stream. It allocates nothing, and can be
-// recorded in a graph.
+// Multiply puts product p on the handle's stream. It allocates nothing, and a
+// CUDA graph can record it.
 func (h *Handle) Multiply(p *Product) error {
 	h.function, h.count = h.set(p)
 	return h.library.gpu.Do(h.multiply)
@@ -55,9 +58,12 @@ func (h *Handle) call() error {
 	return checked(h.function, call(h.library.calls[h.function], h.args[:h.count]))
 }
 
-// set sets the arguments of a call: their number, and the function. cuBLAS counts by
-// columns. A row-major matrix is the transposed one by columns, and the transposed
-// result is the product of the transposed B and the transposed A.
+// set writes the arguments of a cuBLAS call to h.args. It returns the
+// function's name and the number of arguments.
+//
+// cuBLAS expects column-major matrices. A row-major matrix read as
+// column-major is its transpose. set therefore asks for the transposed result,
+// which is the product of transposed B and transposed A.
 func (h *Handle) set(p *Product) (f string, n int) {
 	one, f, many := uintptr(unsafe.Pointer(&h.one32)), "cublasSgemm_v2", "cublasSgemmStridedBatched"
 	if p.Double {
@@ -81,7 +87,7 @@ func (h *Handle) set(p *Product) (f string, n int) {
 	return many, 6 + copy(h.args[6:], args)
 }
 
-// Close gives the handle back. The stream's work must be done.
+// Close destroys the cuBLAS handle. All work on its stream must be done.
 func (h *Handle) Close() error {
 	return h.library.gpu.Do(func() error { return h.library.calls.do("cublasDestroy_v2", h.handle) })
 }

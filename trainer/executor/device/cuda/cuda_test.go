@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// The binding passes the suite against the stand-in for the driver.
+// The package passes the tests of devicetest with the stand-in for the driver.
 func TestSuite(t *testing.T) {
 	devicetest.Run(t, func(t *testing.T) device.GPU {
 		cudatest.Start(t, cudatest.Options{})
@@ -32,7 +32,8 @@ func TestLaunchAllocatesNothing(t *testing.T) {
 	devicetest.LaunchAllocatesNothing(t, g)
 }
 
-// An error says what is missing: the library, or the GPU.
+// The error of Open says what is missing: the driver's library, a function in
+// it, or the GPU.
 func TestOpenFails(t *testing.T) {
 	t.Setenv("PLX_CUDA", "libabsent.so.7")
 	if _, err := Open(0); err == nil || !strings.Contains(err.Error(), "libabsent.so.7") {

@@ -1,15 +1,21 @@
-// Package cuda opens NVIDIA's driver, libcuda.so.1, at run time, without cgo and
-// without a toolkit. It is the thinnest layer below package device.
+// Package cuda calls NVIDIA's driver, libcuda.so.1, which it loads at run
+// time, without cgo and without the CUDA toolkit. It implements package device
+// and adds nothing to the driver's calls.
 //
 //	gpu, err := cuda.Open(0)
 //
-// Every function of the driver that is called is named in calls.go, with the
-// version in its name: drivers keep old versions of a function, so a program
-// runs with every driver since CUDA 11.0. A device's primary context is shared
-// by all that this process does on the device. The driver keeps the current
-// context per thread, and Go moves goroutines between threads. So every call
-// sets the context first and stays on its thread meanwhile.
+// The constant functions lists every function of the driver that the package
+// calls, with the version in its name. Drivers keep old versions of a
+// function, so a program runs with every driver since CUDA 11.0. All users of
+// a GPU in this process share the GPU's primary context. The driver keeps the
+// current context per thread, and Go moves goroutines between threads. Every
+// call therefore first sets the context, and stays on its thread until it
+// returns.
 //
-// On platforms other than Linux, and in programs built with -tags nodlopen, Open
-// returns an error.
+// On platforms other than Linux, and in programs built with -tags nodlopen,
+// Open returns an error.
+//
+// TODO: no real GPU has run this. All tests use internal/test/cudatest, a
+// stand-in for the driver. Calling conventions, error codes and the claim
+// about old drivers are unchecked against NVIDIA's driver.
 package cuda

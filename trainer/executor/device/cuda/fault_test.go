@@ -13,8 +13,9 @@ import (
 	"github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// faulty opens a GPU for a fault. On a machine's GPU the fault ends all work of this
-// process: internal/tools/gpucheck gives each of these tests a process of its own.
+// faulty opens a GPU for a test that makes the GPU fail. A fault on a real GPU
+// ends all GPU work of the process, so internal/tools/gpucheck runs each of
+// these tests in a process of its own.
 func faulty(t *testing.T) (device.GPU, device.Stream, device.Event) {
 	t.Helper()
 	cudatest.Start(t, cudatest.Options{Faults: !cudatest.OnMachine()})

@@ -15,8 +15,9 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// Open opens a GPU by its index among those that CUDA_VISIBLE_DEVICES leaves.
-// The error says whether the driver is missing, too old, or has no such GPU.
+// Open opens the GPU with that index among the GPUs that CUDA_VISIBLE_DEVICES
+// lists. The error says whether the driver is missing, is too old, or has no
+// such GPU.
 func Open(index int) (device.GPU, error) {
 	c, err := load()
 	if err != nil {
@@ -29,7 +30,7 @@ func Open(index int) (device.GPU, error) {
 	return g, nil
 }
 
-// gpu is a device with its primary context.
+// gpu implements device.GPU with the primary context of the device.
 type gpu struct {
 	calls
 	context uintptr
@@ -46,7 +47,8 @@ func (g *gpu) open(index int) error {
 		func() error {
 			return g.do("cuDeviceGetName", uintptr(unsafe.Pointer(&name[0])), uintptr(len(name)-1), uintptr(handle))
 		},
-		// The driver numbers the parts of the compute capability 75 and 76.
+		// 75 and 76 are the driver's numbers of the attributes
+		// CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
 		func() error {
 			return g.do("cuDeviceGetAttribute", uintptr(unsafe.Pointer(&major)), 75, uintptr(handle))
 		},
@@ -71,13 +73,15 @@ func (g *gpu) Info() (device.Info, error) {
 	return i, err
 }
 
-// in calls a function of the driver in the device's context.
+// in calls a function of the driver in the GPU's context.
 //
 //go:uintptrescapes
 func (g *gpu) in(call string, args ...uintptr) error { return g.step(call, args...) }
 
-// step is in for calls that are made in every step: it allocates nothing. So no
-// argument may point to a variable on the stack.
+// step calls a function of the driver, like in, but allocates no memory. It is
+// for calls that every training step makes. No argument may point to a
+// variable on the Go stack, because step does not keep such a variable in
+// place.
 func (g *gpu) step(call string, args ...uintptr) error {
 	if code := g.quick(call, args...); code != 0 {
 		return g.failed(call, code, "")
@@ -85,17 +89,20 @@ func (g *gpu) step(call string, args ...uintptr) error {
 	return nil
 }
 
-// code is in, and returns the driver's code.
+// code calls a function of the driver, like in, and returns the driver's error
+// code instead of an error.
 //
 //go:uintptrescapes
 func (g *gpu) code(call string, args ...uintptr) int { return g.quick(call, args...) }
 
-// block is the arguments of one call.
+// block holds the arguments of one call of the driver. Blocks are reused, so
+// that a call allocates nothing.
 type block [12]uintptr
 
 var blocks = sync.Pool{New: func() any { return new(block) }}
 
-// quick is code for step.
+// quick sets the GPU's context on this thread, calls a function of the driver
+// and returns its error code. It allocates nothing.
 func (g *gpu) quick(call string, args ...uintptr) int {
 	b := blocks.Get().(*block)
 	defer blocks.Put(b)
@@ -125,7 +132,8 @@ func (g *gpu) Alloc(n int) (p device.Pointer, err error) {
 
 func (g *gpu) Free(p device.Pointer) error { return g.in("cuMemFree_v2", uintptr(p)) }
 
-// portable makes pinned memory pinned for all contexts.
+// portable is CU_MEMHOSTALLOC_PORTABLE: all contexts treat the memory as
+// pinned.
 const portable = 1
 
 func (g *gpu) AllocHost(n int) ([]byte, error) {
@@ -140,7 +148,8 @@ func (g *gpu) FreeHost(b []byte) error {
 	return g.in("cuMemFreeHost", uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
-// Options of the PTX compiler, as the driver numbers them.
+// The driver's numbers for options of its PTX compiler:
+// CU_JIT_ERROR_LOG_BUFFER and CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
 const (
 	errorBuffer     = 5
 	errorBufferSize = 6
@@ -175,10 +184,12 @@ func (m *module) Kernel(name string) (k device.Kernel, err error) {
 	return k, nil
 }
 
-// library is the driver's file. PLX_CUDA names another one.
+// library is the file name of NVIDIA's driver. The environment variable
+// PLX_CUDA overrides it.
 const library = "libcuda.so.1"
 
-// functions are those that are called, with the version in their names.
+// functions lists the driver's functions that this package calls, with the
+// version in their names.
 const functions = `
 cuInit cuDriverGetVersion cuGetErrorName cuDeviceGet cuDeviceGetName cuDeviceGetAttribute cuDevicePrimaryCtxRetain
 cuCtxSetCurrent cuMemAlloc_v2 cuMemFree_v2 cuMemGetInfo_v2 cuMemHostAlloc cuMemFreeHost cuMemcpyHtoDAsync_v2
@@ -186,20 +197,21 @@ cuMemcpyDtoHAsync_v2 cuLaunchKernel cuModuleLoadDataEx cuModuleGetFunction cuStr
 cuStreamWaitEvent cuStreamBeginCapture_v2 cuStreamEndCapture cuGraphInstantiateWithFlags cuGraphDestroy cuGraphLaunch
 cuGraphExecDestroy cuEventCreate cuEventRecord cuEventQuery cuEventDestroy_v2`
 
-// instantiate came with CUDA 11.4, and only graphs need it.
+// instantiate makes a recorded graph executable. The function came with CUDA
+// 11.4; a driver without it works, but Capture returns an error.
 const instantiate = "cuGraphInstantiateWithFlags"
 
-// calls are the addresses of the functions, by name.
+// calls maps the names of the driver's functions to their addresses.
 type calls map[string]uintptr
 
-// load opens the driver and finds all functions.
+// load loads the driver's library and looks up all functions.
 func load() (calls, error) {
 	file := cmp.Or(os.Getenv("PLX_CUDA"), library)
-	runtime.LockOSThread() // the loader keeps the cause of a failure per thread
+	runtime.LockOSThread() // because dlerror returns the error of the calling thread
 	defer runtime.UnlockOSThread()
 	handle, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
-		return nil, err // the loader's message names the file
+		return nil, err // the message of dlopen names the file
 	}
 	c := calls{}
 	for _, name := range strings.Fields(functions) {
@@ -210,7 +222,7 @@ func load() (calls, error) {
 	return c, nil
 }
 
-// do calls a function of the driver that needs no context.
+// do calls a function of the driver that needs no current context.
 //
 //go:uintptrescapes
 func (c calls) do(name string, args ...uintptr) error {
@@ -221,7 +233,8 @@ func (c calls) do(name string, args ...uintptr) error {
 	return c.failed(name, int(int32(result)), "")
 }
 
-// failed is the error for a code. text is what else is known.
+// failed returns the error for a driver's error code. text is further
+// information, such as the PTX compiler's messages; it may be empty.
 func (c calls) failed(call string, code int, text string) *device.Error {
 	var name unsafe.Pointer
 	if r, _, _ := purego.SyscallN(c["cuGetErrorName"], uintptr(code), uintptr(unsafe.Pointer(&name))); int32(r) != 0 {
@@ -230,7 +243,7 @@ func (c calls) failed(call string, code int, text string) *device.Error {
 	return &device.Error{Call: call, Code: code, Name: toString(name), Text: text}
 }
 
-// toString copies a C string.
+// toString returns the C string at p as a Go string, or "" if p is nil.
 func toString(p unsafe.Pointer) string {
 	if p == nil {
 		return ""

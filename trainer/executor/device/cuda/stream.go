@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	nonBlocking = 1   // a stream that does not wait for the legacy default stream
-	noTiming    = 2   // an event that takes no time stamps
-	notReady    = 600 // the driver's code for work that is not done
-	relaxed     = 2   // other threads may call the driver while a stream is captured
+	nonBlocking = 1   // CU_STREAM_NON_BLOCKING: the stream does not wait for the legacy default stream
+	noTiming    = 2   // CU_EVENT_DISABLE_TIMING: the event records no time stamp
+	notReady    = 600 // CUDA_ERROR_NOT_READY: the work before an event is not done
+	relaxed     = 2   // CU_STREAM_CAPTURE_MODE_RELAXED: other threads may call the driver during a capture
 )
 
 func (g *gpu) NewStream() (device.Stream, error) {
@@ -30,8 +30,8 @@ func (g *gpu) NewStream() (device.Stream, error) {
 type stream struct {
 	*gpu
 	handle uintptr
-	params [5]uintptr // what Launch hands the driver
-	size   uintptr    // bytes of the parameters
+	params [5]uintptr // list of launch options that Launch passes to cuLaunchKernel
+	size   uintptr    // size of the kernel's parameters in bytes
 }
 
 func (s *stream) In(to device.Pointer, from []byte) error {
@@ -44,7 +44,8 @@ func (s *stream) Out(to []byte, from device.Pointer) error {
 
 func (s *stream) Launch(k device.Kernel, shape device.Shape, params []byte) error {
 	s.size = uintptr(len(params))
-	// 1: a block of parameters, 2: its size, 0: the end of the list.
+	// CU_LAUNCH_PARAM_BUFFER_POINTER is 1, CU_LAUNCH_PARAM_BUFFER_SIZE is 2,
+	// and CU_LAUNCH_PARAM_END is 0.
 	s.params = [5]uintptr{1, uintptr(unsafe.Pointer(unsafe.SliceData(params))), 2, uintptr(unsafe.Pointer(&s.size)), 0}
 	g, b := shape.Grid, shape.Block
 	err := s.step("cuLaunchKernel", uintptr(k), uintptr(g[0]), uintptr(g[1]), uintptr(g[2]), uintptr(b[0]), uintptr(b[1]), uintptr(b[2]),

@@ -11,7 +11,8 @@ import (
 	. "github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// bench is the GPU of the tests. Its methods fail the test.
+// bench is the GPU on which tests run kernels. Its methods fail the test on an
+// error.
 type bench struct {
 	testing.TB
 	device.GPU
@@ -23,8 +24,8 @@ var (
 	loaded  = map[string]device.Module{}
 )
 
-// open returns the GPU of this process, which all tests share: the stand-in, or that of
-// this machine.
+// open returns the GPU of this process, which all tests share: the stand-in
+// for a GPU, or a GPU of this machine.
 func open(t testing.TB) bench {
 	t.Helper()
 	opening.Lock()
@@ -59,7 +60,7 @@ func (b bench) stream() device.Stream {
 	return s
 }
 
-// memory is memory for n bytes, and as much pinned memory.
+// memory allocates n bytes of GPU memory and n bytes of pinned host memory.
 func (b bench) memory(n int) (at uint64, pinned []byte) {
 	b.Helper()
 	p, err := b.Alloc(max(n, 8))
@@ -69,14 +70,14 @@ func (b bench) memory(n int) (at uint64, pinned []byte) {
 	return uint64(p), pinned
 }
 
-// finish waits for a stream's work and gives the stream back.
+// finish waits until the stream's work is done and closes the stream.
 func (b bench) finish(s device.Stream) {
 	b.Helper()
 	b.await(s)
 	b.must(s.Close())
 }
 
-// await waits for a stream's work.
+// await waits until all work of the stream is done.
 func (b bench) await(s device.Stream) {
 	b.Helper()
 	e, err := b.NewEvent()

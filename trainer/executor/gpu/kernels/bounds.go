@@ -1,37 +1,43 @@
 package kernels
 
-// Bound says how far an operation's results may be from the CPU's: from those of
-// package cpu for operations of the compiled program, of package nn for its
-// operations, and of package optimizer for updates.
+// Bound states how far the results of a GPU operation may be from those of the
+// CPU. The CPU's results are those of package cpu for Gorgonia's operations,
+// of package nn for its own operations, and of package optimizer for updates.
 //
-// The bounds hold for finite results. NaN and infinities appear where the CPU
-// has them. The largest of 0 and -0 is 0, in whatever order they lie; a maximum
-// on the CPU may be the first of them.
+// The bounds hold for finite results. NaN and infinities appear in the same
+// elements as on the CPU. Of 0 and -0 the GPU's maximum is always 0; the CPU's
+// maximum may be the one that comes first.
 type Bound struct {
-	Operation string  // operations that the bound is for, in the spelling of their constructors
-	Type      Type    // of the numbers
-	ULPs      float64 // units in the last place of the result; 0 with Terms 0: the bits are equal
-	Exact     bool    // the bound counts from the exact result and not from the CPU's
+	Operation string  // the operation, named by the code that its constructor takes, or by a description
+	Type      Type    // element type of the operation
+	ULPs      float64 // largest error in units in the last place; 0 together with Terms 0 means equal bits
+	Exact     bool    // the error is the distance from the exact result, not from the CPU's result
 
-	// Terms is for sums, which the CPU adds in another order: the error may also be
-	// Terms times the unit roundoff (2^-24 or 2^-53) times the number of terms times
-	// the sum of their absolute values.
+	// Terms is not 0 for sums, which the CPU adds in another order. It allows
+	// a further error of Terms times the unit roundoff (2^-24 or 2^-53) times
+	// the number of terms times the sum of their absolute values.
 	Terms float64
 }
 
-// Bounds is the table of all operations whose results differ from the CPU's. An
-// operation that is not in the table returns the CPU's bits.
+// Bounds returns the bounds of all operations whose results may differ from
+// the CPU's. An operation that is not in the table returns the CPU's bits.
+//
+// TODO: no real GPU has run this. The bounds were checked only with the
+// kernels compiled for a CPU.
 func Bounds() []Bound {
 	return []Bound{
-		// The CPU takes package math there: another algorithm in double precision,
-		// which changes a float32 only close to the middle between two of them.
+		// For these operations the CPU uses Go's package math. The GPU uses
+		// another algorithm in double precision. The float32 results differ
+		// only if the exact result is close to the middle between two float32
+		// numbers.
 		{Operation: "nn.tanh", Type: Float32, ULPs: 1},
 		{Operation: "nn.sigmoid", Type: Float32, ULPs: 1},
-		{Operation: "ln", Type: Float32, ULPs: 1}, // subnormal operands only
+		{Operation: "ln", Type: Float32, ULPs: 1}, // only for subnormal operands
 		{Operation: "log2", Type: Float32, ULPs: 1},
 		{Operation: "^", Type: Float32, ULPs: 1},
 
-		// The CPU's functions may be off by more than these.
+		// These bounds count from the exact result, because the CPU's own
+		// functions may have larger errors.
 		{Operation: "^", Type: Float64, ULPs: 1, Exact: true},
 		{Operation: "exp", Type: Float64, ULPs: 1, Exact: true},
 		{Operation: "expm1", Type: Float64, ULPs: 2, Exact: true},
@@ -44,8 +50,8 @@ func Bounds() []Bound {
 		{Operation: "nn.tanh", Type: Float64, ULPs: 2, Exact: true},
 		{Operation: "nn.sigmoid", Type: Float64, ULPs: 2, Exact: true},
 
-		// Sums in double precision. The CPU rounds sums of rows to float32 before it
-		// adds them.
+		// The GPU keeps these sums in double precision. The CPU rounds the sum
+		// of each row to float32 before it adds the rows.
 		{Operation: "sum", Type: Float32, ULPs: 1, Terms: 1},
 		{Operation: "sum", Type: Float64, ULPs: 1, Terms: 1},
 		{Operation: "dot", Type: Float32, ULPs: 1},
@@ -55,7 +61,7 @@ func Bounds() []Bound {
 		{Operation: "channels", Type: Float32, ULPs: 1},
 		{Operation: "channels", Type: Float64, ULPs: 2, Terms: 1},
 
-		// Terms are the elements of a row.
+		// For these operations the terms are the elements of a row.
 		{Operation: "softmax", Type: Float32, ULPs: 1},
 		{Operation: "softmax", Type: Float64, ULPs: 4, Terms: 1},
 		{Operation: "softmax gradient", Type: Float32, ULPs: 1, Terms: 1},
@@ -65,7 +71,8 @@ func Bounds() []Bound {
 		{Operation: "cross entropy gradient", Type: Float32, ULPs: 1},
 		{Operation: "cross entropy gradient", Type: Float64, ULPs: 4, Terms: 1},
 
-		// Sums in the type of the numbers: the CPU's library adds in its own order.
+		// Matrix products add in the element type. The CPU's BLAS library adds
+		// in an order of its own.
 		{Operation: "matrix product", Type: Float32, ULPs: 1, Terms: 1},
 		{Operation: "matrix product", Type: Float64, ULPs: 1, Terms: 1},
 		{Operation: "convolution", Type: Float32, ULPs: 1, Terms: 1},
@@ -73,8 +80,8 @@ func Bounds() []Bound {
 	}
 }
 
-// BoundOf returns the bound of an operation: the CPU's bits if the table has no
-// other.
+// BoundOf returns the bound of an operation. If the table Bounds has no entry,
+// the result must equal the CPU's bits.
 func BoundOf(operation string, t Type) Bound {
 	for _, b := range Bounds() {
 		if b.Operation == operation && b.Type == t {

@@ -5,12 +5,14 @@ import (
 	"math"
 )
 
-// Channels is how x (batch, channels, space) lies in memory. Space is 1 for
-// (batch, channels) and height times width for images.
+// Channels is the shape (batch, channels, space) of x. Space is 1 for inputs
+// of shape (batch, channels), and height times width for images.
 type Channels struct{ Batch, Channels, Space int }
 
-// sum is an operation that reduces each channel to one number. The operands of
-// the kernel are followed by memory for parts, and it returns their number.
+// sum returns an operation that reduces each channel to one number. It also
+// returns the number of parts into which it divides the sum of a channel. If
+// there are several parts, the kernel has one more operand: scratch memory for
+// the sums of the parts.
 func (c Channels) sum(t Type, kernel string, operands []string, number float64) (o Operation, parts int, err error) {
 	n := elements(c.Batch, c.Space)
 	team := teamFor(n, c.Space == 1)
@@ -20,7 +22,8 @@ func (c Channels) sum(t Type, kernel string, operands []string, number float64) 
 		number, c.Batch, c.Channels, c.Space, team.lanes, flag(team.across), parts, size)), parts, c.check()
 }
 
-// divided is sum for a result that is divided by divisor.
+// divided returns an operation that reduces each channel to one number, as sum
+// does, and divides the number by divisor.
 func (c Channels) divided(t Type, kernel string, operands []string, divisor float64) (Operation, error) {
 	o, parts, err := c.sum(t, kernel, operands, divisor)
 	return o.finish(t, c.Channels, parts, divisor), err
@@ -28,36 +31,38 @@ func (c Channels) divided(t Type, kernel string, operands []string, divisor floa
 
 func (c Channels) check() error { return check("channels", elements(c.Batch, c.Channels, c.Space)) }
 
-// count is the number of elements of each channel.
+// count returns the number of elements of each channel.
 func (c Channels) count() float64 { return float64(c.Batch * c.Space) }
 
-// ChannelSums adds the elements of each channel: the gradient of a bias. The
-// operands are out and x.
+// ChannelSums adds the elements of each channel, which gives the gradient of a
+// bias. The operands are out and x.
 func ChannelSums(t Type, c Channels) (Operation, error) {
 	return c.divided(t, "channel_sums_", []string{"out", "x"}, 1)
 }
 
-// ChannelMeans is the batch mean of nn.BatchNorm in training. The operands are
-// out and x. In an evaluation it is a copy of the running mean.
+// ChannelMeans computes the batch mean of nn.BatchNorm in training. The
+// operands are out and x. In an evaluation nn.BatchNorm copies the running
+// mean instead.
 func ChannelMeans(t Type, c Channels) (Operation, error) {
 	return c.divided(t, "channel_sums_", []string{"out", "x"}, c.count())
 }
 
-// ChannelVariances is the batch variance of nn.BatchNorm in training. The
-// operands are out, x and the batch mean. The caller refuses one element per
-// channel. In an evaluation it is a copy of the running variance.
+// ChannelVariances computes the batch variance of nn.BatchNorm in training.
+// The operands are out, x and the batch mean. The caller must refuse channels
+// of one element. In an evaluation nn.BatchNorm copies the running variance
+// instead.
 func ChannelVariances(t Type, c Channels) (Operation, error) {
 	return c.divided(t, "channel_variances_", []string{"out", "x", "mean"}, c.count())
 }
 
-// Normalise is the result of nn.BatchNorm. The operands are out, x, scale, bias,
-// mean and variance.
+// Normalise computes the result of nn.BatchNorm. The operands are out, x,
+// scale, bias, mean and variance.
 func Normalise(t Type, c Channels, epsilon float64) (Operation, error) {
 	return c.rows(t, "normalise_", []string{"out", "x", "scale", "bias", "mean", "variance"}, epsilon)
 }
 
-// ScaleGradient is the gradient of the scale of nn.BatchNorm. The operands are
-// out, x, mean, variance and dy.
+// ScaleGradient computes the gradient of nn.BatchNorm's scale. The operands
+// are out, x, mean, variance and dy.
 func ScaleGradient(t Type, c Channels, epsilon float64) (Operation, error) {
 	o, parts, err := c.sum(t, "scale_gradient_", []string{"out", "x", "mean", "variance", "dy"}, epsilon)
 	if parts > 1 {
@@ -69,16 +74,17 @@ func ScaleGradient(t Type, c Channels, epsilon float64) (Operation, error) {
 	return o, err
 }
 
-// NormGradient is the gradient of x of nn.BatchNorm. The operands are dx, x,
-// scale, mean, variance, dy and the gradients of scale and bias. Train includes
-// what goes through the batch's mean and variance.
+// NormGradient computes the gradient of nn.BatchNorm's input x. The operands
+// are dx, x, scale, mean, variance, dy and the gradients of scale and bias. If
+// train is true, the gradient includes the effect of x on the batch's mean and
+// variance.
 func NormGradient(t Type, c Channels, epsilon float64, train bool) (Operation, error) {
 	return c.rows(t, "norm_gradient_", []string{"dx", "x", "scale", "mean", "variance", "dy", "scale gradient", "bias gradient"}, epsilon, train)
 }
 
-// rows is an operation on elements whose teams take the elements of one channel
-// of one image. With train, the kernel also takes the number of elements of a
-// channel.
+// rows returns an operation on all elements of x. Each team of threads takes
+// the elements of one channel of one image. If train is passed, the kernel
+// also takes the number of elements of a channel and the value of train.
 func (c Channels) rows(t Type, kernel string, operands []string, epsilon float64, train ...bool) (Operation, error) {
 	team := teamFor(c.Space, false)
 	scalars, last := []any{epsilon}, []any{c.Batch, c.Channels, c.Space, team.lanes}
@@ -92,10 +98,11 @@ func (c Channels) rows(t Type, kernel string, operands []string, epsilon float64
 	return o.then(launch("norm", kernel+t.suffix(), team.grid(c.Batch*c.Channels), blockThreads, all(len(operands)), append(scalars, last...)...)), c.check()
 }
 
-// Dropout is nn.Dropout in training, of a value or of its gradient: it drops
-// elements with probability p. The operands are out, x and stream. The stream is
-// the four words of random.Stream.Words: that of seed and name, derived for the
-// step and the virtual worker. In an evaluation dropout is a copy.
+// Dropout is nn.Dropout in training, for the forward result or for the
+// gradient: it sets elements to 0 with probability p. The operands are out, x
+// and stream. The stream is the four words of random.Stream.Words, derived
+// from seed, name, step and virtual worker. In an evaluation nn.Dropout copies
+// x instead.
 func Dropout(t Type, p float64, n int) (Operation, error) {
 	if !(p >= 0 && p < 1) {
 		return Operation{}, fmt.Errorf("dropout on a GPU: the probability is %v, want at least 0 and less than 1", p)

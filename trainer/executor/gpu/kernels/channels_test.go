@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-func TestBatchNorm(t *testing.T) {
+func TestBatchNormMatchesCPU(t *testing.T) {
 	for _, s := range [][]int{{2, 1}, {6, 10}, {257, 3}, {33, 40}, {3, 4, 5, 6}, {2, 3, 31, 33}, {2, 2, 1, 1}, {600, 5}, {9, 2, 31, 33}} {
 		bothTypes(t, fmt.Sprint(s), func(t *testing.T) { checkBatchNorm[float32](t, s) }, func(t *testing.T) { checkBatchNorm[float64](t, s) })
 	}
@@ -50,7 +50,8 @@ func checkBatchNorm[T float](t *testing.T, s []int) {
 	same(t, "gradient of x", Bound{}, dx, want.gradients[0])
 }
 
-// In an evaluation the gradient of x is dy times scale over the deviation.
+// In an evaluation the gradient of x is dy times scale divided by the standard
+// deviation.
 func TestNormGradientInAnEvaluation(t *testing.T) {
 	c := Channels{Batch: 1, Channels: 2, Space: 1}
 	dx := compute(t, 2, []float64{5, 6}, []float64{2, 3}, []float64{1, 1}, []float64{4, 9}, []float64{8, 10}, []float64{7, 7}, []float64{7, 7})(
@@ -58,7 +59,7 @@ func TestNormGradientInAnEvaluation(t *testing.T) {
 	same(t, "gradient", Bound{ULPs: 1}, dx, []float64{8, 10})
 }
 
-func TestDropout(t *testing.T) {
+func TestDropoutMatchesCPU(t *testing.T) {
 	for _, n := range append(lengths, 8, 9) {
 		for _, p := range []float64{0, 0.3, 0.5, 0.99999} {
 			bothTypes(t, fmt.Sprint(n, p), func(t *testing.T) { checkDropout[float32](t, n, p) }, func(t *testing.T) { checkDropout[float64](t, n, p) })
@@ -66,8 +67,9 @@ func TestDropout(t *testing.T) {
 	}
 }
 
-// The number that decides over an element may be the lowest that is kept.
-func TestDropoutAtTheLimit(t *testing.T) {
+// The random number that decides about an element may be equal to the
+// probability. The GPU must then decide as the CPU does.
+func TestDropoutWithRandomNumberEqualToProbability(t *testing.T) {
 	stream := random.New(training.Seed, "dropout1").Derive(training.Step, uint64(training.VirtualWorker))
 	for _, word := range stream.Bits(0) {
 		checkDropout[float32](t, 8, float64(word&0xffff)/(1<<16))

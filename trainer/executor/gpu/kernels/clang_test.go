@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The PTX is what clang-14 makes of its sources.
-func TestClang(t *testing.T) {
+// The PTX files are what clang-14 makes of the CUDA sources.
+func TestPTXIsOutputOfClang(t *testing.T) {
 	if _, err := exec.LookPath("clang-14"); err != nil {
 		t.Skip("there is no clang-14: ", err)
 	}

@@ -14,7 +14,7 @@ import (
 
 type float interface{ float32 | float64 }
 
-// number is the type of T.
+// number returns the kernels' Type for Go type T.
 func number[T float]() Type {
 	if unsafe.Sizeof(T(0)) == 8 {
 		return Float64
@@ -22,7 +22,7 @@ func number[T float]() Type {
 	return Float32
 }
 
-// bytesOf is the memory of x.
+// bytesOf returns the memory of x as bytes, without a copy.
 func bytesOf[T any](x []T) []byte {
 	if len(x) == 0 {
 		return nil
@@ -30,9 +30,10 @@ func bytesOf[T any](x []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&x[0])), len(x)*int(unsafe.Sizeof(x[0])))
 }
 
-// execute runs an operation on the GPU of the tests. It brings all operands back.
-// Operands lie in the order of the operation; the first `outputs` ones are not
-// initialised, so that a kernel that reads them is found by valgrind.
+// execute runs operation o on the GPU of the tests and copies all operands
+// back. The operands are in the order of o.Operands. The first operands, whose
+// number is outputs, are not initialised, so that valgrind reports a kernel
+// that reads them.
 func execute(t *testing.T, o Operation, outputs int, operands ...[]byte) {
 	t.Helper()
 	if len(operands) != len(o.Operands) {
@@ -63,7 +64,7 @@ func execute(t *testing.T, o Operation, outputs int, operands ...[]byte) {
 	b.finish(s)
 	call := cudatest.Call{}
 	for i, operand := range operands {
-		var before []byte // nothing that a kernel may read
+		var before []byte // nil, because a kernel may not read the initial contents
 		if i >= outputs {
 			before = bytes.Clone(operand)
 		}
@@ -80,10 +81,12 @@ func execute(t *testing.T, o Operation, outputs int, operands ...[]byte) {
 	}
 }
 
-// record takes every call of execute, if it is not nil.
+// record, if not nil, receives each call of execute.
 var record func(cudatest.Call)
 
-// compute runs an operation whose result has n elements. build has made it.
+// compute returns a function that runs an operation and returns its result of
+// n elements. The function takes the two results of the operation's
+// constructor.
 func compute[T float](t *testing.T, n int, inputs ...[]T) func(Operation, error) []T {
 	t.Helper()
 	return func(o Operation, err error) []T {
@@ -101,7 +104,7 @@ func compute[T float](t *testing.T, n int, inputs ...[]T) func(Operation, error)
 	}
 }
 
-// noise are n numbers of a normal distribution.
+// noise returns n numbers from a normal distribution, determined by seed.
 func noise[T float](seed uint64, n int) []T {
 	random := rand.New(rand.NewPCG(seed, uint64(n)))
 	x := make([]T, n)
@@ -111,9 +114,9 @@ func noise[T float](seed uint64, n int) []T {
 	return x
 }
 
-// same wants results within a bound. slack has, for each element, what a bound's
-// Terms are multiplied with: terms times sum of absolute values, before the unit
-// roundoff.
+// same fails the test if got is further from want than bound b allows. slack
+// has one number for each element: the number of terms times the sum of their
+// absolute values, by which the bound's Terms is multiplied.
 func same[T float](t *testing.T, what string, b Bound, got, want []T, slack ...float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -145,8 +148,8 @@ func bitsOf[T float](x T) uint64 {
 	return math.Float64bits(float64(x))
 }
 
-// distance is the number of steps between neighbouring numbers from a to b;
-// infinite for NaN.
+// distance returns the number of floating-point numbers from a to b, or
+// infinity if one of them is NaN.
 func distance[T float](a, b T) float64 {
 	if a != a || b != b {
 		return math.Inf(1)
@@ -154,7 +157,8 @@ func distance[T float](a, b T) float64 {
 	return math.Abs(float64(ordered(a) - ordered(b)))
 }
 
-// ordered maps numbers to whole ones in their order.
+// ordered maps floating-point numbers to integers in the same order, so that
+// neighbours differ by 1.
 func ordered[T float](x T) int64 {
 	bits, sign := bitsOf(x), uint(31)
 	if unsafe.Sizeof(x) == 8 {

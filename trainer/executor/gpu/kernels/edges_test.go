@@ -7,8 +7,9 @@ import (
 	. "github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// Functions of double precision where they have no normal result.
-func TestEdges(t *testing.T) {
+// The float64 functions match the CPU for arguments whose result is 0,
+// subnormal, infinite or NaN.
+func TestFloat64FunctionsAtTheirLimits(t *testing.T) {
 	inf, nan, zero := math.Inf(1), math.NaN(), math.Copysign(0, -1)
 	for _, c := range []struct {
 		code string

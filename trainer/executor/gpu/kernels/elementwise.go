@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// unary maps an operation on one element to its kernel: those of the compiled
-// program in Gorgonia's spelling, and the activations of package nn.
+// unary maps the code of an operation on one element to the name of its
+// kernel. The codes are Gorgonia's, and "nn." plus a name for the activations
+// of package nn.
 var unary = map[string]string{
 	"abs": "abs", "sign": "sign", "ceil": "ceil", "floor": "floor", "neg": "neg", "square": "square", "cube": "cube", "sqrt": "sqrt",
 	"inv": "inv", "invSqrt": "inv_sqrt", "exp": "exp", "ln": "log", "log2": "log2", "log1p": "log1p", "expm1": "expm1",
@@ -14,8 +15,9 @@ var unary = map[string]string{
 	"nn.relu": "relu", "nn.tanh": "wide_tanh", "nn.sigmoid": "wide_sigmoid",
 }
 
-// binary2 maps an operation on two elements to its kernel. A gradient takes the
-// result of its activation and the gradient of this result.
+// binary2 maps the code of an operation on two elements to the name of its
+// kernel. The operands of a gradient are the result of the activation and the
+// gradient of that result.
 var binary2 = map[string]string{
 	"+": "add", "-": "sub", "⊙": "mul", "÷": "div", "^": "power",
 	"<": "less", ">": "more", "<=": "upto", ">=": "from", "==": "equal", "!=": "unequal",
@@ -23,8 +25,9 @@ var binary2 = map[string]string{
 	"nn.relu gradient": "relu_gradient", "nn.sigmoid gradient": "sigmoid_gradient", "nn.tanh gradient": "tanh_gradient",
 }
 
-// Unary computes n elements of out from those of a. It may work in place. The
-// code is Gorgonia's ("tanh"), or one of nn.relu, nn.tanh and nn.sigmoid.
+// Unary computes n elements of out from the n elements of a. Out and a may be
+// the same memory. The code is Gorgonia's (such as "tanh"), nn.relu, nn.tanh
+// or nn.sigmoid.
 func Unary(t Type, code string, n int) (Operation, error) {
 	name := unary[code]
 	if name == "" {
@@ -33,15 +36,16 @@ func Unary(t Type, code string, n int) (Operation, error) {
 	return over("elementwise", "unary_"+name+"_"+t.suffix(), []string{"out", "a"}, n, n), check(code, n)
 }
 
-// Copy copies n elements of a.
+// Copy copies the n elements of a to out.
 func Copy(t Type, n int) (Operation, error) {
 	return over("elementwise", "unary_copy_"+t.suffix(), []string{"out", "a"}, n, n), check("copy", n)
 }
 
-// Binary computes n elements of out from those of a and b, of which there are n
-// or one each. It may work in place. The code is Gorgonia's ("⊙"), or one of
-// min, max, "tanh gradient", "nn.relu gradient", "nn.tanh gradient" and
-// "nn.sigmoid gradient". The gradients take y as a and dy as b.
+// Binary computes n elements of out from a and b, which have n elements or one
+// element each. Out may be the memory of a or b. The code is Gorgonia's (such
+// as "⊙"), "min", "max", "tanh gradient", "nn.relu gradient", "nn.tanh
+// gradient" or "nn.sigmoid gradient". For a gradient, a is the activation's
+// result y, and b is the gradient dy of y.
 func Binary(t Type, code string, n, sizeA, sizeB int) (Operation, error) {
 	name, err := binaryKernel(t, code)
 	if err == nil && (sizeA != n && sizeA != 1 || sizeB != n && sizeB != 1) {
@@ -56,7 +60,8 @@ func Binary(t Type, code string, n, sizeA, sizeB int) (Operation, error) {
 	return over("elementwise", "binary_"+name, []string{"out", "a", "b"}, n, n, step(sizeA), step(sizeB)), nil
 }
 
-// step is the distance between elements of an operand: 0 if it has only one.
+// step returns the distance between two elements of an operand of that size: 0
+// if the operand has only one element, otherwise 1.
 func step(size int) int { return min(size, 2) / 2 }
 
 func binaryKernel(t Type, code string) (string, error) {
@@ -67,9 +72,10 @@ func binaryKernel(t Type, code string) (string, error) {
 	return name + "_" + t.suffix(), nil
 }
 
-// Spread is Binary for operands that are read by strides, counted in elements:
-// element i of shape is computed from the elements of a and b at the sum of index
-// times stride. The code is an operator or comparison of Gorgonia's.
+// Spread computes an elementwise operation whose operands are read by strides,
+// counted in elements. For each index of shape, the kernel reads a and b at
+// the sum of index times stride over all dimensions. The code is one of
+// Gorgonia's operators or comparisons.
 func Spread(t Type, code string, shape, stridesA, stridesB []int) (Operation, error) {
 	name, err := binaryKernel(t, code)
 	if err == nil && (strings.HasSuffix(code, "gradient") || code == "min" || code == "max") {
@@ -91,8 +97,8 @@ func Spread(t Type, code string, shape, stridesA, stridesB []int) (Operation, er
 	return over("elementwise", "spread_"+name, []string{"out", "a", "b"}, n, scalars...), nil
 }
 
-// AddBias adds to each channel of x (batch, channels, inner) its element of
-// bias. It may work in place.
+// AddBias adds to each channel of x, of shape (batch, channels, inner), that
+// channel's element of bias. Out and x may be the same memory.
 func AddBias(t Type, batch, channels, inner int) (Operation, error) {
 	n := elements(batch, channels, inner)
 	return over("elementwise", "add_bias_"+t.suffix(), []string{"out", "x", "bias"}, n, n, channels, inner), check("add bias", n)

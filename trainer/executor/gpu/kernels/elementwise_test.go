@@ -11,7 +11,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// lengths are around the sizes of a warp and a block, and primes.
+// lengths are prime numbers, and sizes around those of a warp (32 threads) and
+// a block (256).
 var lengths = []int{1, 2, 7, 31, 32, 33, 97, 255, 256, 257, 1009}
 
 type function func(*gorgonia.Node) (*gorgonia.Node, error)
@@ -23,7 +24,8 @@ var functions = map[string]function{
 	"sigmoid": gorgonia.Sigmoid, "softplus": gorgonia.Softplus, "nn.relu": ops.Relu, "nn.tanh": ops.Tanh, "nn.sigmoid": ops.Sigmoid,
 }
 
-// operators are Gorgonia's operations on two operands.
+// operators maps codes of Gorgonia's binary operators to the functions that
+// add them to a graph.
 var operators = map[string]func(a, b *gorgonia.Node) (*gorgonia.Node, error){
 	"+": gorgonia.Add, "-": gorgonia.Sub, "⊙": gorgonia.HadamardProd, "÷": gorgonia.HadamardDiv, "^": gorgonia.Pow,
 	"<":  func(a, b *gorgonia.Node) (*gorgonia.Node, error) { return gorgonia.Lt(a, b, true) },
@@ -34,7 +36,8 @@ var operators = map[string]func(a, b *gorgonia.Node) (*gorgonia.Node, error){
 	"!=": func(a, b *gorgonia.Node) (*gorgonia.Node, error) { return gorgonia.Ne(a, b, true) },
 }
 
-// special are numbers at the edges of functions, and many sizes of both signs.
+// special returns numbers at which functions change their behaviour, and
+// numbers of many sizes and both signs.
 func special[T float]() []T {
 	x := []T{0, T(math.Copysign(0, -1)), 1, -1, 0.5, -0.5, 2, T(math.Inf(1)), T(math.Inf(-1)), T(math.NaN()),
 		T(math.SmallestNonzeroFloat64), math.SmallestNonzeroFloat32, 1e-40, -1e-40, math.MaxFloat32, 88.7, 88.8, 89, -87.5, -103.5, -104.5,
@@ -49,7 +52,7 @@ func special[T float]() []T {
 	return append(x, noise[T](1, 500)...)
 }
 
-func TestFunctions(t *testing.T) {
+func TestUnaryFunctionsMatchCPU(t *testing.T) {
 	for code, f := range functions {
 		t.Run(code, func(t *testing.T) {
 			checkFunction[float32](t, code, f)
@@ -76,7 +79,7 @@ func checkFunction[T float](t *testing.T, code string, f function) {
 	}
 }
 
-func TestOperators(t *testing.T) {
+func TestBinaryOperatorsMatchCPU(t *testing.T) {
 	for code, f := range operators {
 		t.Run(code, func(t *testing.T) {
 			checkOperator[float32](t, code, f)
@@ -126,15 +129,15 @@ func checkOperator[T float](t *testing.T, code string, f func(a, b *gorgonia.Nod
 			want := onCPU(t, 0, nil, scalar, of(a, n), of(b, 1))
 			loose := bound
 			if bound.Exact {
-				loose = Bound{ULPs: 100} // the CPU's powers are off by more than the bound
+				loose = Bound{ULPs: 100} // the CPU's own powers have larger errors than the bound
 			}
 			same(t, code+" with a number", loose, compute(t, n, a, b)(Binary(number[T](), code, n, n, 1)), want.out)
 		}
 	}
 }
 
-// inOneBlock is an operation of one launch with the smallest grid: each thread
-// takes several elements.
+// inOneBlock returns operation o with a grid of one block, so that each thread
+// computes several elements.
 func inOneBlock(o Operation) Operation {
 	l := o.Launches[0]
 	l.Grid[0] = 1
@@ -142,8 +145,8 @@ func inOneBlock(o Operation) Operation {
 	return o
 }
 
-// A smaller grid gives the same bits.
-func TestGridsChangeNothing(t *testing.T) {
+// A kernel returns the same bits with a smaller grid.
+func TestGridSizeDoesNotChangeBits(t *testing.T) {
 	const n = 5000
 	x := noise[float32](4, n)
 	for _, code := range []string{"tanh", "nn.relu", "+"} {
@@ -161,7 +164,8 @@ func TestGridsChangeNothing(t *testing.T) {
 	}
 }
 
-// broadcasts are operators whose second operand is repeated along dimensions.
+// broadcasts maps codes to Gorgonia's operators whose second operand is
+// repeated along some dimensions.
 var broadcasts = map[string]func(a, b *gorgonia.Node, left, right []byte) (*gorgonia.Node, error){
 	"+": gorgonia.BroadcastAdd, "-": gorgonia.BroadcastSub, "⊙": gorgonia.BroadcastHadamardProd, "÷": gorgonia.BroadcastHadamardDiv, "^": gorgonia.BroadcastPow,
 	"<": func(a, b *gorgonia.Node, l, r []byte) (*gorgonia.Node, error) {
@@ -184,7 +188,7 @@ var broadcasts = map[string]func(a, b *gorgonia.Node, left, right []byte) (*gorg
 	},
 }
 
-func TestSpread(t *testing.T) {
+func TestBroadcastOperatorsMatchCPU(t *testing.T) {
 	for code := range broadcasts {
 		for _, shape := range [][2][]int{{{5, 7}, {1, 7}}, {{5, 7}, {5, 1}}, {{3, 4, 5, 6}, {1, 4, 1, 6}}, {{33, 31}, {33, 1}}, {{257, 3}, {1, 3}}} {
 			checkSpread[float32](t, code, shape[0], shape[1])
@@ -212,7 +216,7 @@ func checkSpread[T float](t *testing.T, code string, shape, repeated []int) {
 	}, of(a, shape...), of(b, repeated...))
 	bound := BoundOf(code, number[T]())
 	if bound.Exact {
-		bound = Bound{ULPs: 100} // the CPU's powers are off by more than the bound
+		bound = Bound{ULPs: 100} // the CPU's own powers have larger errors than the bound
 	}
 	o, err := Spread(number[T](), code, shape, rowMajor(shape), strides)
 	same(t, fmt.Sprint(shape, code, repeated), bound, compute(t, n, a, b)(o, err), want.out)
@@ -235,7 +239,7 @@ func rowMajor(shape []int) []int {
 	return s
 }
 
-func TestActivationGradients(t *testing.T) {
+func TestActivationGradientsMatchCPU(t *testing.T) {
 	for _, code := range []string{"nn.relu", "nn.tanh", "nn.sigmoid", "tanh"} {
 		checkActivation[float32](t, code)
 		checkActivation[float64](t, code)
@@ -252,7 +256,7 @@ func checkActivation[T float](t *testing.T, code string) {
 	}
 }
 
-func TestAddBias(t *testing.T) {
+func TestAddBiasMatchesCPU(t *testing.T) {
 	for _, s := range [][]int{{1, 1}, {5, 7}, {33, 31}, {2, 3, 4, 5}, {3, 16, 17, 1}} {
 		checkAddBias[float32](t, s)
 		checkAddBias[float64](t, s)
@@ -267,7 +271,7 @@ func checkAddBias[T float](t *testing.T, s []int) {
 	same(t, fmt.Sprint("bias of ", s), Bound{}, compute(t, len(x), x, b)(o, err), want.out)
 }
 
-func TestMinAndMax(t *testing.T) {
+func TestMinAndMaxMatchCPU(t *testing.T) {
 	bothTypes(t, "", checkMinAndMax[float32], checkMinAndMax[float64])
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-const precision = 1300 // bits, enough for exp(x)-1 of the smallest x that is tested
+const precision = 1300 // number of bits of the exact reference; enough for exp(x)-1 of the smallest x that the tests use
 
 func exactly(x float64) *big.Float { return new(big.Float).SetPrec(precision).SetFloat64(x) }
 
@@ -16,7 +16,8 @@ func sub(x, y *big.Float) *big.Float { return exactly(0).Sub(x, y) }
 func mul(x, y *big.Float) *big.Float { return exactly(0).Mul(x, y) }
 func quo(x, y *big.Float) *big.Float { return exactly(0).Quo(x, y) }
 
-// exactExp halves x until Taylor's series is short.
+// exactExp returns e^x in high precision. It halves x until Taylor's series
+// needs few terms, and squares the result as often.
 func exactExp(x *big.Float) *big.Float {
 	const halvings = 40
 	small, sum, term := exactly(0).SetMantExp(x, -halvings), exactly(1), exactly(1)
@@ -30,8 +31,8 @@ func exactExp(x *big.Float) *big.Float {
 	return sum
 }
 
-// exactLog corrects a first guess, whose error is small, by the series of the
-// logarithm.
+// exactLog returns the logarithm of x in high precision. It corrects guess,
+// which has a small error, by the series of the logarithm.
 func exactLog(x *big.Float, guess float64) *big.Float {
 	d := sub(mul(x, exactExp(exactly(-guess))), exactly(1))
 	sum, power := exactly(guess), exactly(-1)
@@ -42,8 +43,9 @@ func exactLog(x *big.Float, guess float64) *big.Float {
 	return sum
 }
 
-// exact is a function of x in about 200 bits, or nil if its result is no normal
-// number, where the kernels follow the CPU.
+// exact returns a function of x with about 200 correct bits. It returns nil if
+// the result is no normal number; the kernels then return what the CPU
+// returns.
 func exact(code string, x float64) *big.Float {
 	one, at := exactly(1), exactly(x)
 	switch strings.TrimPrefix(code, "nn.") {
@@ -69,8 +71,9 @@ func exact(code string, x float64) *big.Float {
 	return nil
 }
 
-// offExact is the error of a result in units in the last place. It is 0 where
-// the function has no finite, normal result; TestEdges has these.
+// offExact returns the error of result got in units in the last place. It
+// returns 0 if the function has no finite, normal result, which
+// TestFloat64FunctionsAtTheirLimits checks.
 func offExact(code string, x, got float64) float64 {
 	logarithm := code == "ln" || code == "log2"
 	if math.IsNaN(x) || math.IsInf(x, 0) || math.Abs(x) > 708 && !logarithm && code != "log1p" || x <= 0 && logarithm || code == "log1p" && x <= -1 || x == 0 {
@@ -83,7 +86,7 @@ func offExact(code string, x, got float64) float64 {
 	return offBy(want, got)
 }
 
-// offBy is the error of a result in units in the last place.
+// offBy returns the distance of got from want in units in the last place.
 func offBy(want *big.Float, got float64) float64 {
 	if math.IsNaN(got) || math.IsInf(got, 0) {
 		return math.Inf(1)
@@ -94,7 +97,8 @@ func offBy(want *big.Float, got float64) float64 {
 	return math.Abs(off)
 }
 
-// exactPower is x^y, or nil if it is no normal number or package math says what it is.
+// exactPower returns x^y in high precision. It returns nil if the result is no
+// normal number or a special case that package math defines.
 func exactPower(x, y float64) *big.Float {
 	rough := math.Pow(x, y)
 	if x == 0 || math.IsInf(x, 0) || math.IsInf(y, 0) || math.IsNaN(x+y+rough) || math.IsInf(rough, 0) || math.Abs(rough) < 0x1p-1022 {
@@ -107,7 +111,7 @@ func exactPower(x, y float64) *big.Float {
 	return p
 }
 
-func TestExactFunctions(t *testing.T) {
+func TestExactReferenceAgreesWithPackageMath(t *testing.T) {
 	for code, f := range map[string]func(float64) float64{"exp": math.Exp, "expm1": math.Expm1, "log1p": math.Log1p, "tanh": math.Tanh} {
 		for _, x := range []float64{1e-8, 0.001, 0.3, 1, 2.5, 17, 300} {
 			if off := offExact(code, x, f(x)); off > 1.5 {

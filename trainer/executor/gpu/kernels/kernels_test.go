@@ -9,7 +9,7 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// sample is one call of a constructor.
+// sample is the operation that one call of a constructor returned.
 type sample struct {
 	what string
 	Operation
@@ -18,7 +18,7 @@ type sample struct {
 
 func sampled(what string, o Operation, err error) sample { return sample{what, o, err} }
 
-// samples calls every constructor with every code.
+// samples calls every constructor with every code and every type.
 func samples() (all []sample) {
 	add := func(what string, o Operation, err error) { all = append(all, sampled(what, o, err)) }
 	for _, t := range []Type{Float32, Float64} {
@@ -53,7 +53,7 @@ func samples() (all []sample) {
 	return all
 }
 
-// constructors are one call of each constructor without a code.
+// constructors returns one call of each constructor that takes no code.
 func constructors(t Type) map[string]func() (Operation, error) {
 	window := Window{Batch: 3, Channels: 2, Height: 6, Width: 5, KernelHeight: 3, KernelWidth: 2, Stride: 2, Pad: 1}
 	channels := Channels{Batch: 3, Channels: 4, Space: 5}
@@ -102,11 +102,11 @@ func constructors(t Type) map[string]func() (Operation, error) {
 	}
 }
 
-// entry is what PTX declares of a kernel.
+// entry is the declaration of a kernel in a PTX file.
 type entry struct {
 	module  string
 	params  string // "u64 u64 u32"
-	threads string // most threads of a block
+	threads string // largest number of threads per block
 }
 
 var (
@@ -132,8 +132,8 @@ func declared(t *testing.T) map[string]entry {
 	return all
 }
 
-// Every launch fits the kernel that its module declares, and every kernel is
-// launched by some operation.
+// The parameters of every launch match the declaration of its kernel in the
+// PTX file, and some operation launches every kernel.
 func TestLaunchesFitTheirKernels(t *testing.T) {
 	all, used := declared(t), map[string]bool{}
 	for _, s := range samples() {
@@ -183,9 +183,10 @@ func checkLaunch(t *testing.T, s sample, l Launch, e entry) {
 	}
 }
 
-// What the package promises of its PTX: no approximate instruction, none that
-// flushes subnormal numbers, and no atomic addition.
-func TestInstructionsAreExact(t *testing.T) {
+// The PTX files contain no approximate instruction, no instruction that
+// flushes subnormal numbers to zero, and no atomic addition, as the package
+// documentation promises.
+func TestPTXHasNoApproximateInstructions(t *testing.T) {
 	for _, m := range Modules() {
 		for _, word := range []string{".approx", ".ftz", "atom.", "\tred.", "ex2", "lg2", "rsqrt"} {
 			if strings.Contains(m.PTX, word) {
@@ -198,7 +199,7 @@ func TestInstructionsAreExact(t *testing.T) {
 	}
 }
 
-func TestEmptyAndTooLarge(t *testing.T) {
+func TestConstructorsCheckSizes(t *testing.T) {
 	if o, err := Unary(Float32, "exp", 0); err != nil || len(o.Launches) != 0 {
 		t.Errorf("an empty operand: %d launches, %v", len(o.Launches), err)
 	}

@@ -6,16 +6,16 @@ import (
 	"math"
 )
 
-// Type is the type of an operation's numbers.
+// Type is the element type of an operation.
 type Type int
 
-// The types that have kernels.
+// The element types that have kernels.
 const (
 	Float32 Type = iota
 	Float64
 )
 
-// Size is the number of bytes of a number.
+// Size returns the size of one element in bytes.
 func (t Type) Size() int {
 	if t == Float64 {
 		return 8
@@ -23,7 +23,8 @@ func (t Type) Size() int {
 	return 4
 }
 
-// suffix ends the name of a kernel that computes with the type.
+// suffix returns the ending of the names of kernels that compute with the
+// type.
 func (t Type) suffix() string {
 	if t == Float64 {
 		return "f64"
@@ -31,7 +32,8 @@ func (t Type) suffix() string {
 	return "f32"
 }
 
-// word ends the name of a kernel that copies words of the type's size.
+// word returns the ending of the names of kernels that only copy elements of
+// the type's size.
 func (t Type) word() string {
 	if t == Float64 {
 		return "b64"
@@ -39,26 +41,26 @@ func (t Type) word() string {
 	return "b32"
 }
 
-// Operation is the launches that compute one operation, in order. It has none
-// if the result is empty.
+// Operation lists the kernel launches that compute one operation, in order.
+// The list is empty if the operation's result has no elements.
 type Operation struct {
-	Operands []string // names of the operands, the result first; they lie row-major in memory without gaps
-	Scratch  int      // bytes of scratch memory, aligned to 8, with undefined contents; the last operand if not 0
+	Operands []string // names of the operands, the result first; each is row-major in memory without gaps
+	Scratch  int      // bytes of scratch memory, aligned to 8, contents undefined; if not 0 it is the last operand
 	Launches []Launch
-	Product  *Matrices // not nil: the launches multiply these matrices, as a library may instead
+	Product  *Matrices // not nil if the launches multiply these matrices, so that cuBLAS can compute the operation instead
 }
 
-// Launch is one call of a kernel. It uses no dynamic shared memory.
+// Launch is one call of a kernel. No kernel uses dynamic shared memory.
 type Launch struct {
-	Module      string // name of the module that has the kernel
+	Module      string // name of the PTX module that contains the kernel
 	Kernel      string
 	Grid, Block [3]uint32
-	Operands    []int  // by pointer parameter: index of the operation's operand
-	Scalars     []byte // the parameters after the pointers, in the memory layout of the kernel's parameters
+	Operands    []int  // for each pointer parameter of the kernel: index into Operation.Operands
+	Scalars     []byte // parameters after the pointers, encoded as the kernel lays them out in memory
 }
 
-// Params returns the parameters of the kernel in one block of memory. operands
-// are the addresses of the operation's operands.
+// Params returns all parameters of the kernel, encoded in one block of memory.
+// operands are the GPU addresses of Operation.Operands.
 func (l Launch) Params(operands ...uint64) []byte {
 	p := make([]byte, 0, 8*len(l.Operands)+len(l.Scalars))
 	for _, i := range l.Operands {
@@ -71,12 +73,16 @@ const (
 	mostElements = 1<<31 - 1
 	blockThreads = 256
 	busyBlocks   = 1024
-	// mostBlocks bounds the grid of kernels whose threads take several elements:
-	// enough for every present GPU to be busy.
+	// mostBlocks bounds the number of blocks of kernels whose threads take
+	// several elements each. That many blocks should keep every present GPU
+	// busy.
+	//
+	// TODO: no real GPU has run this; busyBlocks and mostBlocks are guesses.
 	mostBlocks = 4096
 )
 
-// check reports sizes that the kernels do not count.
+// check returns an error for a size that is negative or too large for the
+// kernels' 32-bit counters.
 func check(what string, sizes ...int) error {
 	for _, n := range sizes {
 		if n < 0 || n > mostElements {
@@ -86,12 +92,13 @@ func check(what string, sizes ...int) error {
 	return nil
 }
 
-// elements is the product of sizes; more than mostElements if it is too large.
+// elements returns the product of sizes. It returns mostElements+1 if the
+// product is larger than mostElements.
 func elements(sizes ...int) int {
 	n := 1
 	for _, s := range sizes {
 		if s <= 0 {
-			return s // an empty or refused size
+			return s // s is an empty size, or a negative one that check refuses later
 		}
 		if n > mostElements/s {
 			n = mostElements + 1
@@ -102,14 +109,14 @@ func elements(sizes ...int) int {
 	return n
 }
 
-// over returns an operation of one launch whose threads take n elements in
-// turn. Each operand is a pointer parameter.
+// over returns an operation with one launch, whose threads share n elements.
+// Each operand becomes a pointer parameter of the kernel.
 func over(module, kernel string, operands []string, n int, scalars ...any) Operation {
 	o := Operation{Operands: operands}
 	return o.then(launch(module, kernel, grid(n), blockThreads, all(len(operands)), scalars...))
 }
 
-// then appends a launch, unless its grid is empty.
+// then appends launch l to the operation, unless the launch has no blocks.
 func (o Operation) then(l Launch) Operation {
 	if l.Grid[0]*l.Grid[1]*l.Grid[2] > 0 {
 		o.Launches = append(o.Launches, l)
@@ -121,8 +128,8 @@ func launch(module, kernel string, grid [3]uint32, threads uint32, operands []in
 	return Launch{Module: module, Kernel: kernel, Grid: grid, Block: [3]uint32{threads, 1, 1}, Operands: operands, Scalars: encode(scalars)}
 }
 
-// grid is a grid for n elements. If there are enough of them to keep a GPU busy,
-// threads take four or more.
+// grid returns the number of blocks for n elements. One thread takes one
+// element, or four and more if n is large enough to keep a GPU busy.
 func grid(n int) [3]uint32 {
 	blocks := divide(n, blockThreads)
 	if blocks > busyBlocks {
@@ -131,10 +138,10 @@ func grid(n int) [3]uint32 {
 	return [3]uint32{uint32(blocks), 1, 1}
 }
 
-// divide rounds up.
+// divide returns n / by, rounded up.
 func divide(n, by int) int { return (n + by - 1) / by }
 
-// all are the indices below n.
+// all returns the integers 0 to n-1.
 func all(n int) []int {
 	indices := make([]int, n)
 	for i := range indices {
@@ -143,8 +150,8 @@ func all(n int) []int {
 	return indices
 }
 
-// encode lays parameters out as C does. The pointers before them end at a
-// multiple of 8.
+// encode encodes a kernel's scalar parameters with the alignment that C uses.
+// The pointer parameters before them end at a multiple of 8 bytes.
 func encode(scalars []any) []byte {
 	var b []byte
 	align := func(size int) {
@@ -176,7 +183,7 @@ func encode(scalars []any) []byte {
 	return b
 }
 
-// number is x in the type t, as a parameter.
+// number returns x as a parameter of the type.
 func (t Type) number(x float64) any {
 	if t == Float64 {
 		return x

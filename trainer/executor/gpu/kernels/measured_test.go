@@ -11,13 +11,16 @@ import (
 	. "github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// The benchmarks measure this machine's GPU for internal/tools/gpucheck. Its torch.py does
-// the same work by their names, which hold all sizes.
+// The benchmarks measure the GPU of this machine for internal/tools/gpucheck.
+// Its script torch.py measures PyTorch with the same sizes, which it reads
+// from the benchmarks' names.
 
-// small reports whether sizes must suit the stand-in for a GPU.
+// small reports whether the tests use small sizes, because the stand-in for a
+// GPU is slow.
 func small() bool { return testing.Short() || !cudatest.OnMachine() }
 
-// measuredProducts are the products that are measured, all but the last in float32.
+// measuredProducts returns the matrix products that BenchmarkProduct measures.
+// All but the last are float32.
 func measuredProducts() []Matrices {
 	if small() {
 		return []Matrices{{Count: 1, M: 33, N: 20, K: 40}, {Count: 2, M: 9, N: 8, K: 7, TransA: true}, {Count: 1, M: 5, N: 6, K: 7, TransB: true},
@@ -32,7 +35,8 @@ func measuredProducts() []Matrices {
 	}
 }
 
-// measuredConvolution is a convolution that is measured, with filters of 3 x 3.
+// measuredConvolution is a convolution with 3 x 3 filters that
+// BenchmarkConvolution measures.
 type measuredConvolution struct{ batch, channels, side, filters int }
 
 func (c measuredConvolution) window() Window {
@@ -46,9 +50,9 @@ func measuredConvolutions() []measuredConvolution {
 	return []measuredConvolution{{32, 3, 32, 16}, {32, 16, 16, 32}, {32, 64, 56, 64}, {16, 256, 14, 256}}
 }
 
-// What is measured is also right. Of large results some elements are compared, and of
-// large batches a few images.
-func TestMeasuredSizes(t *testing.T) {
+// The operations that the benchmarks measure match the CPU. Of large results
+// the test compares some elements, and of large batches a few images.
+func TestBenchmarkedOperationsMatchCPU(t *testing.T) {
 	all := measuredProducts()
 	for i, p := range all {
 		if i < len(all)-1 {
@@ -63,8 +67,8 @@ func TestMeasuredSizes(t *testing.T) {
 	}
 }
 
-// checkSomeOf compares the last element of a product, and others that chance picks, with
-// sums in double precision.
+// checkSomeOf compares the last element of a product, and random other
+// elements, with sums in double precision.
 func checkSomeOf[T float](t *testing.T, p Matrices) {
 	t.Helper()
 	a, b := noise[T](1, p.Count*p.M*p.K), noise[T](2, p.Count*p.K*p.N)
@@ -91,7 +95,9 @@ func checkSomeOf[T float](t *testing.T, p Matrices) {
 	}
 }
 
-// measure measures what prepare returns. Each call does so many billions of a unit.
+// measure runs a benchmark of the function that prepare returns. billions is
+// the work of one call in billions of a unit, such as FLOP; 0 means that
+// measure reports no rate.
 func measure(b *testing.B, name string, billions float64, unit string, prepare func(g bench, s device.Stream) (put func() error)) {
 	b.Run(name, func(b *testing.B) {
 		g := open(b)
@@ -109,7 +115,8 @@ func measure(b *testing.B, name string, billions float64, unit string, prepare f
 	})
 }
 
-// operand is memory with n bytes of noise, until the benchmark ends.
+// operand allocates n bytes of GPU memory with random contents, until the
+// benchmark ends.
 func (b bench) operand(s device.Stream, n int) uint64 {
 	at, err := b.Alloc(max(n, 8))
 	b.must(err)
@@ -125,7 +132,8 @@ func (b bench) operand(s device.Stream, n int) uint64 {
 	return uint64(at)
 }
 
-// prepared is an operation on operands with so many bytes.
+// prepared returns a function that prepares an operation for measure. sizes
+// are the sizes of the operands in bytes.
 func prepared(sizes ...int) func(o Operation, err error) func(g bench, s device.Stream) (put func() error) {
 	return func(o Operation, err error) func(g bench, s device.Stream) (put func() error) {
 		return func(g bench, s device.Stream) func() error {
@@ -176,7 +184,8 @@ func BenchmarkConvolution(b *testing.B) {
 	}
 }
 
-// Copies, an addition that memory bounds, and launches of almost nothing.
+// BenchmarkMove measures copies, an addition whose speed memory limits, and
+// launches of kernels that do almost nothing.
 func BenchmarkMove(b *testing.B) {
 	large, many := 256<<20, 100
 	if small() {
@@ -198,7 +207,7 @@ func BenchmarkMove(b *testing.B) {
 		}
 	}
 	measure(b, fmt.Sprintf("within/%d", large), 1e-9*float64(large), "B", prepared(large, large)(Copy(Float32, large/4)))
-	n := large / 8 // two numbers are read and one is written
+	n := large / 8 // the addition reads two numbers and writes one
 	measure(b, fmt.Sprintf("addition/%d", n), 12e-9*float64(n), "B", prepared(4*n, 4*n, 4*n)(Binary(Float32, "+", n, n, n)))
 	little := prepared(4, 4)(Copy(Float32, 1))
 	measure(b, "launch/1", 0, "", little)

@@ -6,18 +6,20 @@ import (
 	"slices"
 )
 
-// mostDimensions is the number of dimensions that kernels with strides count.
+// mostDimensions is the largest number of dimensions that strided kernels
+// support, after join has merged dimensions.
 const mostDimensions = 5
 
-// dimensions are a shape with strides of some operands, joined to as few
-// dimensions as possible.
+// dimensions is a shape and the strides of some operands over that shape. join
+// makes it with as few dimensions as possible.
 type dimensions struct {
 	shape []int
-	by    [][]int // by operand, then by dimension
+	by    [][]int // strides of each operand, one for each dimension
 }
 
-// join drops dimensions of size 1 and joins neighbours that advance evenly in
-// every operand. It refuses what is left with too many dimensions.
+// join drops dimensions of size 1. It merges two neighbouring dimensions if
+// one loop with a constant stride can run over both in every operand. It
+// returns an error if more than mostDimensions remain.
 func join(what string, shape []int, strides ...[]int) (dimensions, error) {
 	d := dimensions{by: make([][]int, len(strides))}
 	for i, n := range shape {
@@ -47,7 +49,8 @@ func join(what string, shape []int, strides ...[]int) (dimensions, error) {
 	return d, nil
 }
 
-// sizes are the parameters n1 to n4: the sizes of all dimensions but the first.
+// sizes returns the kernel parameters n1 to n4: the sizes of all dimensions
+// except the first.
 func (d dimensions) sizes() (all []any) {
 	for _, n := range leading(d.shape, 1)[1:] {
 		all = append(all, n)
@@ -55,7 +58,7 @@ func (d dimensions) sizes() (all []any) {
 	return all
 }
 
-// strides are the parameters s0 to s4 of an operand.
+// strides returns the kernel parameters s0 to s4 of an operand: its strides.
 func (d dimensions) strides(operand int) (all []any) {
 	for _, s := range leading(d.by[operand], 0) {
 		all = append(all, s)
@@ -63,13 +66,12 @@ func (d dimensions) strides(operand int) (all []any) {
 	return all
 }
 
-// leading puts fill in front of x until it has as many elements as there are
-// dimensions.
+// leading prepends copies of fill to x until x has mostDimensions elements.
 func leading(x []int, fill int) []int {
 	return append(slices.Repeat([]int{fill}, mostDimensions-len(x)), x...)
 }
 
-// rowMajor returns the strides of a shape.
+// rowMajor returns the strides of a row-major tensor of that shape.
 func rowMajor(shape []int) []int {
 	s, n := make([]int, len(shape)), 1
 	for i := len(shape) - 1; i >= 0; i-- {
@@ -79,8 +81,9 @@ func rowMajor(shape []int) []int {
 	return s
 }
 
-// strided copies shape elements. Either the operand or the result advances by
-// strides from element first on; the other one lies without gaps.
+// strided copies the elements of a tensor of that shape. Kernel "read" reads a
+// by strides, beginning at element first, and writes out without gaps. Kernel
+// "write" reads a without gaps and writes out by strides.
 func strided(t Type, kernel, what string, shape, strides []int, first int) (Operation, error) {
 	n := elements(shape...)
 	if err := check(what, n, first); err != nil {
@@ -94,7 +97,7 @@ func strided(t Type, kernel, what string, shape, strides []int, first int) (Oper
 	return over("move", kernel+"_"+t.word(), []string{"out", "a"}, n, append(scalars, d.strides(0)...)...), nil
 }
 
-// Fill writes x into n elements of out.
+// Fill sets n elements of out to x.
 func Fill(t Type, x float64, n int) (Operation, error) {
 	var word any = math.Float32bits(float32(x))
 	if t == Float64 {
@@ -103,13 +106,13 @@ func Fill(t Type, x float64, n int) (Operation, error) {
 	return over("move", "fill_"+t.word(), []string{"out"}, n, word, n), check("fill", n)
 }
 
-// At copies one element of a.
+// At copies the element of a at index to out.
 func At(t Type, index int) (Operation, error) {
 	return strided(t, "read", "element", []int{1}, []int{1}, index)
 }
 
-// Repeat writes each of the outer pieces of a, which have inner elements, times
-// times in a row.
+// Repeat copies each piece of a several times in a row. a consists of outer
+// pieces of inner elements each, and times is the number of copies.
 func Repeat(t Type, outer, inner, times int) (Operation, error) {
 	return strided(t, "read", "repeat", []int{outer, times, inner}, []int{inner, 0, 1}, 0)
 }
@@ -140,8 +143,9 @@ func Transpose(t Type, shape, axes []int) (Operation, error) {
 	return strided(t, "read", "transpose", to, strides, 0)
 }
 
-// matrices reports whether d reads transposed matrices of rows x columns that
-// lie one after the other.
+// matrices reports whether the copy described by d is a transposition of count
+// matrices that lie one after the other. rows and columns are the size of each
+// matrix before the transposition.
 func (d dimensions) matrices() (count, rows, columns int, ok bool) {
 	shape, by := d.shape, d.by[0]
 	if len(shape) == 2 {
@@ -154,7 +158,8 @@ func (d dimensions) matrices() (count, rows, columns int, ok bool) {
 	return shape[0], rows, columns, by[1] == 1 && by[2] == columns && by[0] == rows*columns
 }
 
-// slice are the elements start, start+step, ... below end along an axis.
+// slice returns the shape, the strides and the first element of a slice: the
+// indices start, start+step, ... below end along an axis.
 func slice(shape []int, axis, start, end, step int) (part, strides []int, first int, err error) {
 	if axis < 0 || axis >= len(shape) || start < 0 || end > shape[axis] || start > end || step < 1 {
 		return nil, nil, 0, fmt.Errorf("slice %d:%d:%d of axis %d on a GPU: the shape is %v", start, end, step, axis, shape)
@@ -166,7 +171,8 @@ func slice(shape []int, axis, start, end, step int) (part, strides []int, first 
 	return part, strides, first, nil
 }
 
-// Slice copies the indices start, start+step, ... below end along an axis of a.
+// Slice copies the part of a at the indices start, start+step, ... below end
+// along an axis.
 func Slice(t Type, shape []int, axis, start, end, step int) (Operation, error) {
 	part, strides, first, err := slice(shape, axis, start, end, step)
 	if err != nil {
@@ -175,8 +181,8 @@ func Slice(t Type, shape []int, axis, start, end, step int) (Operation, error) {
 	return strided(t, "read", "slice", part, strides, first)
 }
 
-// SliceGradient writes a to a slice of out and zeros elsewhere. The shape is
-// that of out.
+// SliceGradient writes a to a slice of out, and zeros to the rest of out.
+// shape is the shape of out.
 func SliceGradient(t Type, shape []int, axis, start, end, step int) (Operation, error) {
 	part, strides, first, err := slice(shape, axis, start, end, step)
 	if err != nil {
@@ -191,8 +197,8 @@ func SliceGradient(t Type, shape []int, axis, start, end, step int) (Operation, 
 	return put, err
 }
 
-// Concat joins operands along the middle one of three dimensions. The operands
-// have the shapes (outer, middle[i], inner).
+// Concat joins operands of shape (outer, middle[i], inner) along the middle
+// dimension.
 func Concat(t Type, outer, inner int, middle ...int) (Operation, error) {
 	o, total, at := Operation{Operands: []string{"out"}}, 0, 0
 	for _, m := range middle {

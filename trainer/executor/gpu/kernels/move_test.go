@@ -9,13 +9,13 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// bothTypes runs a check for both types.
+// bothTypes runs a check for float32 and for float64.
 func bothTypes(t *testing.T, name string, f32, f64 func(t *testing.T)) {
 	t.Run(name+" float32", f32)
 	t.Run(name+" float64", f64)
 }
 
-func TestTranspose(t *testing.T) {
+func TestTransposeMatchesCPU(t *testing.T) {
 	for _, c := range []struct{ shape, axes []int }{
 		{[]int{1, 7}, []int{1, 0}}, {[]int{31, 33}, []int{1, 0}}, {[]int{64, 32}, []int{1, 0}}, {[]int{257, 5}, []int{1, 0}},
 		{[]int{3, 33, 31}, []int{0, 2, 1}}, {[]int{3, 4, 5}, []int{2, 0, 1}}, {[]int{3, 4, 5}, []int{2, 1, 0}}, {[]int{2, 3, 4, 5}, []int{3, 1, 0, 2}},
@@ -32,7 +32,7 @@ func checkTranspose[T float](t *testing.T, shape, axes []int) {
 	same(t, "transpose", Bound{}, compute(t, len(x), x)(Transpose(number[T](), shape, axes)), want.out)
 }
 
-func TestSlices(t *testing.T) {
+func TestSlicesMatchCPU(t *testing.T) {
 	for _, c := range []struct {
 		shape                  []int
 		axis, start, end, step int
@@ -56,7 +56,7 @@ func checkSlice[T float](t *testing.T, shape []int, axis, start, end, step int) 
 	same(t, "gradient of slice", Bound{}, compute(t, len(x), dy)(SliceGradient(number[T](), shape, axis, start, end, step)), want.gradients[0])
 }
 
-func TestConcat(t *testing.T) {
+func TestConcatMatchesCPU(t *testing.T) {
 	for _, c := range [][]int{{1, 1, 2, 3}, {5, 7, 31, 1, 33}, {3, 1, 256, 257}} {
 		bothTypes(t, fmt.Sprint(c), func(t *testing.T) { checkConcat[float32](t, c[0], c[1], c[2:]...) },
 			func(t *testing.T) { checkConcat[float64](t, c[0], c[1], c[2:]...) })
@@ -88,7 +88,8 @@ func TestCopies(t *testing.T) {
 			}
 		}
 	}
-	// Of two pieces of three elements, each three times.
+	// The operand consists of two pieces of three elements, and each piece is
+	// repeated three times.
 	got := compute(t, 18, []float32{1, 2, 3, 4, 5, 6})(Repeat(Float32, 2, 3, 3))
 	same(t, "repeat", Bound{}, got, []float32{1, 2, 3, 1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6, 4, 5, 6})
 }

@@ -3,32 +3,39 @@ package kernels
 import "fmt"
 
 const (
-	tile      = 64  // edge of the part of a product that one block computes
-	largeTile = 128 // the same for float32 if there are as many such parts as largeGrid
+	tile      = 64  // rows and columns of the part of a product that one block computes
+	largeTile = 128 // the same for a float32 product that has at least largeGrid parts of that size
 	largeGrid = 128
-	// A product with few tiles and a long sum divides the sum among blocks.
+	// If a product has few tiles and its sums are long, several blocks share
+	// each sum.
+	//
+	// TODO: no real GPU has run this; these sizes are guesses and were never
+	// tuned.
 	fewTiles   = 64
-	longSum    = 1024 // terms
-	partTerms  = 256  // least number of terms of a part
+	longSum    = 1024 // number of terms from which a sum is divided
+	partTerms  = 256  // least number of terms of one part of a sum
 	mostParts  = 32
-	mostBlockY = 1<<16 - 1 // of a grid's second and third dimension
+	mostBlockY = 1<<16 - 1 // CUDA's largest grid size in the second and third dimension
 )
 
-// Matrices are count pairs of matrices to multiply, which lie one after the
-// other. Results are M x N; each element is a sum of K terms. A is K x M in
-// memory if TransA is set, B is N x K if TransB is set.
+// Matrices describes Count products of a matrix A (M x K) and a matrix B (K x
+// N). The matrices of each operand lie one after the other in memory. If
+// TransA is true, A is stored as K x M; if TransB is true, B is stored as N x
+// K.
 type Matrices struct {
 	Count, M, N, K int
 	TransA, TransB bool
-	Bias           bool // add the vector bias of N elements to each row of the result
+	Bias           bool // add the vector bias, of N elements, to each row of the result
 }
 
-// Product multiplies matrices. The operands are out, a, b and, with Bias, bias.
+// Product multiplies matrices. The operands are out, a, b and, if p.Bias is
+// true, bias.
 //
-// Each element is a sum in ascending order of k, beginning at 0, each product
-// fused with its addition. A long sum of a small result is divided into parts
-// that depend on the shape alone; the parts are added in their order. The bias
-// is added last.
+// Each element of out is a sum in ascending order of k that begins at 0. Each
+// multiplication is fused with its addition. If the result is small and the
+// sums are long, each sum is divided into parts, which are then added in their
+// order. The number of parts depends only on the shape. The bias is added
+// last.
 func Product(t Type, p Matrices) (Operation, error) {
 	if err := check("matrix product", elements(p.Count, p.M, p.K), elements(p.Count, p.K, p.N), elements(p.Count, p.M, p.N)); err != nil {
 		return Operation{}, err
@@ -39,7 +46,7 @@ func Product(t Type, p Matrices) (Operation, error) {
 		return Operation{}, fmt.Errorf("matrix product on a GPU: %d results of %d x %d: too many", p.Count, p.M, p.N)
 	}
 	o := Operation{Operands: []string{"out", "a", "b"}}
-	bias := 1 // an address that is not read
+	bias := 1 // index of operand a, which the kernel does not read as a bias
 	if p.Bias {
 		bias, o.Operands = 3, append(o.Operands, "bias")
 	}
@@ -63,7 +70,8 @@ func Product(t Type, p Matrices) (Operation, error) {
 	return o, nil
 }
 
-// parts divides the sums: the number of parts and the terms of each.
+// parts returns into how many parts each sum of the product is divided, and
+// the number of terms of a part.
 func (p Matrices) parts() (parts, size int) {
 	n := divide(p.M, tile) * divide(p.N, tile) * p.Count
 	if p.K < longSum || n >= fewTiles || n == 0 {
@@ -74,22 +82,24 @@ func (p Matrices) parts() (parts, size int) {
 	return divide(p.K, size), size
 }
 
-// order is the kernel's name for which operands are read transposed.
+// order returns the letters in the kernel's name that say which operands are
+// read transposed: "n" or "t" for A, then for B.
 func (p Matrices) order() string {
 	letter := map[bool]string{false: "n", true: "t"}
 	return letter[p.TransA] + letter[p.TransB]
 }
 
-// tiles is a grid for count results of m x n elements.
+// tiles returns the grid for count results of m x n elements each, one block
+// for each tile.
 func tiles(m, n, count int) [3]uint32 { return gridOf(tile, m, n, count) }
 
 func gridOf(edge, m, n, count int) [3]uint32 {
 	return [3]uint32{uint32(divide(n, edge)), uint32(divide(m, edge)), uint32(count)}
 }
 
-// MatVec multiplies a matrix with rows and columns in memory, which is read
-// transposed if trans is set, and a vector. The operands are out, a and x. Sums
-// are kept in double precision.
+// MatVec multiplies a matrix by a vector. rows and columns are the size of the
+// matrix in memory; it is read transposed if trans is true. The operands are
+// out, a and x. Sums are kept in double precision.
 func MatVec(t Type, rows, columns int, trans bool) (Operation, error) {
 	m, k, down, along := rows, columns, columns, 1
 	if trans {
@@ -101,8 +111,8 @@ func MatVec(t Type, rows, columns int, trans bool) (Operation, error) {
 		check("matrix times vector", elements(rows, columns), rows, columns)
 }
 
-// Outer computes each product of an element of a, which has m, and one of b,
-// which has n.
+// Outer computes the product of each of the m elements of a with each of the n
+// elements of b.
 func Outer(t Type, m, n int) (Operation, error) {
 	return Spread(t, "⊙", []int{m, n}, []int{1, 0}, []int{0, 1})
 }

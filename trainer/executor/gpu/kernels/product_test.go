@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-func TestProducts(t *testing.T) {
+func TestProductsMatchCPU(t *testing.T) {
 	for i, s := range [][3]int{{1, 1, 1}, {6, 1, 1}, {32, 33, 31}, {65, 63, 17}, {3, 129, 33}} {
 		for turns := range 4 {
 			p := Matrices{Count: 1, M: s[0], N: s[1], K: s[2], TransA: turns%2 == 1, TransB: turns/2 == 1, Bias: turns == 0 && i%2 == 0}
@@ -41,8 +41,8 @@ func checkProduct[T float](t *testing.T, p Matrices) {
 	same(t, "product", BoundOf("matrix product", number[T]()), got, want.out, slackOf(p, a, b)...)
 }
 
-// slackOf is, for each element of a product, the number of its terms times the
-// sum of their absolute values; the bias counts as at most 10.
+// slackOf returns, for each element of a product, the number of its terms
+// times the sum of their absolute values. A bias counts as 10.
 func slackOf[T float](p Matrices, a, b []T) []float64 {
 	slack := make([]float64, p.Count*p.M*p.N)
 	downA, alongA, downB, alongB := p.K, 1, p.N, 1
@@ -63,7 +63,8 @@ func slackOf[T float](p Matrices, a, b []T) []float64 {
 	return slack
 }
 
-// graphProduct is the product in Gorgonia's terms.
+// graphProduct returns Gorgonia's operation for product p, and the shapes of
+// its operands a and b.
 func graphProduct(p Matrices) (build func(gorgonia.Nodes) (*gorgonia.Node, error), a, b []int) {
 	a, b = []int{p.M, p.K}, []int{p.K, p.N}
 	if p.TransA {
@@ -88,9 +89,10 @@ func graphProduct(p Matrices) (build func(gorgonia.Nodes) (*gorgonia.Node, error
 	}, a, b
 }
 
-// Products without parts are sums in ascending order, whatever the tiles: a row
-// of a large product has the bits of a small one.
-func TestProductOfPartOfTheRows(t *testing.T) {
+// A product whose sums are not divided into parts adds in ascending order,
+// whatever its tiles are. A row of a large product therefore has the same bits
+// as a product of that row alone.
+func TestProductOfFewerRowsHasSameBits(t *testing.T) {
 	const m, n, k = 100, 70, 50
 	a, b := noise[float32](4, m*k), noise[float32](5, k*n)
 	want := compute(t, m*n, a, b)(Product(Float32, Matrices{Count: 1, M: m, N: n, K: k}))
@@ -98,9 +100,10 @@ func TestProductOfPartOfTheRows(t *testing.T) {
 	same(t, "row 90", Bound{}, got, want[90*n:91*n])
 }
 
-// Large products take other tiles, with the same bits. The stand-in is too
-// slow for a product that is large by itself.
-func TestLargeTiles(t *testing.T) {
+// Large tiles give the same bits as small ones. The test forces large tiles,
+// because the stand-in for a GPU is too slow for a product that is large
+// enough.
+func TestLargeTilesGiveSameBits(t *testing.T) {
 	const m, n, k = 130, 20, 18
 	a, b := noise[float32](6, m*k), noise[float32](7, k*n)
 	for turns := range 4 {
@@ -119,7 +122,7 @@ func TestLargeTiles(t *testing.T) {
 	}
 }
 
-func TestMatVec(t *testing.T) {
+func TestMatVecMatchesCPU(t *testing.T) {
 	for _, s := range [][2]int{{1, 1}, {31, 33}, {257, 5}, {5, 1500}, {1009, 3}, {3, 255}} {
 		for _, trans := range []bool{false, true} {
 			bothTypes(t, fmt.Sprint(s, trans), func(t *testing.T) { checkMatVec[float32](t, s[0], s[1], trans) },
@@ -147,7 +150,7 @@ func checkMatVec[T float](t *testing.T, rows, columns int, trans bool) {
 	same(t, "product", BoundOf("matrix times vector", number[T]()), compute(t, m, a, x)(MatVec(number[T](), rows, columns, trans)), want.out, slack...)
 }
 
-func TestOuter(t *testing.T) {
+func TestOuterMatchesCPU(t *testing.T) {
 	a, b := noise[float32](8, 33), noise[float32](9, 31)
 	want := onCPU(t, 0, nil, func(in gorgonia.Nodes) (*gorgonia.Node, error) { return gorgonia.OuterProd(in[0], in[1]) }, of(a, 33), of(b, 31))
 	same(t, "outer", Bound{}, compute(t, 33*31, a, b)(Outer(Float32, 33, 31)), want.out)

@@ -12,13 +12,14 @@ import (
 //go:embed *.ptx
 var files embed.FS
 
-// What the PTX of all modules demands, as its first lines say.
+// What the PTX files require of a GPU and its driver, as their first lines
+// state.
 const (
-	LeastCapability = 70   // compute capability of the GPU, 70 for 7.0
-	LeastCUDA       = 9000 // newest CUDA version that the driver knows: PTX 6.0 came with CUDA 9.0
+	LeastCapability = 70   // compute capability of the GPU; 70 means 7.0
+	LeastCUDA       = 9000 // newest CUDA version that the driver supports; PTX 6.0 came with CUDA 9.0
 )
 
-// Module is one PTX file.
+// Module is one PTX file with several kernels.
 type Module struct {
 	Name string // file name without its extension
 	PTX  string
@@ -28,7 +29,7 @@ type Module struct {
 func Modules() []Module {
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
-		panic(err) // the files are part of the program
+		panic(err) // cannot fail, because the files are embedded in the program
 	}
 	var all []Module
 	for _, e := range entries {
@@ -41,12 +42,12 @@ func Modules() []Module {
 	return all
 }
 
-// Hash is the hexadecimal SHA-256 of the names and contents of all modules. Two
-// programs with the same hash compute with the same kernels.
+// Hash returns the hexadecimal SHA-256 of the names and contents of all
+// modules. Two programs with the same hash use the same kernels.
 func Hash() string {
 	h := sha256.New()
 	for _, m := range Modules() {
-		fmt.Fprintf(h, "%s %d\n%s", m.Name, len(m.PTX), m.PTX) // a hash takes everything
+		fmt.Fprintf(h, "%s %d\n%s", m.Name, len(m.PTX), m.PTX) // writing to a hash returns no error
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

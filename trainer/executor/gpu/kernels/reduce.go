@@ -5,33 +5,34 @@ import (
 	"slices"
 )
 
-// reducedDimensions is the number of dimensions that sums and maxima count on
-// each side: those that stay and those that are reduced.
+// reducedDimensions is the largest number of dimensions that sums and maxima
+// support on each side, after join has merged dimensions. One side is the
+// dimensions that remain, the other side those that are reduced.
 const reducedDimensions = 3
 
-// Sum adds the elements of a along axes; no axes mean all of them. The sums are
-// kept in double precision. Long sums of a small result are divided into parts
-// that depend on the shape alone.
+// Sum adds the elements of a along axes; no axes mean all of them. Sums are
+// kept in double precision. If the result is small, long sums are divided into
+// parts. The number of parts depends only on the shape.
 func Sum(t Type, shape, axes []int) (Operation, error) { return reduction(t, "sum", shape, axes) }
 
-// Max is the largest element of a along axes, or NaN if one of them is NaN; no
-// axes mean all of them.
+// Max computes the largest element of a along axes; no axes mean all of them.
+// The result is NaN if one of the elements is NaN.
 func Max(t Type, shape, axes []int) (Operation, error) { return reduction(t, "max", shape, axes) }
 
 func reduction(t Type, what string, shape, axes []int) (Operation, error) {
 	if err := check(what, elements(shape...)); err != nil {
 		return Operation{}, err
 	}
-	var sides [2]struct{ shape, strides []int } // those that stay, those that are reduced
+	var sides [2]struct{ shape, strides []int } // dimensions that remain, and dimensions that are reduced
 	strides, across := rowMajor(shape), false
 	for i, n := range shape {
-		side, gone := &sides[0], len(axes) == 0 || slices.Contains(axes, i)
-		if gone {
+		side, reduced := &sides[0], len(axes) == 0 || slices.Contains(axes, i)
+		if reduced {
 			side = &sides[1]
 		}
 		side.shape, side.strides = append(side.shape, n), append(side.strides, strides[i])
 		if n != 1 {
-			across = !gone
+			across = !reduced
 		}
 	}
 	kept, n := elements(sides[0].shape...), elements(sides[1].shape...)
@@ -59,8 +60,9 @@ func reduction(t Type, what string, shape, axes []int) (Operation, error) {
 	return o.finish(t, kept, parts, 1), nil
 }
 
-// partial is the operand for sums of parts: scratch memory, or an address that is
-// not used.
+// partial returns the index of the operand to which the kernel writes the sums
+// of parts: the scratch memory. With only one part it returns 0, an operand
+// that the kernel does not use for this.
 func (o Operation) partial(parts int) int {
 	if parts > 1 {
 		return len(o.Operands)
@@ -68,7 +70,8 @@ func (o Operation) partial(parts int) int {
 	return 0
 }
 
-// finish adds the parts of each row and divides the sums.
+// finish appends a launch that adds the sums of the parts of each row and
+// divides the total by divisor. It appends nothing if there is only one part.
 func (o Operation) finish(t Type, rows, parts int, divisor float64) Operation {
 	if parts == 1 {
 		return o
@@ -78,15 +81,16 @@ func (o Operation) finish(t Type, rows, parts int, divisor float64) Operation {
 	return o.then(launch("reduce", "finish_"+t.suffix(), team.grid(rows), blockThreads, []int{0, len(o.Operands)}, divisor, rows, parts, team.lanes))
 }
 
-// Dot is the sum of the products of n elements of a and b.
+// Dot computes the dot product of a and b, which have n elements each.
 func Dot(t Type, n int) (Operation, error) {
 	o := Operation{Operands: []string{"out", "a", "b"}}
 	return o.then(launch("reduce", "dot_"+t.suffix(), [3]uint32{1, 1, 1}, blockThreads, all(3), n)), check("dot product", n)
 }
 
-// SumsOfSquares computes optimizer.SumOfSquares for each piece of size elements
-// of the n elements of g. The result is a float64 for each piece; the last piece
-// may be shorter.
+// SumsOfSquares divides the n elements of g into pieces and computes
+// optimizer.SumOfSquares of each piece. size is the number of elements of a
+// piece; the last piece may be shorter. The result has one float64 for each
+// piece.
 func SumsOfSquares(t Type, n, size int) (Operation, error) {
 	if size < 1 {
 		return Operation{}, fmt.Errorf("sums of squares on a GPU: pieces of %d elements", size)

@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-func TestReductions(t *testing.T) {
+func TestReductionsMatchCPU(t *testing.T) {
 	for _, c := range []struct{ shape, axes []int }{
 		{[]int{1}, nil}, {[]int{6, 1}, []int{0}}, {[]int{31, 33}, []int{0}}, {[]int{33, 31}, []int{1}}, {[]int{257, 5}, []int{0}},
 		{[]int{5, 257}, []int{1}}, {[]int{3, 4, 5}, []int{1}}, {[]int{3, 4, 5}, []int{0, 2}}, {[]int{2, 3, 4, 5}, []int{0, 2, 3}}, {[]int{1009}, nil},
@@ -29,7 +29,8 @@ func checkReduction[T float](t *testing.T, shape, axes []int) {
 			build, call = gorgonia.Max, Max
 		}
 		want := onCPU(t, 0, nil, func(in gorgonia.Nodes) (*gorgonia.Node, error) { return build(in[0], axes...) }, of(x, shape...))
-		// The bound counts the terms of a sum and their absolute values.
+		// slack is the number of terms times the sum of their absolute values,
+		// for the bound of a sum.
 		slack := make([]float64, len(want.out))
 		for i, v := range compute(t, len(want.out), magnitudes(x))(Sum(number[T](), shape, axes)) {
 			slack[i] = float64(v) * float64(len(x)) / float64(len(want.out))
@@ -39,7 +40,7 @@ func checkReduction[T float](t *testing.T, shape, axes []int) {
 	}
 }
 
-// magnitudes are the absolute values of x.
+// magnitudes returns the absolute values of x.
 func magnitudes[T float](x []T) []T {
 	to := make([]T, len(x))
 	for i, v := range x {
@@ -48,7 +49,7 @@ func magnitudes[T float](x []T) []T {
 	return to
 }
 
-func TestDotAndSquares(t *testing.T) {
+func TestDotAndSumsOfSquaresMatchCPU(t *testing.T) {
 	for _, n := range append(lengths, 1023, 1024, 1025, 5000) {
 		bothTypes(t, fmt.Sprint(n), func(t *testing.T) { checkDot[float32](t, n) }, func(t *testing.T) { checkDot[float64](t, n) })
 	}

@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// array is an operand of the CPU's operation.
+// array is an operand of an operation that onCPU runs.
 type array[T float] struct {
 	shape []int
 	data  []T
@@ -18,17 +18,18 @@ type array[T float] struct {
 
 func of[T float](data []T, shape ...int) array[T] { return array[T]{shape, data} }
 
-// results are what the CPU computes.
+// results is the result of an operation on the CPU and the gradients of its
+// operands.
 type results[T float] struct {
 	out       []T
-	gradients [][]T // of the first operands, as many as the caller named
+	gradients [][]T // gradients of the first operands; their number is onCPU's parameter n
 }
 
 var training = operation.Call{Step: 3, VirtualWorker: 1, VirtualWorkers: 2, Seed: 77, Train: true}
 
-// onCPU runs an operation of the graph. With a gradient dy of the result, it also
-// computes the gradients of the first n operands. A nil dy of a scalar result
-// means 1.
+// onCPU runs an operation of a Gorgonia graph on the CPU. If dy is not nil, it
+// is the gradient of the result, and onCPU also computes the gradients of the
+// first n operands. For a scalar result, nil means a dy of 1.
 func onCPU[T float](t *testing.T, n int, dy []T, build func(gorgonia.Nodes) (*gorgonia.Node, error), operands ...array[T]) (r results[T]) {
 	t.Helper()
 	g, dtype := gorgonia.NewGraph(), tensor.Float32

@@ -1,14 +1,14 @@
 package kernels
 
-// Softmax is e^x / sum(e^x) along an axis of a, or its logarithm. The shape is
-// (outer, n, inner) with the axis in the middle. It is the operation of the
-// compiled program; package nn's is [RowSoftmax].
+// Softmax computes e^x / sum(e^x), or its logarithm, along the middle axis of
+// a, which has the shape (outer, n, inner). It is Gorgonia's softmax; for that
+// of package nn see [RowSoftmax].
 func Softmax(t Type, outer, n, inner int, log bool) (Operation, error) {
 	return alongAxis(t, "softmax_", []string{"out", "a"}, outer, n, inner, log)
 }
 
-// SoftmaxGradient is the gradient of the operand of Softmax, from its result y
-// and the gradient dy of y.
+// SoftmaxGradient computes the gradient of Softmax's operand from the result y
+// of Softmax and the gradient dy of y.
 func SoftmaxGradient(t Type, outer, n, inner int, log bool) (Operation, error) {
 	return alongAxis(t, "softmax_gradient_", []string{"dx", "y", "dy"}, outer, n, inner, log)
 }
@@ -23,13 +23,14 @@ func alongAxis(t Type, kernel string, operands []string, outer, n, inner int, lo
 		check("softmax", elements(outer, n, inner))
 }
 
-// RowSoftmax is nn.Softmax, or nn.LogSoftmax, of rows of n elements.
+// RowSoftmax computes nn.Softmax, or nn.LogSoftmax if log is true, of each row
+// of n elements.
 func RowSoftmax(t Type, rows, n int, log bool) (Operation, error) {
 	return rowwise(t, "wide_softmax_", []string{"out", "a"}, rows, n, log)
 }
 
-// RowSoftmaxGradient is the gradient of the operand of RowSoftmax, from its
-// result y and the gradient dy of y.
+// RowSoftmaxGradient computes the gradient of RowSoftmax's operand from the
+// result y of RowSoftmax and the gradient dy of y.
 func RowSoftmaxGradient(t Type, rows, n int, log bool) (Operation, error) {
 	return rowwise(t, "wide_softmax_gradient_", []string{"dx", "y", "dy"}, rows, n, log)
 }
@@ -44,11 +45,11 @@ func rowwise(t Type, kernel string, operands []string, rows, n int, log bool) (O
 		check("softmax", elements(rows, n))
 }
 
-// Labels says what the labels of rows are.
+// Labels is the form in which the operand labels gives the class of each row.
 type Labels int
 
-// The kinds of labels: a weight of each class, in the type of the logits, or one
-// class number for each row.
+// The forms of labels. Weights is one weight for each row and class, of the
+// same type as the logits. The others are one class number for each row.
 const (
 	Weights Labels = iota
 	Int32Classes
@@ -57,9 +58,10 @@ const (
 	Float64Classes
 )
 
-// CrossEntropy is the sum over the rows of -log(softmax(logits)[label]), divided
-// by divisor. A number that is no class makes the result NaN, where package nn
-// returns an error; package gpu checks the labels that it copies to the GPU.
+// CrossEntropy computes the sum over the rows of -log(softmax(logits)[label]),
+// divided by divisor. An invalid class number makes the result NaN, whereas
+// package nn returns an error. Package gpu therefore checks class numbers
+// before it copies them to the GPU.
 func CrossEntropy(t Type, rows, classes int, labels Labels, divisor float64) (Operation, error) {
 	team := teamFor(classes, false)
 	o := Operation{Operands: []string{"out", "logits", "labels"}, Scratch: 8 * rows}
@@ -67,8 +69,8 @@ func CrossEntropy(t Type, rows, classes int, labels Labels, divisor float64) (Op
 	return o.then(total(t, rows, divisor)), check("cross entropy", elements(rows, classes))
 }
 
-// CrossEntropyGradient is the gradient of the logits of CrossEntropy, from the
-// gradient dy of the loss. A number that is no class makes its row NaN.
+// CrossEntropyGradient computes the gradient of CrossEntropy's logits from the
+// gradient dy of the loss. An invalid class number makes its row NaN.
 func CrossEntropyGradient(t Type, rows, classes int, labels Labels, divisor float64) (Operation, error) {
 	team := teamFor(classes, false)
 	o := Operation{Operands: []string{"dx", "logits", "labels", "dy"}}
@@ -76,15 +78,17 @@ func CrossEntropyGradient(t Type, rows, classes int, labels Labels, divisor floa
 		divisor, rows, classes, int(labels), team.lanes)), check("cross entropy", elements(rows, classes))
 }
 
-// Accuracy is the fraction of rows whose label has the largest logit, the first
-// of equal ones. A number that is no class makes it NaN.
+// Accuracy computes the fraction of rows whose label is the class with the
+// largest logit. Of equal logits the first counts. An invalid class number
+// makes the result NaN.
 func Accuracy(t Type, rows, classes int, labels Labels) (Operation, error) {
 	o := Operation{Operands: []string{"out", "logits", "labels"}, Scratch: 8 * rows}
 	o = o.then(launch("rows", "right_"+t.suffix(), grid(rows), blockThreads, []int{3, 1, 2}, rows, classes, int(labels)))
 	return o.then(total(t, rows, float64(rows))), check("accuracy", elements(rows, classes))
 }
 
-// total adds n numbers of scratch memory, operand 3, and divides the sum.
+// total returns a launch that adds n numbers in scratch memory, which is
+// operand 3, and divides the sum by divisor.
 func total(t Type, n int, divisor float64) Launch {
 	return launch("rows", "total_"+t.suffix(), [3]uint32{1, 1, 1}, blockThreads, []int{0, 3}, divisor, n)
 }

@@ -10,7 +10,7 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-func TestSoftmax(t *testing.T) {
+func TestSoftmaxMatchesCPU(t *testing.T) {
 	for _, s := range [][]int{{1, 1}, {5, 10}, {33, 31}, {3, 33}, {4, 257}, {2, 1030}, {3, 7, 5}} {
 		for _, log := range []bool{false, true} {
 			bothTypes(t, fmt.Sprint(s, log), func(t *testing.T) { checkSoftmax[float32](t, s, log) }, func(t *testing.T) { checkSoftmax[float64](t, s, log) })
@@ -28,8 +28,9 @@ func checkSoftmax[T float](t *testing.T, s []int, log bool) {
 	want := onCPU(t, 1, dy, func(in gorgonia.Nodes) (*gorgonia.Node, error) { return graphs(in[0], last) }, of(x, s...))
 	outer, n := size(s[:last]), s[last]
 	forward, backward := BoundOf("softmax", typ), BoundOf("softmax gradient", typ)
-	// The sum of a row's exponentials has n terms, so a result is off by as many
-	// roundings of itself; that of a gradient has the terms dy or dy*y.
+	// The sum of a row's exponentials has n terms, so the error of a result
+	// may be n roundings of the result. For a gradient the terms are dy, or
+	// dy*y.
 	own, terms := make([]float64, len(x)), make([]float64, len(x))
 	for i := range x {
 		from := i / n * n
@@ -50,15 +51,15 @@ func sumOf[T float](x []T) (sum float64) {
 	return sum
 }
 
-// Softmax along an axis that is not the last one.
-func TestSoftmaxAcross(t *testing.T) {
+// Softmax along an axis other than the last matches the CPU.
+func TestSoftmaxAlongMiddleAxis(t *testing.T) {
 	const outer, n, inner = 3, 40, 35
 	x := noise[float32](3, outer*n*inner)
 	want := onCPU(t, 0, nil, func(in gorgonia.Nodes) (*gorgonia.Node, error) { return gorgonia.SoftMax(in[0], 1) }, of(x, outer, n, inner))
 	same(t, "softmax", BoundOf("softmax", Float32), compute(t, len(x), x)(Softmax(Float32, outer, n, inner, false)), want.out)
 }
 
-func TestCrossEntropy(t *testing.T) {
+func TestCrossEntropyMatchesCPU(t *testing.T) {
 	for _, s := range [][2]int{{1, 1}, {6, 10}, {33, 31}, {257, 3}, {5, 257}, {2, 1030}} {
 		for _, labels := range []Labels{Weights, Float32Classes} {
 			bothTypes(t, fmt.Sprint(s, labels), func(t *testing.T) { checkEntropy[float32](t, s[0], s[1], labels) },
@@ -90,9 +91,9 @@ func checkEntropy[T float](t *testing.T, rows, classes int, labels Labels) {
 	same(t, "accuracy", Bound{}, compute(t, 1, x, y.data)(Accuracy(typ, rows, classes, labels)), want.out)
 }
 
-// A label that is no class makes the loss NaN and leaves the other rows'
-// gradients.
-func TestLabelsThatAreNoClass(t *testing.T) {
+// An invalid class number makes the loss NaN, and does not change the
+// gradients of the other rows.
+func TestInvalidClassNumberMakesLossNaN(t *testing.T) {
 	x := noise[float32](5, 9)
 	for _, wrong := range []float32{-1, 3, 0.5, float32(math.NaN())} {
 		labels := []float32{0, wrong, 2}
@@ -105,8 +106,8 @@ func TestLabelsThatAreNoClass(t *testing.T) {
 	}
 }
 
-// A logit of -Inf has infinite loss, unless its label has no weight.
-func TestImpossibleClasses(t *testing.T) {
+// A logit of -Inf makes the loss infinite, unless its class has weight 0.
+func TestLogitOfMinusInfinity(t *testing.T) {
 	x, y := []float32{float32(math.Inf(-1)), 0, 1}, []float32{0, 1, 0}
 	want := onCPU(t, 0, nil, func(in gorgonia.Nodes) (*gorgonia.Node, error) { return ops.CrossEntropy(in[0], in[1]) }, of(x, 1, 3), of(y, 1, 3))
 	if got := compute(t, 1, x, y)(CrossEntropy(Float32, 1, 3, Weights, 1)); got[0] != want.out[0] || got[0] != got[0] {
@@ -114,8 +115,8 @@ func TestImpossibleClasses(t *testing.T) {
 	}
 }
 
-// Class numbers of the integer types.
-func TestIntegerLabels(t *testing.T) {
+// Labels may be class numbers of type int32 or int64.
+func TestIntegerClassNumbers(t *testing.T) {
 	x := noise[float32](6, 12)
 	want := compute(t, 1, x, []float32{2, 0, 1, 2})(CrossEntropy(Float32, 4, 3, Float32Classes, 4))
 	for labels, data := range map[Labels][]byte{Int32Classes: bytesOf([]int32{2, 0, 1, 2}), Int64Classes: bytesOf([]int64{2, 0, 1, 2})} {

@@ -9,7 +9,7 @@ import (
 )
 
 // Shapes that nobody chose.
-func TestRandomShapes(t *testing.T) {
+func TestKernelsMatchCPUOnRandomShapes(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 12))
 	for range 12 {
 		shape := make([]int, 2+random.IntN(3))
@@ -38,7 +38,7 @@ func TestRandomShapes(t *testing.T) {
 }
 
 // Operations without elements have no launches.
-func TestEmptyOperands(t *testing.T) {
+func TestEmptyOperandsHaveNoLaunches(t *testing.T) {
 	for what, call := range map[string]func() (Operation, error){
 		"binary":    func() (Operation, error) { return Binary(Float32, "+", 0, 0, 0) },
 		"spread":    func() (Operation, error) { return Spread(Float32, "+", []int{0, 3}, []int{3, 1}, []int{0, 1}) },

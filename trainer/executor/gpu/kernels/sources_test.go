@@ -10,9 +10,10 @@ import (
 	"testing"
 )
 
-// The PTX was made of the sources that lie beside it: scripts/make-kernels writes a hash
-// of them into each file.
-func TestPTXIsOfItsSources(t *testing.T) {
+// Each PTX file contains the hash of the CUDA sources that it was compiled
+// from (scripts/make-kernels writes it). The test fails if the sources have
+// changed since.
+func TestPTXContainsHashOfItsSources(t *testing.T) {
 	var names []string
 	for _, pattern := range []string{"*.cu", "*.cuh"} {
 		found, err := filepath.Glob(pattern)

@@ -1,36 +1,42 @@
 package kernels
 
-// team says how the threads of a block share rows: see team.cuh.
+// team describes how the threads of a block are divided among the rows of a
+// reduction. The file team.cuh has the device's side.
 type team struct {
-	lanes  int  // threads that reduce one row
-	across bool // neighbouring threads take neighbouring rows
+	lanes  int  // number of threads that reduce one row together
+	across bool // neighbouring threads read neighbouring rows, because the elements of a row are not adjacent in memory
 }
 
-// teamFor returns the team for rows of n elements. Short rows take one thread,
-// which adds in the order of memory.
+// teamFor returns the team for rows of n elements. A row of at most 32
+// elements takes one thread, which adds the elements in the order of memory.
+//
+// TODO: no real GPU has run this; the limits 32 and 1024 are guesses.
 func teamFor(n int, across bool) team {
 	switch {
 	case n <= 32:
 		return team{1, across}
 	case across:
-		return team{8, true} // 32 neighbouring rows, for whole words of memory
+		return team{8, true} // a block then reads 32 neighbouring rows at a time, in adjacent memory
 	case n <= 1024:
 		return team{32, false}
 	}
 	return team{blockThreads, false}
 }
 
-// grid is a grid for a number of rows.
+// grid returns the grid for that number of rows.
 func (t team) grid(rows int) [3]uint32 {
 	return [3]uint32{uint32(min(divide(rows, blockThreads/t.lanes), mostBlocks)), 1, 1}
 }
 
-// parts divides rows of n elements, if there are too few rows to keep a GPU busy:
-// the number of parts of each row, and their size.
+// parts divides each row of n elements if there are too few rows to keep a GPU
+// busy. It returns the number of parts of a row and the number of elements of
+// a part.
+//
+// TODO: no real GPU has run this; busy and each are guesses.
 func (t team) parts(rows, n int) (parts, size int) {
 	const (
-		busy = 256 // blocks
-		each = 16  // elements that a thread has at least
+		busy = 256 // number of blocks that should keep a GPU busy
+		each = 16  // least number of elements for one thread
 	)
 	blocks := max(1, divide(rows, blockThreads/t.lanes))
 	parts = min(busy/blocks, n/(t.lanes*each))
@@ -41,7 +47,7 @@ func (t team) parts(rows, n int) (parts, size int) {
 	return divide(n, size), size
 }
 
-// flag is a condition as a parameter.
+// flag returns a condition as a kernel parameter: 1 for true, 0 for false.
 func flag(b bool) int {
 	if b {
 		return 1

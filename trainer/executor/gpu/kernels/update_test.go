@@ -10,7 +10,8 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// rules is each rule with each kind of decay.
+// rules returns every optimiser rule, each without and with every kind of
+// weight decay.
 func rules() (all []optimizer.Settings) {
 	for _, s := range []optimizer.Settings{
 		{Rule: optimizer.SGD}, {Rule: optimizer.Momentum, Momentum: 0.9}, {Rule: optimizer.Momentum, Momentum: 0.8, Nesterov: true},
@@ -24,9 +25,9 @@ func rules() (all []optimizer.Settings) {
 	return append(all, optimizer.Settings{Rule: optimizer.Average, Momentum: 0.9})
 }
 
-// A few steps, some of them clipped, give the bits of package optimizer in the
-// variable and in the slots.
-func TestUpdates(t *testing.T) {
+// A few steps, some of them clipped, give the same bits as package optimizer,
+// in the variable and in the optimiser's slots.
+func TestUpdatesMatchOptimizer(t *testing.T) {
 	for _, s := range rules() {
 		bothTypes(t, fmt.Sprintf("%+v", s), func(t *testing.T) { checkUpdates[float32](t, s) }, func(t *testing.T) { checkUpdates[float64](t, s) })
 	}
@@ -77,8 +78,9 @@ func run[T float](t *testing.T, o Operation, s optimizer.Settings, step optimize
 	execute(t, o, 0, operands...)
 }
 
-// Only a finite number lets an update go.
-func TestFinite(t *testing.T) {
+// Finite returns 1 for a finite number, and 0 for NaN and infinity, which
+// prevents an update.
+func TestUpdateNeedsFiniteLoss(t *testing.T) {
 	bothTypes(t, "", checkFinite[float32], checkFinite[float64])
 }
 
@@ -98,9 +100,9 @@ func wantFinite[T float](t *testing.T, x T, want uint32) {
 	}
 }
 
-// The scale of every update follows from the sum of squares in their order, as
-// aggregate.Norm adds them.
-func TestClip(t *testing.T) {
+// Clip gives all updates the same scale. The scale comes from the sum of the
+// squares in their order, as in aggregate.Norm.
+func TestClipScalesAllUpdates(t *testing.T) {
 	for _, n := range []int{0, 1, 255, 256, 257, 1000} {
 		squares, sum := noise[float64](3, n), 0.0
 		for i := range squares {

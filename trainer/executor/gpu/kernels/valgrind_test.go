@@ -12,14 +12,15 @@ import (
 	. "github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// Every kernel runs under valgrind with a thread for each CUDA thread, over shapes of all
-// tests of this package: nothing races, misses a barrier, leaves its memory or reads what
-// nobody has set, and the results have the same bits.
+// Every kernel runs under valgrind, with one thread for each CUDA thread, on
+// the shapes of the other tests of this package. Valgrind must report no race,
+// no missing barrier, no access outside of the operands and no use of
+// uninitialised memory. The results must have the same bits.
 func TestValgrind(t *testing.T) {
 	if cudatest.OnMachine() {
 		t.Skip("valgrind watches kernels that are compiled for the CPU")
 	}
-	const each, largest = 2, 40 << 10 // calls of the same kernels, and bytes of a call
+	const each, largest = 2, 40 << 10 // each: number of calls of one kernel; largest: bytes of the operands of one call
 	all := map[string][]cudatest.Call{}
 	record = func(c cudatest.Call) {
 		total, key := 0, ""
@@ -35,10 +36,10 @@ func TestValgrind(t *testing.T) {
 	}
 	defer func() { record = nil }()
 	for _, test := range []func(*testing.T){
-		TestFunctions, TestOperators, TestSpread, TestActivationGradients, TestAddBias, TestMinAndMax, TestGridsChangeNothing,
-		TestTranspose, TestSlices, TestConcat, TestCopies, TestReductions, TestDotAndSquares, TestProducts, TestLargeTiles, TestMatVec, TestOuter,
-		TestSoftmax, TestSoftmaxAcross, TestCrossEntropy, TestConvolution, TestFilterGradientOfManyImages, TestPools, TestBatchNorm,
-		TestNormGradientInAnEvaluation, TestDropout, TestUpdates, TestFinite, TestClip, TestRandomShapes,
+		TestUnaryFunctionsMatchCPU, TestBinaryOperatorsMatchCPU, TestBroadcastOperatorsMatchCPU, TestActivationGradientsMatchCPU, TestAddBiasMatchesCPU, TestMinAndMaxMatchCPU, TestGridSizeDoesNotChangeBits,
+		TestTransposeMatchesCPU, TestSlicesMatchCPU, TestConcatMatchesCPU, TestCopies, TestReductionsMatchCPU, TestDotAndSumsOfSquaresMatchCPU, TestProductsMatchCPU, TestLargeTilesGiveSameBits, TestMatVecMatchesCPU, TestOuterMatchesCPU,
+		TestSoftmaxMatchesCPU, TestSoftmaxAlongMiddleAxis, TestCrossEntropyMatchesCPU, TestConvolutionMatchesCPU, TestFilterGradientOfManyImages, TestPoolsMatchCPU, TestBatchNormMatchesCPU,
+		TestNormGradientInAnEvaluation, TestDropoutMatchesCPU, TestUpdatesMatchOptimizer, TestUpdateNeedsFiniteLoss, TestClipScalesAllUpdates, TestKernelsMatchCPUOnRandomShapes,
 	} {
 		test(t)
 	}
@@ -51,7 +52,7 @@ func TestValgrind(t *testing.T) {
 		slices.SortFunc(calls, func(a, b cudatest.Call) int {
 			return cmp.Compare(len(a.Operands[0])+a.Sizes[0], len(b.Operands[0])+b.Sizes[0])
 		})
-		for i := range min(each, len(calls)) { // the smallest and the largest
+		for i := range min(each, len(calls)) { // take the smallest and the largest call
 			r.Add(calls[i*(len(calls)-1)/max(1, min(each, len(calls))-1)])
 		}
 		for _, kernel := range strings.Fields(key) {

@@ -2,15 +2,18 @@ package kernels
 
 import "fmt"
 
-// Window says how a kernel moves over images (batch, channels, height, width):
-// from the top left corner of the padded image, in strides, as long as it fits.
+// Window describes how a kernel of a convolution or a pool moves over images
+// of shape (batch, channels, height, width). The kernel starts at the top left
+// corner of the padded image and moves by Stride, as long as it fits into the
+// padded image.
 type Window struct {
-	Batch, Channels, Height, Width int // of the images
+	Batch, Channels, Height, Width int // shape of the images
 	KernelHeight, KernelWidth      int
-	Stride, Pad                    int // in both directions; zeros on all four sides
+	Stride, Pad                    int // in both directions; Pad is the number of zeros on each of the four sides
 }
 
-// places returns the numbers of places of the kernel, down and across.
+// places returns the number of vertical and of horizontal positions of the
+// kernel, which is the height and width of the result.
 func (w Window) places() (height, width int) {
 	return (w.Height+2*w.Pad-w.KernelHeight)/w.Stride + 1, (w.Width+2*w.Pad-w.KernelWidth)/w.Stride + 1
 }
@@ -20,8 +23,8 @@ func (w Window) parameters() []any {
 	return []any{w.Channels, w.Height, w.Width, w.KernelHeight, w.KernelWidth, w.Stride, w.Pad, height, width}
 }
 
-// check reports a window that kernels do not compute. count is the number of
-// channels of the result.
+// check returns an error for a window that the kernels do not support. count
+// is the number of channels of the result.
 func (w Window) check(what string, count int) error {
 	if w.Stride < 1 || w.Pad < 0 || w.KernelHeight < 1 || w.KernelWidth < 1 ||
 		w.KernelHeight > w.Height+2*w.Pad || w.KernelWidth > w.Width+2*w.Pad || w.Batch > mostBlockY {
@@ -32,9 +35,9 @@ func (w Window) check(what string, count int) error {
 		elements(count, w.Channels, w.KernelHeight, w.KernelWidth))
 }
 
-// Convolve is nn.Conv2D: the operands are out, x and filters. Each element is a
-// sum over (channel, down, across) in this order, each product fused with its
-// addition.
+// Convolve computes nn.Conv2D. The operands are out, x and filters. Each
+// element is a sum over channel, row and column of the filter, in this order.
+// Each multiplication is fused with its addition.
 func Convolve(t Type, w Window, filters int) (Operation, error) {
 	o := Operation{Operands: []string{"out", "x", "filters"}}
 	if err := w.check("convolution", filters); err != nil {
@@ -45,9 +48,9 @@ func Convolve(t Type, w Window, filters int) (Operation, error) {
 		append([]any{filters}, w.parameters()...)...)), nil
 }
 
-// ConvolveImageGradient is the gradient of x of Convolve. The operands are dx,
-// filters and dy. Each element is a sum over (down, across, filter) in this
-// order.
+// ConvolveImageGradient computes the gradient of Convolve's operand x. The
+// operands are dx, filters and dy. Each element is a sum over row of the
+// filter, column of the filter and number of the filter, in this order.
 func ConvolveImageGradient(t Type, w Window, filters int) (Operation, error) {
 	o := Operation{Operands: []string{"dx", "filters", "dy"}}
 	if err := w.check("convolution", filters); err != nil {
@@ -57,9 +60,10 @@ func ConvolveImageGradient(t Type, w Window, filters int) (Operation, error) {
 		append([]any{filters}, w.parameters()...)...)), nil
 }
 
-// ConvolveFilterGradient is the gradient of the filters of Convolve. The operands
-// are dw, x and dy. Each element is a sum over (image, place) in this order,
-// divided among at most 32 parts of whole images, which are added in their order.
+// ConvolveFilterGradient computes the gradient of Convolve's filters. The
+// operands are dw, x and dy. Each element is a sum over the images and, in
+// each image, over the positions of the filter. The sum is divided into at
+// most 32 parts of whole images, which are added in their order.
 func ConvolveFilterGradient(t Type, w Window, filters int) (Operation, error) {
 	o := Operation{Operands: []string{"dw", "x", "dy"}}
 	if err := w.check("convolution", filters); err != nil {
@@ -80,24 +84,26 @@ func ConvolveFilterGradient(t Type, w Window, filters int) (Operation, error) {
 	return o, nil
 }
 
-// MaxPool is nn.MaxPool2D. The operands are out and x.
+// MaxPool computes nn.MaxPool2D. The operands are out and x.
 func MaxPool(t Type, w Window) (Operation, error) {
 	height, width := w.places()
 	return w.pool(t, "max_pool_", []string{"out", "x"}, height*width)
 }
 
-// AvgPool is nn.AvgPool2D. The operands are out and x.
+// AvgPool computes nn.AvgPool2D. The operands are out and x.
 func AvgPool(t Type, w Window) (Operation, error) {
 	height, width := w.places()
 	return w.pool(t, "avg_pool_", []string{"out", "x"}, height*width)
 }
 
-// MaxPoolGradient is the gradient of MaxPool. The operands are dx, x and dy.
+// MaxPoolGradient computes the gradient of MaxPool's operand x. The operands
+// are dx, x and dy.
 func MaxPoolGradient(t Type, w Window) (Operation, error) {
 	return w.pool(t, "max_pool_gradient_", []string{"dx", "x", "dy"}, w.Height*w.Width)
 }
 
-// AvgPoolGradient is the gradient of AvgPool. The operands are dx and dy.
+// AvgPoolGradient computes the gradient of AvgPool's operand x. The operands
+// are dx and dy.
 func AvgPoolGradient(t Type, w Window) (Operation, error) {
 	return w.pool(t, "avg_pool_gradient_", []string{"dx", "dy"}, w.Height*w.Width)
 }
@@ -105,7 +111,7 @@ func AvgPoolGradient(t Type, w Window) (Operation, error) {
 func (w Window) pool(t Type, kernel string, operands []string, plane int) (Operation, error) {
 	err := w.check("pool", w.Channels)
 	if err == nil && w.Pad >= min(w.KernelHeight, w.KernelWidth) {
-		err = fmt.Errorf("pool on a GPU: a pad of %d needs a kernel larger than that", w.Pad)
+		err = fmt.Errorf("pool on a GPU: the padding of %d must be smaller than the kernel", w.Pad)
 	}
 	if err != nil {
 		return Operation{}, err

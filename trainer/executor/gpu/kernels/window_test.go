@@ -17,7 +17,8 @@ var windows = []Window{
 	{Batch: 2, Channels: 4, Height: 5, Width: 5, KernelHeight: 2, KernelWidth: 2, Stride: 3, Pad: 1},
 }
 
-// More images than the parts of a sum.
+// A batch has more images than a sum has parts, so a part contains several
+// images.
 func TestFilterGradientOfManyImages(t *testing.T) {
 	w := Window{Batch: 67, Channels: 1, Height: 3, Width: 3, KernelHeight: 2, KernelWidth: 2, Stride: 1}
 	x, f, dy := noise[float32](6, 67*9), noise[float32](7, 4), noise[float32](8, 67*4)
@@ -29,7 +30,7 @@ func TestFilterGradientOfManyImages(t *testing.T) {
 
 func shapeOf(w Window) []int { return []int{w.Batch, w.Channels, w.Height, w.Width} }
 
-func TestConvolution(t *testing.T) {
+func TestConvolutionMatchesCPU(t *testing.T) {
 	wide := Window{Batch: 2, Channels: 3, Height: 6, Width: 7, KernelHeight: 2, KernelWidth: 5, Stride: 1, Pad: 2}
 	for _, w := range append(windows, wide) {
 		filters := 1 + w.Batch%2*4
@@ -66,7 +67,7 @@ func checkConvolution[T float](t *testing.T, w Window, filters int) {
 	check("gradient of filters", want.gradients[1], sums.gradients[1], n/filters, ConvolveFilterGradient, x, dy)
 }
 
-func TestPools(t *testing.T) {
+func TestPoolsMatchCPU(t *testing.T) {
 	for _, w := range windows {
 		if w.Pad >= w.KernelHeight {
 			w.Pad = w.KernelHeight - 1
@@ -85,7 +86,7 @@ func checkPools[T float](t *testing.T, w Window) {
 	}
 	for i := range x {
 		if x[i] == 0 {
-			x[i] = 0 // no -0: the first of equal elements decides its sign
+			x[i] = 0 // replaces -0, because the sign of the maximum of 0 and -0 depends on their order
 		}
 	}
 	for name, pool := range map[string]struct {
