@@ -53,7 +53,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-func TestFaultyCorpus(t *testing.T) {
+func TestReadCorpusErrors(t *testing.T) {
 	for want, texts := range map[string][]string{
 		": no words": {"", "\n \n"},
 		": none of its words is in the vocabulary": {"one two\nthree"},

@@ -108,7 +108,7 @@ func TestSkipCorrupt(t *testing.T) {
 	}
 }
 
-func TestSharesFollowOneAnother(t *testing.T) {
+func TestSharesAreContiguous(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		n, of := random.IntN(1000), 1+random.IntN(40)

@@ -79,7 +79,7 @@ func TestEpochsDiffer(t *testing.T) {
 	}
 }
 
-func TestEpochsAreRefused(t *testing.T) {
+func TestEpochsErrors(t *testing.T) {
 	for want, c := range map[string][2]int{
 		"empty":         {0, 1},
 		"a batch of 0":  {1, 0},
@@ -120,7 +120,7 @@ func TestPermutations(t *testing.T) {
 
 // A large computed permutation sends the places of each sixteenth evenly to
 // all sixteenths, and neighbours far apart.
-func TestFeistelIsEven(t *testing.T) {
+func TestFeistelIsUniform(t *testing.T) {
 	const n, parts = 100000, 16
 	for seed := range uint64(4) {
 		p := newFeistel(n, random.New(seed, "even"))
@@ -152,7 +152,7 @@ func TestFeistelIsEven(t *testing.T) {
 }
 
 // A table of three elements takes each of its six orders about as often.
-func TestTableIsEven(t *testing.T) {
+func TestTableIsUniform(t *testing.T) {
 	counts := map[[3]uint32]int{}
 	for i := range uint64(6000) {
 		p := newTable(3, random.New(1, "even").Derive(i))

@@ -100,7 +100,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-func TestFaultyExamples(t *testing.T) {
+func TestParseExampleErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		message []byte
 		want    string

@@ -143,7 +143,7 @@ func TestFiles(t *testing.T) {
 }
 
 // As where a comma too many divides names.
-func TestFilesHaveNames(t *testing.T) {
+func TestReadingAnEmptyFileNameFails(t *testing.T) {
 	if _, err := ReadCIFAR10(""); err == nil || !strings.Contains(err.Error(), "it has no name") {
 		t.Errorf("%v", err)
 	}
@@ -151,7 +151,7 @@ func TestFilesHaveNames(t *testing.T) {
 
 // What a header claims is not allocated when the file does not hold it: a
 // packed one, whose length is not known beforehand, neither.
-func TestClaimsAreNotBelieved(t *testing.T) {
+func TestFalseLengthsAllocateNoMemory(t *testing.T) {
 	claim := join(0, 0, 0x0e, 1, 0x40, 0, 0, 0, "few") // 2^30 doubles, 8 GiB
 	for _, content := range [][]byte{claim, zip(t, claim)} {
 		path := file(t, "claim", content)

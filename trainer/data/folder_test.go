@@ -106,7 +106,7 @@ func claimed(width, height uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(b, head...), crc32.ChecksumIEEE(head))
 }
 
-func TestFaultyFolders(t *testing.T) {
+func TestOpenFolderErrors(t *testing.T) {
 	small, large := encoded(t, dots(4, 4, 1)), encoded(t, dots(8, 4, 1))
 	for name, c := range map[string]struct {
 		files      map[string][]byte

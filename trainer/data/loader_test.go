@@ -108,7 +108,7 @@ func TestLoaderReadsAhead(t *testing.T) {
 
 // Batches of a dataset that answers at once are read when they are asked for, and none
 // ahead; if it becomes slow they are read ahead again.
-func TestLoaderReadsQuickBatchesItself(t *testing.T) {
+func TestLoaderReadsQuickBatchesInTheCallersGoroutine(t *testing.T) {
 	w := &watched{}
 	l := NewLoader(t.Context(), w, 2, 50, inBatches(10))
 	l.quick = time.Hour
@@ -137,7 +137,7 @@ func TestLoaderReadsQuickBatchesItself(t *testing.T) {
 }
 
 // All cores read at the same time.
-func TestLoaderUsesItsCores(t *testing.T) {
+func TestLoaderUsesAllCores(t *testing.T) {
 	w := &watched{tickets: make(chan struct{})}
 	l := NewLoader(t.Context(), w, 3, 1, inBatches(10))
 	done := make(chan error)
@@ -168,7 +168,7 @@ func TestLoaderReturnsTheFirstError(t *testing.T) {
 }
 
 // After the end of the context nothing more is read, and who asks is told why.
-func TestLoaderEnds(t *testing.T) {
+func TestLoaderStopsWhenItsContextIsCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	w := &watched{tickets: make(chan struct{}, 1000)}
 	l := NewLoader(ctx, w, 2, 50, inBatches(10))

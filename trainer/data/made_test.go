@@ -58,7 +58,7 @@ func TestMadeImages(t *testing.T) {
 }
 
 // The images are fixed for ever: results that are published name the seed.
-func TestMadeImagesStay(t *testing.T) {
+func TestMadeImagesNeverChange(t *testing.T) {
 	for digits, want := range map[bool]uint64{true: 0x322d70cac7304ab2, false: 0xee4e14677d67aff7} {
 		sum, m := uint64(fnvOffset), made(t, digits, 1, 0, 50)
 		for x, err := range each(m) {

@@ -71,7 +71,7 @@ func TestMadeTextPerplexity(t *testing.T) {
 }
 
 // What is skipped is what would have been read.
-func TestTextIsSkipped(t *testing.T) {
+func TestMadeTextRowSkipsWords(t *testing.T) {
 	made := MakeText(3, 50)
 	for row := range 3 {
 		whole := made.Row(row, 0)

@@ -27,7 +27,7 @@ func TestOpenParallel(t *testing.T) {
 	}
 }
 
-func TestFaultyParallel(t *testing.T) {
+func TestOpenParallelErrors(t *testing.T) {
 	two := file(t, "two", []byte("a\nb\n"))
 	for _, c := range []struct{ content, want string }{
 		{"", ": the text is empty"},

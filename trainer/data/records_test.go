@@ -35,7 +35,7 @@ func TestMaskedSum(t *testing.T) {
 }
 
 // The bytes of a record were computed bit by bit, by another program.
-func TestRecordsAreFramed(t *testing.T) {
+func TestRecordFormat(t *testing.T) {
 	want, err := hex.DecodeString("0500000000000000eab2043e68656c6c6fbb1f1c19")
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func spoiled(content []byte, at int) []byte {
 
 // A claimed length is refused before memory is taken, whether its sum is right or
 // not, and a file may end anywhere.
-func TestFaultyRecords(t *testing.T) {
+func TestOpenRecordsErrors(t *testing.T) {
 	whole := join(record("first"), record("second")) // from 0 and 21
 	huge := binary.LittleEndian.AppendUint64(nil, 1<<63)
 	huge = binary.LittleEndian.AppendUint32(huge, maskedSum(huge))
@@ -113,7 +113,7 @@ func TestFaultyRecords(t *testing.T) {
 }
 
 // A packed file is unpacked, at any time, and leaves nothing behind.
-func TestPackedRecords(t *testing.T) {
+func TestGzipRecords(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	content := join(record("first"), record("second"))
@@ -163,7 +163,7 @@ func TestCorruptRecords(t *testing.T) {
 
 // However many files there are, few are open, packed ones too, and several goroutines read
 // what one reads.
-func TestFewRecordFilesAreOpen(t *testing.T) {
+func TestRecordFilesLimitOpenFiles(t *testing.T) {
 	temporary, folder, most := t.TempDir(), t.TempDir(), 3
 	t.Setenv("TMPDIR", temporary)
 	var paths, want []string
@@ -218,7 +218,7 @@ func TestFewRecordFilesAreOpen(t *testing.T) {
 }
 
 // A file that has become shorter is an error, and not the end.
-func TestRecordsOfAFileThatShrinks(t *testing.T) {
+func TestRecordsReportAFileThatShrinks(t *testing.T) {
 	path := file(t, "file", join(record("first"), record("second")))
 	d, err := OpenRecords(nil, path)
 	if err != nil {
@@ -270,7 +270,7 @@ func (broken) ReadAt([]byte, int64) (int, error) { return 0, errDisk }
 var errDisk = fmt.Errorf("the disk is broken: %w", io.ErrNoProgress)
 
 // An error of the disk is never skipped.
-func TestBrokenDisk(t *testing.T) {
+func TestDiskErrorsAreNotSkipped(t *testing.T) {
 	s := NewSkipped(func(error) {})
 	if _, err := scanRecords(s, "file", broken{}, 100); !errors.Is(err, errDisk) || s.Count() != 0 {
 		t.Errorf("%v, %d skipped", err, s.Count())

@@ -36,7 +36,7 @@ func TestReadText(t *testing.T) {
 	}
 }
 
-func TestReadTextRefuses(t *testing.T) {
+func TestReadTextErrors(t *testing.T) {
 	for content, want := range map[string]string{
 		"":         "0 different words, want at least 2",
 		"a a\na":   "1 different words, want at least 2",
@@ -56,7 +56,7 @@ func TestReadTextRefuses(t *testing.T) {
 }
 
 // Hosts with different texts tell them apart.
-func TestSkipGramsDescribeTheText(t *testing.T) {
+func TestSkipGramsDescriptionHasTheTextsChecksum(t *testing.T) {
 	describe := func(content string) string {
 		return Describe(textOf(t, 9, content).SkipGrams(1, 2, 3))
 	}

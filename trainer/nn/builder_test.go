@@ -20,7 +20,7 @@ func digits(b *nn.Builder) {
 
 // The model of the package documentation has these variables, in this order, and
 // first values that follow from the seed and their names.
-func TestNamesAndFirstValues(t *testing.T) {
+func TestVariablesDependOnSeedAndName(t *testing.T) {
 	m, err := nn.Build(7, digits)(gorgonia.NewGraph(), 4)
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestFrozen(t *testing.T) {
 
 // refused are build functions and parts of their errors, which name the layer and
 // the shapes.
-func TestRefuses(t *testing.T) {
+func TestBuildErrors(t *testing.T) {
 	for want, build := range map[string]func(b *nn.Builder){
 		`layer "out": x is (4, 2, 3, 3), want (rows, features): use Flatten`: func(b *nn.Builder) {
 			b.CrossEntropy(b.Dense("out", b.Input("x", 2, 3, 3), 2), b.Labels("y", 2))
@@ -175,7 +175,7 @@ func TestRefuses(t *testing.T) {
 }
 
 // A panic without an error before it is the program's own.
-func TestPanicsOfTheProgramAreItsOwn(t *testing.T) {
+func TestBuildDoesNotRecoverPanicsOfTheProgram(t *testing.T) {
 	defer func() {
 		if recover() != "mine" {
 			t.Error("the panic is lost")

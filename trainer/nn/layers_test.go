@@ -118,7 +118,7 @@ func TestVariablesOfLayers(t *testing.T) {
 }
 
 // A layer that does not fit names itself and the shapes.
-func TestLayersRefuse(t *testing.T) {
+func TestLayerErrors(t *testing.T) {
 	for want, build := range map[string]func(b *nn.Builder){
 		`layer "c": x is (4, 3), want (batch, channels, height, width)`:                                          func(b *nn.Builder) { b.Conv("c", b.Input("x", 3), 2, nn.Window{Size: 2}) },
 		`layer "c": its sizes are (2, 0), want at least 1`:                                                       func(b *nn.Builder) { b.Conv("c", b.Input("x", 1, 4, 4), 2, nn.Window{}) },

@@ -14,7 +14,7 @@ import (
 
 // Each function of the package is the operation of the same name: it adds an
 // operation with the same description and inputs.
-func TestOperationsAreThoseOfOps(t *testing.T) {
+func TestFunctionsAddTheOperationsOfOps(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, shape ...int) *nn.Node {
 		return gorgonia.NewTensor(g, tensor.Float64, len(shape), gorgonia.WithShape(shape...), gorgonia.WithName(name))

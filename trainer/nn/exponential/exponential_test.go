@@ -44,7 +44,7 @@ func TestQuickFunctions(t *testing.T) {
 	}
 }
 
-func TestQuickFunctionsKeepWhatIsNoNumber(t *testing.T) {
+func TestQuickFunctionsKeepNaN(t *testing.T) {
 	for what, f := range map[string]func(x []float32){
 		"exp": func(x []float32) { Shifted(x, 0) }, "sigmoid": Sigmoids[float32], "tanh": func(x []float32) { Tanhs(x, x) },
 	} {

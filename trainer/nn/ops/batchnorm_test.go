@@ -125,7 +125,7 @@ func TestBatchNormRefusesOneElementInTraining(t *testing.T) {
 	}
 }
 
-func TestBatchNormRefuses(t *testing.T) {
+func TestBatchNormErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, s ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, tensor.Float32, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))

@@ -23,7 +23,7 @@ func dropped(t *testing.T, x []float64, p float64, name string, call operation.C
 }
 
 // The share that is dropped is p, and what is kept is scaled by 1/(1-p).
-func TestDropoutDropsItsShare(t *testing.T) {
+func TestDropoutDropsTheGivenFraction(t *testing.T) {
 	x := make([]float64, 40001)
 	for i := range x {
 		x[i] = 1
@@ -83,7 +83,7 @@ func TestDropoutDependsOnNameAndCall(t *testing.T) {
 }
 
 // One graph goes through calls as new graphs would.
-func TestDropoutFollowsTheCall(t *testing.T) {
+func TestDropoutIsRepeatableInOneGraph(t *testing.T) {
 	x := numbers(3, []int{9, 3})[0]
 	f := feed(t, [][]int{{9, 3}}, [][]float64{x}, dropping(0.4, "d"))
 	evaluation := training
@@ -108,7 +108,7 @@ func TestDropoutGradient(t *testing.T) {
 }
 
 // A value that is dropped leaves no trace, not even a NaN or a sign.
-func TestDropoutDropsWhatIsNoNumber(t *testing.T) {
+func TestDropoutDropsNaNAndInfinity(t *testing.T) {
 	x := make([]float64, 64)
 	for i := range x {
 		x[i] = []float64{math.NaN(), math.Inf(1), -1}[i%3]
@@ -124,7 +124,7 @@ func TestDropoutDropsWhatIsNoNumber(t *testing.T) {
 	}
 }
 
-func TestDropoutRefuses(t *testing.T) {
+func TestDropoutErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(2, 3), gorgonia.WithName("x"))
 	whole := gorgonia.NewVector(g, tensor.Int, gorgonia.WithShape(2), gorgonia.WithName("n"))

@@ -57,7 +57,7 @@ func TestSmoothCrossEntropy(t *testing.T) {
 	}
 }
 
-func TestCrossEntropyIsItsFormula(t *testing.T) {
+func TestCrossEntropyEqualsItsFormula(t *testing.T) {
 	for _, c := range entropies {
 		for _, s := range [][2]int{{1, 1}, {1, 3}, {4, 1}, {7, 5}, {3, 10}} {
 			logits, oneHot, index := labelled(1, s[0], s[1], 2)
@@ -117,7 +117,7 @@ func TestCrossEntropyOfHugeLogits(t *testing.T) {
 	}
 }
 
-func TestCrossEntropyRefusesLabelsThatAreNoClass(t *testing.T) {
+func TestCrossEntropyRejectsInvalidClassNumbers(t *testing.T) {
 	for _, label := range []float64{-1, 3, 0.5, math.NaN(), math.Inf(1)} {
 		f := feed(t, [][]int{{2, 3}, {2}}, [][]float64{make([]float64, 6), {1, label}}, twoInputs(CrossEntropy))
 		err := gorgonia.NewTapeMachine(f.graph).RunAll()
@@ -127,7 +127,7 @@ func TestCrossEntropyRefusesLabelsThatAreNoClass(t *testing.T) {
 	}
 }
 
-func TestCrossEntropyTakesWholeNumbers(t *testing.T) {
+func TestCrossEntropyAcceptsIntegerLabels(t *testing.T) {
 	logits, _, _ := labelled(7, 2, 3, 1)
 	var first float64
 	for i, labels := range []any{[]float32{2, 0}, []int{2, 0}, []int32{2, 0}, []int64{2, 0}, []float64{2, 0}} {
@@ -147,7 +147,7 @@ func TestCrossEntropyTakesWholeNumbers(t *testing.T) {
 	}
 }
 
-func TestCrossEntropyRefusesShapes(t *testing.T) {
+func TestCrossEntropyRejectsWrongShapes(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, dtype tensor.Dtype, s ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, dtype, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))
@@ -188,7 +188,7 @@ func TestAccuracy(t *testing.T) {
 }
 
 // A metric beside the loss does not disturb its gradient.
-func TestAccuracyBesideTheLoss(t *testing.T) {
+func TestAccuracyDoesNotChangeTheGradientOfTheLoss(t *testing.T) {
 	logits, oneHot, _ := labelled(8, 4, 3, 1)
 	checkGradient(t, [][]int{{4, 3}, {4, 3}}, [][]float64{logits, oneHot}, 1, training, func(in []*gorgonia.Node) (*gorgonia.Node, error) {
 		if _, err := Accuracy(in[0], in[1]); err != nil {

@@ -77,7 +77,7 @@ func TestGRU(t *testing.T) {
 	}
 }
 
-func TestGRURefuses(t *testing.T) {
+func TestGRUErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, s ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, tensor.Float32, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))

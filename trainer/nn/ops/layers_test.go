@@ -177,7 +177,7 @@ func TestStridedInput(t *testing.T) {
 	}
 }
 
-func TestLayersRefuse(t *testing.T) {
+func TestLayerErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, s ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, tensor.Float32, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))

@@ -228,7 +228,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 }
 
 // Graphs that are built one each compute side by side, and the same bits.
-func TestLanes(t *testing.T) {
+func TestGraphsRunInParallelWithEqualResults(t *testing.T) {
 	for name, c := range everything {
 		var lanes [4]*lane
 		for i := range lanes {
@@ -294,7 +294,7 @@ func TestHashesDiffer(t *testing.T) {
 }
 
 // Differentiating a gradient would need what is not there.
-func TestSecondDerivativesAreRefused(t *testing.T) {
+func TestSecondDerivativesFail(t *testing.T) {
 	for name, c := range everything {
 		l := newLane(t, tensor.Float64, c.shapes, c.gradient, c.build)
 		total, err := gorgonia.Sum(l.want[0])
@@ -313,7 +313,7 @@ func TestSecondDerivativesAreRefused(t *testing.T) {
 	}
 }
 
-func TestRunRefusesWhatDoesNotFit(t *testing.T) {
+func TestRunRejectsWrongTypesAndShapes(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(2, 3), gorgonia.WithName("x"))
 	y, err := Relu(x)

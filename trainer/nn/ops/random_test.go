@@ -49,7 +49,7 @@ func drawn(t *testing.T, which, name string, n int, call operation.Call) []float
 	return f.get(f.out)
 }
 
-func TestRandomTensorsAreDistributed(t *testing.T) {
+func TestRandomTensorsHaveTheirDistribution(t *testing.T) {
 	const n = 40001
 	for which, want := range distributions {
 		mean, squares := 0.0, 0.0
@@ -63,7 +63,7 @@ func TestRandomTensorsAreDistributed(t *testing.T) {
 	}
 }
 
-func TestRandomTensorsFollowTheCall(t *testing.T) {
+func TestRandomTensorsDependOnNameAndCall(t *testing.T) {
 	step, worker, seed := training, training, training
 	step.Step, worker.VirtualWorker, seed.Seed = 4, 2, 8
 	for which := range distributions {
@@ -82,7 +82,7 @@ func TestRandomTensorsFollowTheCall(t *testing.T) {
 	}
 }
 
-func TestRandomTensorsRefuse(t *testing.T) {
+func TestRandomTensorErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	if _, err := Uniform(g, tensor.Float32, 0, 1, "taken", 3); err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func TestSampledCrossEntropy(t *testing.T) {
 // With every other class among the samples and nothing to correct, both are
 // the cross entropy over all classes. Logits may be large, and a row's own
 // class may be the only one.
-func TestSampledIsFullWithAllClasses(t *testing.T) {
+func TestSampledCrossEntropyOfAllClassesIsExact(t *testing.T) {
 	for _, spread := range []float64{1, 500} {
 		v := numbers(18, []int{1, 2}, []int{1, 3}, []int{3, 3}, []int{1}, []int{3}, []int{1}, []int{3})
 		clear(v[3])
@@ -94,7 +94,7 @@ func TestSampledIsFullWithAllClasses(t *testing.T) {
 	}
 }
 
-func TestSampledRefuses(t *testing.T) {
+func TestSampledCrossEntropyErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, dtype tensor.Dtype, s ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, dtype, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))
@@ -149,7 +149,7 @@ func TestSampler(t *testing.T) {
 
 // What a virtual worker draws, and what its labels' logarithms are, is the
 // same whoever computes it beside what others.
-func TestSamplerDoesNotDependOnWhoDraws(t *testing.T) {
+func TestSamplerDrawsTheSameInEveryProcess(t *testing.T) {
 	stream, labels := random.New(3, "samples").Derive(9), []int64{1, 2, 3, 40, 41, 42}
 	all, _ := NewSampler(100, 7)
 	samples, logs, labelLogs := all.Draw(stream, 4, 3, labels)
@@ -165,7 +165,7 @@ func TestSamplerDoesNotDependOnWhoDraws(t *testing.T) {
 	}
 }
 
-func TestSamplerWantsRoom(t *testing.T) {
+func TestSamplerRejectsMoreThanHalfOfTheClasses(t *testing.T) {
 	s, err := NewSampler(9, 4)
 	must(t, err)
 	if samples, _, _ := s.Draw(random.New(0, "x"), 0, 2, nil); len(samples) != 8 {
@@ -180,7 +180,7 @@ func TestSamplerWantsRoom(t *testing.T) {
 
 // Over many draws the estimate is about the cross entropy over all classes,
 // where the loss is well below.
-func TestEstimateIsAboutTheFullLoss(t *testing.T) {
+func TestEstimateApproximatesTheFullLoss(t *testing.T) {
 	const classes, width, each, draws = 60, 3, 20, 800
 	table, label := numbers(21, []int{classes, width + 1})[0], int64(31)
 	x := []float64{0.3, -0.5, 0.2}

@@ -113,7 +113,7 @@ func TestLSTM(t *testing.T) {
 }
 
 // Forget is the same as a bias.
-func TestLSTMForgets(t *testing.T) {
+func TestLSTMForgetEqualsABias(t *testing.T) {
 	shapes := lstmShapes(2, 3, 2, 3, 3, false)
 	values := numbers(19, shapes...)
 	want := slices.Clone(values[3])
@@ -133,7 +133,7 @@ func TestLSTMForgets(t *testing.T) {
 
 // A sequence in two halves, the second from where the first ended, gives what
 // it gives in one.
-func TestLSTMGoesOn(t *testing.T) {
+func TestLSTMResumesFromLastState(t *testing.T) {
 	const batch, steps, in, units, width = 2, 4, 3, 3, 2
 	shapes := lstmShapes(batch, steps, in, units, width, true)
 	v := numbers(12, shapes...)
@@ -188,7 +188,7 @@ func attentionTwin(s [4]int, v [][]float64) []float64 {
 	return out
 }
 
-func TestAttentionRefusesAnEmptyMemory(t *testing.T) {
+func TestAttentionRejectsAnEmptyMemory(t *testing.T) {
 	shapes := [][]int{{2, 2}, {4, 2}, {2, 2}}
 	values := numbers(14, shapes...)
 	copy(values[2], []float64{1, 1, 0, 0})
@@ -212,7 +212,7 @@ func TestSliceAndConcat(t *testing.T) {
 }
 
 // Slices whose bounds are 256 apart stay two.
-func TestSlicesStayApart(t *testing.T) {
+func TestSlices256ApartStayDistinct(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewVector(g, tensor.Float32, gorgonia.WithShape(600), gorgonia.WithName("x"))
 	a, err := Slice(x, 0, 0, 256)
@@ -237,7 +237,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-func TestSequencesRefuse(t *testing.T) {
+func TestSequenceErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, s ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, tensor.Float32, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))

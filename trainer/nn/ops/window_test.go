@@ -287,7 +287,7 @@ func TestConv2DDoesNotDependOnTheBatch(t *testing.T) {
 	}
 }
 
-func TestWindowsRefuse(t *testing.T) {
+func TestWindowErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, s ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, tensor.Float32, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))
