@@ -15,14 +15,14 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// limit bounds a scene.
+// limit is the timeout of a scene.
 const limit = 3 * time.Minute
 
 //go:embed folds.py
 var folds string
 
-// record runs the scene on test hosts and writes what the screen shows at its end. What still
-// runs then ends with the hosts.
+// record runs a scene on test hosts and writes the final content of the screen
+// to a file. Processes that are still running then are killed with the hosts.
 func (s scene) record(path string) (err error) {
 	cluster, err := testhosts.Open(testhosts.Options{Hosts: 2}, testhosts.ReportTo(os.Stderr))
 	if err != nil {
@@ -42,7 +42,7 @@ func (s scene) record(path string) (err error) {
 		return err
 	}
 	words := strings.Fields(string(caches))
-	// The server is of this scene alone.
+	// Each scene has its own tmux server.
 	tmux := func(args ...string) *exec.Cmd {
 		cmd := exec.Command("tmux", append([]string{"-S", filepath.Join(cluster.Home, "tmux"), "-f", "/dev/null"}, args...)...)
 		cmd.Dir = folder
