@@ -59,8 +59,8 @@ func TestReadCSVErrors(t *testing.T) {
 	}, func(path string) error { _, err := ReadCSV(nil, path, true); return err })
 }
 
-// Corrupt rows are left out if that is asked for, and each is named. A file that
-// cannot be read further is an error still.
+// If corrupt rows are skipped, they are left out and each is reported. A file
+// that cannot be read any further is still an error.
 func TestReadCSVSkipsCorruptRows(t *testing.T) {
 	var told []string
 	s := NewSkipped(func(err error) { told = append(told, err.Error()) })

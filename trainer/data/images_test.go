@@ -44,7 +44,7 @@ func TestReadCIFAR10Errors(t *testing.T) {
 	}
 }
 
-// pair are two images of two channels, of one row of two pixels.
+// pair is two images of two channels, with one row of two pixels.
 var pair = []Image{{[]uint8{0, 255, 51, 102}, 2}, {[]uint8{255, 0, 0, 255}, 0}}
 
 func TestScale(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// npy builds a file by hand.
+// npy builds the bytes of a .npy file.
 func npy(version int, header string, values ...any) []byte {
 	b := join(npyMagic, version, 0)
 	if version == 1 {
