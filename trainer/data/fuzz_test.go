@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// opened returns a source of the given bytes. It skips inputs that begin like
-// a gzip file but are not one.
+// opened returns a source of the given bytes. For input that begins like a
+// gzip file but is not one, it checks the error and returns an empty source.
 func opened(t *testing.T, content []byte) *source {
 	t.Helper()
 	s, err := newSource(bytes.NewReader(content), "fuzzed")

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Every victim and fault has its promise, or a reason why there is no cell.
+// Every combination of victim and fault must have a promise, or a reason why
+// the grid does not contain it.
 func TestEveryCellIsSpokenFor(t *testing.T) {
 	all, tried := every(), Grid()
 	if want := (len(Architectures) + len(modes)) * len(people) * len(faults); len(all) != want {

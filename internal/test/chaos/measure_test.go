@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// told makes a transcript of "seconds text" lines.
+// told returns a transcript that consists of lines "SECONDS TEXT".
 func told(t *testing.T, text string) []line {
 	t.Helper()
 	var lines []line

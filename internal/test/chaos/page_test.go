@@ -12,8 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "put the samples of docs/reliability/grid.json into docs/reliability.md")
 
-// docs/reliability.md shows the samples that the fault grid has kept: of every cell one,
-// under the promise that holds today.
+// docs/reliability.md must show the recorded results of the fault grid: one
+// sample of every cell, judged by the current promises.
 func TestPage(t *testing.T) {
 	const page = "../../../docs/reliability.md"
 	var kept Samples
@@ -51,8 +51,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// markdown is a table for a reader: a row for each victim and fault, the
-// architectures put together, and so the modes.
+// markdown returns a table with a row for each victim and fault. All
+// architectures share a row, and all asynchronous modes share another.
 func (k Samples) markdown() string {
 	var b strings.Builder
 	grid := Grid()
@@ -81,7 +81,7 @@ func (k Samples) markdown() string {
 	return b.String()
 }
 
-// together puts the samples of cells into the last columns of a row.
+// together summarizes the samples of some cells in the last columns of a row.
 func (k Samples) together(cells []Cell) string {
 	var noticed, took []float64
 	var redone []int
@@ -89,7 +89,7 @@ func (k Samples) together(cells []Cell) string {
 		if !slices.ContainsFunc(cells, func(c Cell) bool { return c.Name() == s.Cell }) {
 			continue
 		}
-		back := s.Back // seconds until training went on
+		back := s.Back // seconds until training continued
 		if s.Outcome == Ends {
 			back = s.Ended
 		}
@@ -103,7 +103,7 @@ func (k Samples) together(cells []Cell) string {
 	return strings.Join([]string{string(cells[0].Promise().Outcome), spread(noticed), spread(took), again, kept}, " | ")
 }
 
-// spread is the least and the most of the times that are known.
+// spread formats the smallest and the largest of the known times.
 func spread(seconds []float64) string {
 	seconds = slices.DeleteFunc(seconds, func(x float64) bool { return x < 0 })
 	if len(seconds) == 0 {

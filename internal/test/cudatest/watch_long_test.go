@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/internal/test/cudatest"
 )
 
-// ones are n float32 of 1.
+// ones returns n float32 numbers of 1, encoded as bytes.
 func ones(n int) (b []byte) {
 	for range n {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(1))
@@ -19,8 +19,8 @@ func ones(n int) (b []byte) {
 	return b
 }
 
-// The tools of valgrind find a planted fault of each kind, and nothing in a kernel that
-// is right.
+// Valgrind's tools must find one planted bug of each type, and report nothing
+// for a correct kernel.
 func TestPlantedFaults(t *testing.T) {
 	for _, c := range []struct{ kernel, tool, want string }{
 		{"right", cudatest.Helgrind, ""},
@@ -50,7 +50,7 @@ func TestPlantedFaults(t *testing.T) {
 	}
 }
 
-// A result that is not the recorded one is found too.
+// Watch must also detect a result that differs from the recorded one.
 func TestWrongResult(t *testing.T) {
 	var r cudatest.Recording
 	r.Add(cudatest.Call{Operands: [][]byte{ones(1)}, Sizes: []int{4}, Results: [][]byte{{1, 2, 3, 4}}})

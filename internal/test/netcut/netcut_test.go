@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// echo answers line by line what it is sent.
+// echo starts a server that sends back each line.
 func echo(t *testing.T) net.Listener {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
