@@ -85,7 +85,7 @@ func untold(in bool, names ...string) func(mode string) *world {
 
 // A step that was begun when a generation ended must be in the checkpoint for
 // all variables or for none.
-func TestAuditOfWhatNobodyWasTold(t *testing.T) {
+func TestAuditOfUnreportedSteps(t *testing.T) {
 	for name, c := range map[string]spoiled{
 		"it is there":               {untold(true), func(*world) {}, ""},
 		"it is not":                 {untold(false), func(*world) {}, ""},

@@ -8,7 +8,7 @@ import (
 
 // Every combination of victim and fault must have a promise, or a reason why
 // the grid does not contain it.
-func TestEveryCellIsSpokenFor(t *testing.T) {
+func TestEveryCellHasAPromiseOrAReason(t *testing.T) {
 	all, tried := every(), Grid()
 	if want := (len(Architectures) + len(modes)) * len(people) * len(faults); len(all) != want {
 		t.Errorf("%d cells, want %d", len(all), want)
@@ -33,7 +33,7 @@ func TestEveryCellIsSpokenFor(t *testing.T) {
 	}
 }
 
-func TestRowsOfPromisesAreAllReached(t *testing.T) {
+func TestEveryPromiseAppliesToACell(t *testing.T) {
 	for i, r := range promises {
 		reached := slices.ContainsFunc(every(), func(c Cell) bool {
 			first := slices.IndexFunc(promises, func(r row) bool { return r.holds(c) })
@@ -65,7 +65,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-func TestNamesAreTheirOwn(t *testing.T) {
+func TestCellNamesAreUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range every() {
 		if seen[c.Name()] || !regexp.MustCompile(`^[a-z]+/[a-z-]+/[a-z]+$`).MatchString(c.Name()) {

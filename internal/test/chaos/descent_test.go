@@ -57,7 +57,7 @@ func anew(mode string) *world {
 	return w
 }
 
-func TestBooksInTurn(t *testing.T) {
+func TestLedgerEntriesMustBeInOrder(t *testing.T) {
 	last := func(w *world) *ledger.Entry { return &w.entries[len(w.entries)-1] }
 	for name, c := range map[string]spoiled{
 		"made before it was begun": {wentOn, func(w *world) {

@@ -43,7 +43,7 @@ func TestVerdict(t *testing.T) {
 
 // The number of recomputed steps that plx reports must agree with the steps
 // that the chief printed.
-func TestToldOf(t *testing.T) {
+func TestReportedRecomputedStepsAreChecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		cell   Cell
 		sample Measures

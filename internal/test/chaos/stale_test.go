@@ -6,7 +6,7 @@ import (
 	"github.com/plx-run/plx/internal/test/chaos/ledger"
 )
 
-func TestAuditOfSight(t *testing.T) {
+func TestAuditOfStaleness(t *testing.T) {
 	seen := func(other, less int) func(*world) {
 		return func(w *world) { w.entries[len(w.entries)-2].Seen[other] -= less }
 	}
@@ -33,7 +33,7 @@ func begun(w *world, p push) *ledger.Entry {
 
 // In backup mode, a gradient that counts must be computed from exactly the
 // earlier steps.
-func TestAuditOfSightInBackup(t *testing.T) {
+func TestAuditOfStalenessInBackup(t *testing.T) {
 	for name, c := range map[string]spoiled{
 		"one too few":        {inStep, func(w *world) { begun(w, push{Step: 30}).Seen[1]-- }, "worker:0 in generation 0 saw 29 steps of worker:1 before its own step 30, want 30 to 30"},
 		"one too many":       {inStep, func(w *world) { begun(w, push{Step: 30}).Seen[1]++ }, "saw 31 steps of worker:1"},
@@ -65,7 +65,7 @@ func ahead(cut ...int) func(string) *world {
 
 // A worker that resumes too far ahead sees the others' steps only after it has
 // waited for them.
-func TestAuditOfSightFromACut(t *testing.T) {
+func TestAuditOfStalenessAfterResumption(t *testing.T) {
 	sees := func(step, n int) func(*world) {
 		return func(w *world) { begun(w, push{Generation: 1, Worker: 1, Step: step}).Seen[2] = n }
 	}

@@ -14,7 +14,7 @@ import (
 
 // The stand-in for the driver must detect threads that do not reach the same
 // barrier, and writes around allocated memory.
-func TestFaultsOfTheStandIn(t *testing.T) {
+func TestStandInDetectsFaults(t *testing.T) {
 	if _, err := exec.LookPath("g++"); err != nil {
 		t.Skip("there is no C++ compiler: ", err)
 	}

@@ -21,7 +21,7 @@ func ones(n int) (b []byte) {
 
 // Valgrind's tools must find one planted bug of each type, and report nothing
 // for a correct kernel.
-func TestPlantedFaults(t *testing.T) {
+func TestWatchFindsPlantedBugs(t *testing.T) {
 	for _, c := range []struct{ kernel, tool, want string }{
 		{"right", cudatest.Helgrind, ""},
 		{"right", cudatest.Memcheck, ""},
@@ -51,7 +51,7 @@ func TestPlantedFaults(t *testing.T) {
 }
 
 // Watch must also detect a result that differs from the recorded one.
-func TestWrongResult(t *testing.T) {
+func TestWatchDetectsAWrongResult(t *testing.T) {
 	var r cudatest.Recording
 	r.Add(cudatest.Call{Operands: [][]byte{ones(1)}, Sizes: []int{4}, Results: [][]byte{{1, 2, 3, 4}}})
 	if err := cudatest.Watch(t, &r, cudatest.Memcheck); err == nil || !strings.Contains(err.Error(), "1 wrong results") {

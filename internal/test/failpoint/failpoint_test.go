@@ -113,7 +113,7 @@ func TestExit(t *testing.T) {
 }
 
 // A misspelled fault must end the program at its start.
-func TestMisspelt(t *testing.T) {
+func TestMisspelledFaultEndsTheProgram(t *testing.T) {
 	p := start(t, "file.write=kil")
 	var ended *exec.ExitError
 	if err := p.Wait(); !errors.As(err, &ended) || ended.ExitCode() != 2 {
@@ -146,7 +146,7 @@ func TestHitsAreCounted(t *testing.T) {
 
 // After the file appears, the fault must happen once, in one of many
 // goroutines.
-func TestFilesAreAwaited(t *testing.T) {
+func TestFileTriggersTheFaultOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "now")
 	f, err := parse("a=short@" + file + ";a=error@3")
 	if err != nil {
@@ -170,7 +170,7 @@ func TestFilesAreAwaited(t *testing.T) {
 }
 
 // The error for an invalid entry must contain the entry.
-func TestParseRefuses(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"a":         `entry "a": action "", want error, exit, kill or short`,
 		"a=error;":  `entry "": name "", want letters, digits and . - _`,

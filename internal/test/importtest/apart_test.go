@@ -14,7 +14,7 @@ import (
 // Product files must not import test support or tools, even in files with
 // build tags, which go list does not see. Only files with the tag failpoint
 // may import package failpoint.
-func TestApart(t *testing.T) {
+func TestProductFilesDoNotImportTestSupport(t *testing.T) {
 	read, tagged := 0, 0
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(root, path) // path begins with root
@@ -60,7 +60,7 @@ func TestApart(t *testing.T) {
 
 // Plotting libraries must be dependencies of the module internal/tools only,
 // so that users do not download them.
-func TestNoPlotInTheModule(t *testing.T) {
+func TestModuleDoesNotDependOnPlotLibraries(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
 		t.Fatal(err)

@@ -325,7 +325,7 @@ func check(p listed) []string {
 	return wrong
 }
 
-func TestArrows(t *testing.T) {
+func TestImportRules(t *testing.T) {
 	packages := list(t, "./...")
 	if len(packages) == 0 {
 		t.Fatal("no packages found")
@@ -348,7 +348,7 @@ func TestPackageNames(t *testing.T) {
 	}
 }
 
-func TestCheckFindsWhatIsWrong(t *testing.T) {
+func TestCheckFindsViolations(t *testing.T) {
 	for _, test := range []struct {
 		from, imported string
 		wrong          bool

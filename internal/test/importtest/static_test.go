@@ -14,8 +14,8 @@ import (
 // libc lists packages that link the C library, through cgo or without it.
 var libc = []string{"github.com/ebitengine/purego", "gorgonia.org/", module + "/trainer/blas"}
 
-// TestPlxKnowsNoLibc checks all packages that the plx binary consists of.
-func TestPlxKnowsNoLibc(t *testing.T) {
+// TestPlxDoesNotLinkLibc checks all packages that the plx binary consists of.
+func TestPlxDoesNotLinkLibc(t *testing.T) {
 	for _, p := range list(t, "-deps", ".") {
 		for _, bad := range libc {
 			if strings.HasPrefix(p.ImportPath, bad) {

@@ -77,7 +77,7 @@ func TestOnlyTheConsoleWritesToTheTerminal(t *testing.T) {
 const sequences = "logs/escape.go"
 
 // Literals with escape sequences must be in one file.
-func TestSequencesInOneFile(t *testing.T) {
+func TestEscapeSequencesAreInOneFile(t *testing.T) {
 	found := 0
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(root, path) // path begins with root

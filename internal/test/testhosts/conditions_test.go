@@ -64,7 +64,7 @@ func TestShape(t *testing.T) {
 	}
 }
 
-func TestTwoClustersAndNothingLeft(t *testing.T) {
+func TestTwoClustersLeaveNothingBehind(t *testing.T) {
 	require(t)
 	var clusters [2]*Cluster
 	for i := range clusters {

@@ -133,7 +133,7 @@ func TestOneWayCuts(t *testing.T) {
 	w.check("healed again", true, true)
 }
 
-func TestTheMachineIsCutOff(t *testing.T) {
+func TestMachineCanBeCutOffFromItsHosts(t *testing.T) {
 	c := Start(t, Options{Hosts: 2})
 	w := newWay(t, c)
 	between := func() bool {

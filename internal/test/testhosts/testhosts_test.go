@@ -65,7 +65,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-func TestHostsAreMachinesOfTheirOwn(t *testing.T) {
+func TestHostsAreSeparateMachines(t *testing.T) {
 	c := Start(t, Options{Hosts: 3})
 	seen := map[string]string{}
 	for _, h := range c.Hosts {
@@ -107,7 +107,7 @@ func TestCutAndHeal(t *testing.T) {
 	mustSSH(t, c, h, "true")
 }
 
-func TestPowerOffKillsEverythingAndSaysNothing(t *testing.T) {
+func TestPowerOffKillsAllProcessesAndSendsNothing(t *testing.T) {
 	c := Start(t, Options{Hosts: 1})
 	h := c.Hosts[0]
 	first := mustSSH(t, c, h, "setsid sleep 1000 >/dev/null 2>&1 </dev/null & cat /proc/sys/kernel/random/boot_id; echo kept >~/kept")

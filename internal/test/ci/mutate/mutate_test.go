@@ -94,7 +94,7 @@ func TestRun(t *testing.T) {
 }
 
 // The selection of mutants must depend only on the commit.
-func TestChoice(t *testing.T) {
+func TestCommitSelectsTheMutants(t *testing.T) {
 	said := func(seed string) string {
 		var out strings.Builder
 		if err := run(t.Context(), &out, 2, seed, "./testdata/bounds", []string{"-run", "NoSuchTest"}); err != nil {
@@ -123,7 +123,7 @@ func TestMistakes(t *testing.T) {
 }
 
 // The packages in the table elsewhere must exist.
-func TestElsewhere(t *testing.T) {
+func TestElsewherePackagesExist(t *testing.T) {
 	for pkg, tests := range elsewhere {
 		for _, folder := range append(tests, pkg) {
 			if _, err := os.Stat("../../../../" + folder); err != nil {

@@ -32,7 +32,7 @@ func TestProcessesAreCounted(t *testing.T) {
 
 // The CPU time between two events of a package must be divided equally among
 // the tests that ran.
-func TestCostsAreShared(t *testing.T) {
+func TestParallelTestsShareCPUTime(t *testing.T) {
 	t.Chdir(t.TempDir())
 	spent := time.Duration(0)
 	c := &costs{groups: "some", usage: func(string) time.Duration { return spent }, packages: map[string]*cost{}}

@@ -151,7 +151,7 @@ func TestReportShowsFailures(t *testing.T) {
 }
 
 // Failed tests must be retried one by one, after all others have ended.
-func TestRepeats(t *testing.T) {
+func TestFailedTestsAreRetriedOnce(t *testing.T) {
 	bad := errors.New("exit status 1")
 	first := outcome{skipped: []string{"p.TestS"}, failed: []failure{{"p", "TestA", ""}, {"q", "TestB", ""}}}
 	for _, test := range []struct {
@@ -191,7 +191,7 @@ func TestRepeats(t *testing.T) {
 }
 
 // A skipped test must fail the run with CI=true, and only then.
-func TestSkipsFail(t *testing.T) {
+func TestSkippedTestFailsInCI(t *testing.T) {
 	testModule(t)
 	if err := run([]string{"./skips"}, false); err != nil {
 		t.Error(err)
