@@ -110,8 +110,9 @@ func (s *source) because(err error) error {
 	return &formatError{file: s.name, offset: s.offset, cause: err}
 }
 
-// take reads the next n bytes. what names them in error messages. If the file
-// is shorter than n, take returns an error without allocating n bytes.
+// take reads the next n bytes. The parameter what describes them in error
+// messages. If the file is shorter than n, take returns an error without
+// allocating n bytes.
 func (s *source) take(n int64, what string) ([]byte, error) {
 	if n > maxBytes {
 		return nil, s.fault("%s: %d bytes, more than the %d that are read at most", what, n, int64(maxBytes))

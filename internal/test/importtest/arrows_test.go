@@ -27,7 +27,7 @@ type arrow struct {
 // arrows lists the rules. The first one that matches a package applies.
 var arrows = []arrow{
 	{from: "main", to: []string{"defaults", "launcher", "launcher/agent", "launcher/console", "launcher/doctor", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "launcher/limits", "launcher/slurm", "launcher/ssh/sshconfig", "launcher/submit", "hostfile", "gpuprobe", "logs", "logs/style", "launcher/metrics"}},
-	// Text to hosts: no network, no probing.
+	// Parsers of the user's lists of hosts, without network access.
 	{from: "defaults", to: []string{"internal/bounded"}, not: []string{"net", "os/exec"}},
 	{from: "hostfile", std: true, not: []string{"net", "os/exec"}},
 	{from: "gpuprobe"},
@@ -69,7 +69,8 @@ var arrows = []arrow{
 	{from: "launcher/jobs", to: []string{
 		"internal/plural", "internal/bounded", "internal/filelock", "hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
 		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/scratch", "launcher/submission", "launcher/transport", "launcher/provision", "logs/style", "launcher/live", "launcher/metrics", "launcher/notify", "launcher/openmetrics", "launcher/top", "launcher/event", "launcher/report", "internal/atomicfile"}},
-	// Launches that wait in Slurm's queue: what is known of them here, and how they get there.
+	// Jobs that wait in Slurm's queue: the local record of each, and the
+	// submission.
 	{from: "launcher/notify", to: []string{"launcher/console", "launcher/protocol", "logs", "logs/style"}},
 	{from: "launcher/submission", to: []string{"internal/atomicfile", "internal/bounded", "launcher/exit", "launcher/slurm"}},
 	{from: "launcher/submit", to: []string{"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/jobs", "launcher/slurm", "launcher/submission", "logs"}},
