@@ -11,18 +11,19 @@ import (
 	"strings"
 )
 
-// array is the numbers of an IDX or NumPy file, in row-major order.
+// array holds the numbers of an IDX or NumPy file, in row-major order.
 type array struct {
-	shape  []int // the slowest dimension first; empty for a single number
-	values any   // a slice of an element type, as long as the product of the shape
+	shape  []int // length of each dimension, the slowest-varying first; empty for a scalar
+	values any   // a slice such as []uint8 or []float32; its length is the product of shape
 }
 
-// number is an element type of an array.
+// number lists the Go types that the elements of an array can have.
 type number interface {
 	uint8 | int8 | int16 | int32 | int64 | float32 | float64
 }
 
-// float32s returns the values as float32, rounded to the nearest.
+// float32s returns all values of the array converted to float32, each rounded
+// to the nearest.
 func (a *array) float32s() []float32 {
 	switch v := a.values.(type) {
 	case []float32:
@@ -51,11 +52,13 @@ func rounded[T number](from []T) []float32 {
 	return to
 }
 
-// maxDimensions is NumPy's own bound; IDX allows 255.
+// maxDimensions is the largest number of dimensions that array files may have.
+// NumPy allows 32, the IDX format 255.
 const maxDimensions = 32
 
-// elements returns the product of a shape. It refuses negative lengths and a
-// product above max.
+// elements returns the product of the lengths in shape, which is the number of
+// array elements. It returns an error if a length is negative or if the
+// product exceeds max.
 func elements(shape []int, max int64) (int64, error) {
 	if len(shape) > maxDimensions {
 		return 0, fmt.Errorf("%d dimensions, at most %d are read", len(shape), maxDimensions)
@@ -80,14 +83,15 @@ func elements(shape []int, max int64) (int64, error) {
 	return n, nil
 }
 
-// element is a type of number in files.
+// element describes one numeric element type of an array file.
 type element struct {
 	name   string
-	size   int                                        // bytes of a number
-	decode func(order binary.ByteOrder, b []byte) any // b holds whole elements
+	size   int                                        // bytes per number
+	decode func(order binary.ByteOrder, b []byte) any // converts b, whose length is a multiple of size, to a slice of numbers
 }
 
-// elementTypes are the element types of both formats, by NumPy's name.
+// elementTypes maps NumPy's type names, such as "f4", to the element types
+// that IDX and NumPy files may have.
 var elementTypes = map[string]element{
 	"u1": {"uint8", 1, func(_ binary.ByteOrder, b []byte) any { return b }},
 	"i1": elementOf[int8](), "i2": elementOf[int16](), "i4": elementOf[int32](), "i8": elementOf[int64](),
@@ -99,12 +103,13 @@ func elementOf[T number]() element {
 	size := binary.Size(one)
 	return element{fmt.Sprintf("%T", one), size, func(order binary.ByteOrder, b []byte) any {
 		values := make([]T, len(b)/size)
-		binary.Decode(b, order, values) // cannot fail: b is as long as values
+		binary.Decode(b, order, values) // cannot fail, because values has room for exactly len(b) bytes
 		return values
 	}}
 }
 
-// takeArray reads the elements of a shape. They are the rest of a file.
+// takeArray reads an array of the given shape from s. It returns an error
+// unless the array's elements are the rest of the file.
 func (e element) takeArray(s *source, shape []int, order binary.ByteOrder) (*array, error) {
 	n, err := elements(shape, maxBytes/int64(e.size))
 	if err != nil {
@@ -120,12 +125,14 @@ func (e element) takeArray(s *source, shape []int, order binary.ByteOrder) (*arr
 	return &array{shape, e.decode(order, b)}, nil
 }
 
-// idxTypes are the element types of IDX, by their code.
+// idxTypes maps the type code in an IDX header to NumPy's name for the same
+// element type.
 var idxTypes = map[byte]string{0x08: "u1", 0x09: "i1", 0x0b: "i2", 0x0c: "i4", 0x0d: "f4", 0x0e: "f8"}
 
-// readIDX reads a file in the IDX format of the MNIST data, packed with gzip or
-// not. The file holds two zero bytes, the element type, the number of
-// dimensions, the length of each as a big-endian uint32, and the elements,
+// readIDX reads a file in the IDX format of the MNIST data set. The file may
+// be compressed with gzip. It begins with two zero bytes, a byte for the
+// element type and a byte for the number of dimensions. The length of each
+// dimension follows as a big-endian uint32, then the elements, also
 // big-endian.
 func readIDX(path string) (*array, error) { return readFile(path, decodeIDX) }
 
@@ -151,21 +158,23 @@ func decodeIDX(s *source) (*array, error) {
 	return elementTypes[name].takeArray(s, shape, binary.BigEndian)
 }
 
-// npyMagic begins a file of NumPy's .npy format ("NEP 1, a simple file format
-// for NumPy arrays", and the module numpy.lib.format for versions 2 and 3).
+// npyMagic is the first 6 bytes of every file in NumPy's .npy format. NEP 1
+// ("a simple file format for NumPy arrays") defines version 1 of the format,
+// and the documentation of numpy.lib.format versions 2 and 3.
 const npyMagic = "\x93NUMPY"
 
-// maxNPYHeader bounds the header. NumPy has the same bound for files that it
-// does not trust.
+// maxNPYHeader is the largest accepted length of a .npy header, in bytes.
+// NumPy uses the same limit for untrusted files.
 const maxNPYHeader = 10000
 
-// ReadNPY reads a .npy file of version 1, 2 or 3, packed with gzip or not: a matrix
-// of int8, int16, int32, int64, uint8, float32 or float64 of either byte order, in
-// C order. It refuses Fortran order, pickled objects, and numbers that are not
-// finite in float32.
+// ReadNPY reads a matrix from a .npy file of version 1, 2 or 3. The file may
+// be compressed with gzip. The elements may be int8, int16, int32, int64,
+// uint8, float32 or float64, of either byte order, in C order. ReadNPY rejects
+// Fortran order, pickled objects, and numbers that are not finite in float32.
 func ReadNPY(path string) (*Table, error) { return readFile(path, decodeMatrix) }
 
-// decodeMatrix reads an array of two dimensions.
+// decodeMatrix reads a two-dimensional .npy array from s. It rejects values
+// that are NaN or infinite.
 func decodeMatrix(s *source) (*Table, error) {
 	a, err := decodeNPY(s)
 	if err != nil {
@@ -178,7 +187,7 @@ func decodeMatrix(s *source) (*Table, error) {
 	t := &Table{Width: a.shape[1], Values: a.float32s()}
 	for i, x := range t.Values {
 		if x-x != 0 { // NaN or an infinity
-			after := len(t.Values) - i // numbers up to the end of the file
+			after := len(t.Values) - i // number of values from this one to the end of the file
 			return nil, s.faultAt(s.offset-int64(after*binary.Size(a.values)/len(t.Values)), "row %d, column %d: %v is not finite", i/t.Width, i%t.Width, x)
 		}
 	}
@@ -205,7 +214,8 @@ func decodeNPY(s *source) (*array, error) {
 	return e.takeArray(s, h.shape, order)
 }
 
-// takeNPYHeader reads up to the first value and returns the header's text.
+// takeNPYHeader reads the magic, the version and the header of a .npy file. It
+// returns the header's text and leaves s at the first array element.
 func (s *source) takeNPYHeader() (string, error) {
 	lead, err := s.take(int64(len(npyMagic))+2, "NumPy magic and version")
 	if err != nil {
@@ -242,8 +252,9 @@ type npyHeader struct {
 	shape   []int
 }
 
-// element returns the header's element type. NumPy writes |, < or > for the
-// byte order, then a letter and a size for the type.
+// element returns the element type and byte order that the header's descr
+// names. NumPy writes |, < or > for the byte order, then a letter and a size
+// for the type: "<f4".
 func (h npyHeader) element() (element, binary.ByteOrder, error) {
 	var order binary.ByteOrder = binary.LittleEndian
 	if strings.HasPrefix(h.descr, ">") {
@@ -263,8 +274,8 @@ func (h npyHeader) element() (element, binary.ByteOrder, error) {
 	return e, order, nil
 }
 
-// parseNPYHeader reads a dictionary with three keys, each once and in any
-// order.
+// parseNPYHeader parses the Python dictionary in a .npy header. The dictionary
+// must have the keys descr, fortran_order and shape once each, in any order.
 func parseNPYHeader(text string) (npyHeader, error) {
 	var h npyHeader
 	p := npyParser{rest: text}
@@ -297,7 +308,7 @@ func parseNPYHeader(text string) (npyHeader, error) {
 	return h, nil
 }
 
-// value reads the value of a key.
+// value parses the value of one dictionary key and stores it in h.
 func (h *npyHeader) value(p *npyParser, key string) {
 	switch key {
 	case "descr":
@@ -321,9 +332,9 @@ func (h *npyHeader) value(p *npyParser, key string) {
 	}
 }
 
-// The values of a header: Python strings without escapes, True and False, and
-// tuples of whole numbers, which Python 2 wrote like 3L. In Python, (3) is a
-// number and not a tuple.
+// Patterns for the values in a .npy header: strings without escapes, True and
+// False, and tuples of integers. Python 2 wrote integers like 3L. A tuple with
+// one element needs a comma, because (3) is a number in Python.
 var (
 	npyString = regexp.MustCompile(`^('[^'\\\n]*'|"[^"\\\n]*")`)
 	npyTruth  = regexp.MustCompile(`^(True|False)`)
@@ -331,15 +342,17 @@ var (
 	npyLength = regexp.MustCompile(`\d+`)
 )
 
-// npyParser reads a header from the left. After an error it reads nothing more.
+// npyParser parses a .npy header from left to right. After an error it
+// consumes nothing more.
 type npyParser struct {
-	rest string // the part of the header that is not read yet
-	err  error  // the first error; nil means none
+	rest string // the part of the header that has not been parsed yet
+	err  error  // the first error; nil if there was none
 }
 
 func (p *npyParser) fail(err error) { p.err = cmp.Or(p.err, err) }
 
-// accept skips blanks and then the token, if it is there.
+// accept skips white space. If the token follows, it consumes the token and
+// returns true.
 func (p *npyParser) accept(token string) bool {
 	p.rest = strings.TrimLeft(p.rest, " \t\n\r")
 	rest, found := strings.CutPrefix(p.rest, token)
@@ -356,7 +369,9 @@ func (p *npyParser) expect(token string) {
 	}
 }
 
-// match reads what a pattern matches, at least one byte.
+// match consumes and returns the text that pattern matches at the current
+// position. An empty match is an error; what describes the expected text in
+// its message.
 func (p *npyParser) match(pattern *regexp.Regexp, what string) string {
 	p.accept("")
 	text := pattern.FindString(p.rest)

@@ -20,8 +20,8 @@ func readText(t *testing.T, vocabulary string, most int, texts ...string) (*Corp
 	return ReadCorpus(v, "<S>", paths...)
 }
 
-// Words have the numbers of the vocabulary, those that are not in it one for
-// all; each row begins at a place of its own and none ends.
+// A corpus holds the vocabulary's word numbers, and one number for all unknown
+// words. Each row begins at its own position and never ends.
 func TestCorpus(t *testing.T) {
 	texts := []string{"the cat sat\r\n\nthe\tdog\n", string(zip(t, []byte("\ufeff  the  mat ")))}
 	for _, c := range []struct {
@@ -53,7 +53,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-func TestFaultyCorpus(t *testing.T) {
+func TestReadCorpusErrors(t *testing.T) {
 	for want, texts := range map[string][]string{
 		": no words": {"", "\n \n"},
 		": none of its words is in the vocabulary": {"one two\nthree"},
@@ -73,7 +73,8 @@ func TestFaultyCorpus(t *testing.T) {
 	}
 }
 
-// The order is that of the counts, and where these are equal the file's.
+// Words are ordered by count, and words of equal count by their order in the
+// file.
 func TestReadWords(t *testing.T) {
 	for content, want := range map[string]string{
 		"b\na\nc":                   "<S> <UNK> b a",

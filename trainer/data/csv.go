@@ -21,12 +21,13 @@ type Table struct {
 // Len is the number of rows.
 func (t *Table) Len() int { return len(t.Values) / max(1, t.Width) }
 
-// Describe has a checksum of all numbers.
+// Describe returns the number of rows and columns, and a checksum of all
+// numbers.
 func (t *Table) Describe() string {
 	return fmt.Sprintf("%d rows of %d numbers, checksum %08x", t.Len(), t.Width, sumOf(t.Values))
 }
 
-// At returns row i in the table's own memory.
+// At returns row i as a slice of Values, without a copy.
 func (t *Table) At(i int) ([]float32, error) {
 	if err := checkIndex(i, t.Len()); err != nil {
 		return nil, err
@@ -34,10 +35,11 @@ func (t *Table) At(i int) ([]float32, error) {
 	return t.Values[i*t.Width : (i+1)*t.Width : (i+1)*t.Width], nil
 }
 
-// ReadCSV reads a file of comma-separated numbers, packed with gzip or not. With
-// header, the first line names the columns and is left out. A row that is longer
-// or shorter than the first, an empty field, and a field that is no finite number
-// of float32 make a corrupt row. Rows that are skipped are left out.
+// ReadCSV reads a file of comma-separated numbers. The file may be compressed
+// with gzip. If header is set, ReadCSV ignores the first line, which names the
+// columns. A row is corrupt if its length differs from the first row's, or if
+// a field is not a finite float32 number. If s is not nil, the table leaves
+// out corrupt rows and s counts them.
 func ReadCSV(s *Skipped, path string, header bool) (*Table, error) {
 	return readFile(path, func(from *source) (*Table, error) { return decodeCSV(s, header, from) })
 }
@@ -56,7 +58,7 @@ func decodeCSV(skipped *Skipped, header bool, s *source) (*Table, error) {
 		}
 		var syntax *csv.ParseError
 		if err != nil && !errors.As(err, &syntax) {
-			return nil, r.named(err) // nothing more can be read
+			return nil, r.named(err) // not a malformed row but a read error: the file cannot be read further
 		}
 		if err == nil && (number > 0 || !header) {
 			err = t.append(r, record)
@@ -71,7 +73,7 @@ func decodeCSV(skipped *Skipped, header bool, s *source) (*Table, error) {
 	return t, nil
 }
 
-// bounded is a reader that fails after a number of bytes.
+// bounded is a reader that fails after a given number of bytes.
 type bounded struct {
 	from io.Reader
 	left int64 // bytes that may still be read
@@ -85,7 +87,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// append adds a record. encoding/csv has checked that it is as long as the first.
+// append adds a CSV record as a row of the table. The csv.Reader has already
+// checked that the record is as long as the first one.
 func (t *Table) append(r records, record []string) error {
 	before := len(t.Values)
 	for column, field := range record {
@@ -117,13 +120,15 @@ func parseNumber(field string) (float32, error) {
 	return float32(x), nil
 }
 
-// records reads the records of a file.
+// records reads the records of a CSV file and knows the file's name for error
+// messages.
 type records struct {
 	*csv.Reader
 	file string
 }
 
-// named names the file in an error of encoding/csv, which has the line.
+// named adds the file's name to an error of encoding/csv, whose parse errors
+// have only a line number.
 func (r records) named(err error) error {
 	var syntax *csv.ParseError
 	if errors.As(err, &syntax) {
@@ -136,7 +141,8 @@ func (r records) named(err error) error {
 	return fmt.Errorf("%s: %w", r.file, err)
 }
 
-// sumOf is a checksum of numbers, the same on hosts of either byte order.
+// sumOf returns a CRC-32C checksum of the numbers. The checksum does not
+// depend on the host's byte order.
 func sumOf(values []float32) (sum uint32) {
 	var b [1 << 12]byte
 	for len(values) > 0 {

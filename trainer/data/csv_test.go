@@ -37,7 +37,7 @@ func TestReadCSV(t *testing.T) {
 	}
 }
 
-func TestFaultyCSV(t *testing.T) {
+func TestReadCSVErrors(t *testing.T) {
 	read := func(path string) error { _, err := ReadCSV(nil, path, false); return err }
 	checkFaults(t, []faulty{
 		{"empty", nil, ": byte 0: no rows of values", ""},
@@ -59,9 +59,9 @@ func TestFaultyCSV(t *testing.T) {
 	}, func(path string) error { _, err := ReadCSV(nil, path, true); return err })
 }
 
-// Corrupt rows are left out if that is asked for, and each is named. A file that
-// cannot be read further is an error still.
-func TestCorruptRowsAreSkipped(t *testing.T) {
+// If corrupt rows are skipped, they are left out and each is reported. A file
+// that cannot be read any further is still an error.
+func TestReadCSVSkipsCorruptRows(t *testing.T) {
 	var told []string
 	s := NewSkipped(func(err error) { told = append(told, err.Error()) })
 	path := file(t, "x.csv", []byte("a,b\n1,2\n3\n4,x\n5,6\n7,8\"\n9,10\n"))
@@ -79,7 +79,7 @@ func TestCorruptRowsAreSkipped(t *testing.T) {
 	}
 }
 
-func TestCSVIsBounded(t *testing.T) {
+func TestReadCSVLimitsFileSize(t *testing.T) {
 	b := &bounded{from: strings.NewReader("123456"), left: 5}
 	if _, err := b.Read(make([]byte, 5)); err != nil {
 		t.Error(err)

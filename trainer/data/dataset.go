@@ -6,21 +6,23 @@ import (
 	"sort"
 )
 
-// Dataset is a number of samples with random access. Several goroutines may call
-// At at once.
+// Dataset is a sequence of samples with random access. At may be called from
+// several goroutines at once.
 type Dataset[T any] interface {
 	// Len is the number of samples.
 	Len() int
-	// At returns sample i, 0 <= i < Len(). The caller must not write to it.
+	// At returns sample i, 0 <= i < Len(). The caller must not modify the
+	// sample.
 	At(i int) (T, error)
 }
 
-// described is implemented by a dataset that knows more of itself than its length.
+// described is implemented by a dataset that can describe its content in more
+// detail than its length.
 type described interface{ Describe() string }
 
-// Describe says what a dataset has: the number of its samples and, if it was read
-// from files, its classes and a checksum. Two hosts with the same files get the
-// same text.
+// Describe returns a description of d: the number of its samples and, for data
+// read from files, its classes and a checksum. Two hosts with the same files
+// get the same text.
 func Describe[T any](d Dataset[T]) string {
 	if d, ok := d.(described); ok {
 		return d.Describe()
@@ -35,8 +37,8 @@ func checkIndex(i, n int) error {
 	return nil
 }
 
-// Map returns a dataset of what f makes of the samples of d. f is called whenever
-// a sample is asked for, by several goroutines at once.
+// Map returns a dataset whose sample i is f applied to sample i of d. Each
+// call of At calls f; several goroutines may call f at once.
 func Map[T, U any](d Dataset[T], f func(T) (U, error)) Dataset[U] { return mapped[T, U]{d, f} }
 
 type mapped[T, U any] struct {
@@ -55,7 +57,7 @@ func (m mapped[T, U]) At(i int) (made U, err error) {
 	return m.f(x)
 }
 
-// Part returns the samples [from, to) of d.
+// Part returns a dataset of the samples of d with indices from <= i < to.
 func Part[T any](d Dataset[T], from, to int) (Dataset[T], error) {
 	if from < 0 || from > to || to > d.Len() {
 		return nil, fmt.Errorf("samples %d to %d of a dataset of %d", from, to, d.Len())
@@ -82,9 +84,10 @@ func (p part[T]) At(i int) (T, error) {
 	return p.from.At(p.lo + i)
 }
 
-// Interleave returns the samples of all parts, which take turns: the first sample
-// of each part, then the second of each, and so on. The longest part begins; parts
-// of one length keep their order. A part that has ended is left out.
+// Interleave returns a dataset that takes samples from the parts in turn: the
+// first sample of each part, then the second of each, and so on. Parts are
+// ordered by length, the longest first; parts of equal length keep their
+// order. A part with no samples left is skipped.
 func Interleave[T any](parts ...Dataset[T]) Dataset[T] {
 	if len(parts) == 1 {
 		return parts[0]
@@ -93,7 +96,7 @@ func Interleave[T any](parts ...Dataset[T]) Dataset[T] {
 	slices.SortStableFunc(d.parts, func(a, b Dataset[T]) int { return b.Len() - a.Len() })
 	round := 0
 	for active := len(d.parts); active > 0; active-- {
-		if n := d.parts[active-1].Len(); n > round { // so many parts go on until then
+		if n := d.parts[active-1].Len(); n > round { // the active longest parts have samples in the rounds from round to n-1
 			d.phases = append(d.phases, phase{d.length, round, active})
 			d.length, round = d.length+(n-round)*active, n
 		}
@@ -102,16 +105,17 @@ func Interleave[T any](parts ...Dataset[T]) Dataset[T] {
 }
 
 type interleaved[T any] struct {
-	parts  []Dataset[T] // the longest first
+	parts  []Dataset[T] // sorted by length, the longest first
 	phases []phase
 	length int
 }
 
-// phase is a run of rounds in which the same parts take turns.
+// phase is a range of rounds of an interleaved dataset in which the same parts
+// have samples left. A round takes one sample from each of these parts.
 type phase struct {
-	begin int // its first sample
-	round int // its first round
-	parts int // how many parts have samples left
+	begin int // index of the phase's first sample in the interleaved dataset
+	round int // the phase's first round, which is also the index of its samples in their parts
+	parts int // number of parts that have samples left in this phase
 }
 
 func (d *interleaved[T]) Len() int { return d.length }
@@ -134,11 +138,12 @@ func (d *interleaved[T]) At(i int) (T, error) {
 	return d.parts[i%p.parts].At(p.round + i/p.parts)
 }
 
-// share returns the piece [lo, hi) of n things that belongs to one of `of` shares:
-// [share*n/of, (share+1)*n/of), rounded down. The pieces follow one another, cover
-// each thing once, and differ by at most one in length.
+// share divides n items into `of` contiguous ranges and returns range number
+// share, [lo, hi). The bounds are share*n/of and (share+1)*n/of, rounded down.
+// The ranges cover every item once, and their lengths differ by at most one.
 func share(n, share, of int) (lo, hi int) {
-	// share*n would overflow for large n: floor(s*n/of) = s*q + floor(s*r/of).
+	// share*n could overflow. With n = q*of + r, floor(share*n/of) = share*q +
+	// floor(share*r/of).
 	q, r := n/of, n%of
 	return share*q + share*r/of, (share+1)*q + (share+1)*r/of
 }

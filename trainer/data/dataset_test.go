@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// collect ranges over all of a sequence.
+// collect returns all elements of a sequence.
 func collect[T any](t *testing.T, all iter.Seq2[T, error]) []T {
 	t.Helper()
 	var got []T
@@ -23,7 +23,8 @@ func collect[T any](t *testing.T, all iter.Seq2[T, error]) []T {
 	return got
 }
 
-// Interleaved parts take turns in the order that a plain loop gives.
+// Interleave must return the samples in the order that a simple loop over the
+// parts gives.
 func TestInterleave(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -68,14 +69,14 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// flawed is a dataset some of whose samples are corrupt.
+// flawed is a dataset in which some samples are corrupt.
 type flawed []error // by sample
 
 func (d flawed) Len() int              { return len(d) }
 func (d flawed) At(i int) (int, error) { return i, d[i] }
 
-// The next sample takes the place of a corrupt one, and each is counted once. What
-// is no corrupt sample is never skipped.
+// SkipCorrupt must replace a corrupt sample by the next one and count each
+// only once. It must not skip errors that are not about a corrupt sample.
 func TestSkipCorrupt(t *testing.T) {
 	corrupt := func(offset int64) error { return &formatError{"f", 0, offset, errors.New("broken")} }
 	d := flawed{nil, corrupt(1), corrupt(2), nil, corrupt(4)}
@@ -108,7 +109,7 @@ func TestSkipCorrupt(t *testing.T) {
 	}
 }
 
-func TestSharesFollowOneAnother(t *testing.T) {
+func TestSharesAreContiguous(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		n, of := random.IntN(1000), 1+random.IntN(40)
@@ -132,7 +133,7 @@ func TestSharesFollowOneAnother(t *testing.T) {
 	}
 }
 
-// each is the sequence of a dataset's samples.
+// each returns a sequence of a dataset's samples.
 func each[T any](d Dataset[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for i := range d.Len() {

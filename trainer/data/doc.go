@@ -1,5 +1,6 @@
-// Package data reads what a model is trained on: datasets with random access,
-// shuffled epochs, batches that are read in the background, and readers of files.
+// Package data reads the samples that a model is trained on. It has datasets
+// with random access, shuffled epochs, a loader that reads batches in the
+// background, and readers for file formats.
 //
 //	images, err := data.OpenFolder(nil, "pictures")         // pictures/cat/1.png, ...
 //	shard, err := trainer.Epochs(ctx, job, images, batch)   // this worker's rows of each batch
@@ -7,40 +8,46 @@
 //
 // # Order
 //
-// A [Dataset] returns sample i whenever it is asked, so a step's batch follows from
-// the step's number alone: step n of a global batch of B rows takes the samples from
-// n*B on. A program that resumes at a step reads what it would have read, and
-// workers need not agree on anything but the files. [Epochs] shuffles: the order of
-// an epoch depends on the seed and the epoch's number (package trainer/random). The
-// order of up to 65536 samples is a table, drawn evenly from all orders; that of
-// more is computed sample by sample, without memory. [Interleave] lets the samples
-// of several files take turns. [Augment] changes the samples of each epoch at random.
+// A [Dataset] returns any sample by its index, so the batch of a step depends
+// only on the step's number. With a global batch of B rows, step n takes the B
+// samples from n*B on. A program that resumes at a step therefore reads the
+// same samples as an uninterrupted run. Workers need the same files, but
+// exchange no messages about the order. [Epochs] shuffles: the order of an
+// epoch depends on the seed and the epoch's number (package trainer/random).
+// For up to 65536 samples, the order is a table in memory, and every order is
+// equally likely. For more samples, the order is computed for each sample and
+// needs no memory. [Interleave] takes samples from several files in turn.
+// [Augment] changes samples at random, differently in each epoch.
 //
 // # Readers
 //
 //	ReadMNIST, ReadCIFAR10    images in memory
-//	OpenFolder                PNG and JPEG files, decoded when they are asked for
-//	OpenPictures              the same, of any sizes, which Crop brings to one
+//	OpenFolder                PNG and JPEG files of one size, decoded on access
+//	OpenPictures              PNG and JPEG files of any size; Crop makes them equal
 //	OpenRecords, ParseExample TFRecord files, and the tf.train.Examples in them
 //	ReadCSV, ReadNPY          rows of numbers in memory
-//	OpenParallel              two texts, line by line
-//	ReadCorpus, ReadWords     a text in memory, and its vocabulary
-//	ReadText                  a text in memory, whose words it counts
+//	OpenParallel              a text and its translation, line by line
+//	ReadCorpus, ReadWords     a text in memory, and its vocabulary from a file
+//	ReadText                  a text in memory, with a vocabulary made from its words
 //
-// Readers of what is in memory take files that are packed with gzip, too. The others
-// read at any place of a file, which packing prevents; OpenRecords unpacks first.
+// The functions named Read... load whole files into memory and also accept
+// files compressed with gzip. The others need random access, which gzip does
+// not offer. OpenRecords decompresses such a file to a temporary file first;
+// OpenParallel rejects it.
 //
 // # Corrupt files
 //
-// An error names the file, the line or the byte, what was expected and what was
-// found. A reader believes no length: it takes memory only after it knows that the
-// file is as long. A corrupt sample is an error, unless the program asks to skip
-// such samples: see [Skipped].
+// An error names the file, the line or the byte offset, the expected value and
+// the value found. A reader does not trust lengths in a file: it allocates
+// memory only after it has checked that the file is long enough. A corrupt
+// sample is an error, unless the program asks to skip such samples: see
+// [Skipped].
 //
-// # What it refuses
+// # Unsupported input
 //
-// It reads no pickles, no CIFAR-100, no records of NumPy, and nothing over the
-// network. It does not guess: a field that is not a finite number, a text that is
-// not UTF-8, images of several sizes, and bytes after the end of an array are
-// errors. It knows nothing of jobs and graphs.
+// The package reads no pickles, no CIFAR-100, no NumPy structured arrays, and
+// nothing over the network. These are errors: a field that is not a finite
+// number, a text that is not UTF-8, images of different sizes in one
+// OpenFolder, and bytes after the end of an array. The package does not depend
+// on jobs or graphs.
 package data

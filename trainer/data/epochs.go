@@ -9,21 +9,22 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// maxSamples bounds a dataset of epochs, and maxEpochs their number. So the number
-// of a sample stays below 2^62.
+// maxSamples is the largest number of samples that a dataset of epochs may
+// have, and maxEpochs the number of its epochs. Together they keep every
+// sample index below 2^62.
 const (
 	maxSamples = 1 << 32
 	maxEpochs  = 1 << 30
 )
 
-// Epochs returns the samples of d again and again, each time in another order,
-// which depends only on the seed and the number of the epoch. An epoch has whole
-// batches only: the samples at its end that fill no batch are left out. They are
-// other samples in each epoch.
+// Epochs returns a dataset that repeats the samples of d, in a different order
+// in each epoch. The order depends only on the seed and the number of the
+// epoch. An epoch consists of whole batches: the samples at its end that do
+// not fill a batch are left out. Each epoch leaves out different samples.
 //
-// So step n takes the samples from n*batch on, whatever was read before, and the
-// batches are the same on every worker. The dataset is so long that no training
-// reaches its end.
+// The batch of step n begins at sample n*batch of the dataset, so every worker
+// computes the same batches. The dataset has 2^30 epochs, more than any
+// training reads.
 func Epochs[T any](d Dataset[T], batch int, seed uint64) (Dataset[T], error) {
 	e, err := newEpochs(d, batch, seed)
 	if err != nil {
@@ -32,10 +33,11 @@ func Epochs[T any](d Dataset[T], batch int, seed uint64) (Dataset[T], error) {
 	return e, nil
 }
 
-// Augment is Epochs of what f makes of the samples, in each epoch anew: f gets a sample
-// and random numbers, which depend only on the seed, the number of the epoch and that of
-// the sample in d. So a sample is the same on any worker, and after a restart. f is called
-// by several goroutines at once.
+// Augment is like Epochs, but applies f to every sample, again in each epoch.
+// f receives a sample and a stream of random numbers. The stream depends only
+// on the seed, the number of the epoch and the index of the sample in d. The
+// result is therefore the same on every worker and after a restart. Several
+// goroutines may call f at once.
 func Augment[T, U any](d Dataset[T], batch int, seed uint64, f func(x T, s random.Stream) (U, error)) (Dataset[U], error) {
 	e, err := newEpochs(d, batch, seed)
 	if err != nil {
@@ -79,18 +81,18 @@ func newEpochs[T any](d Dataset[T], batch int, seed uint64) (*epochs[T], error) 
 
 type epochs[T any] struct {
 	from   Dataset[T]
-	whole  int // samples of an epoch
+	whole  int // samples per epoch: the largest multiple of the batch size in the dataset
 	stream random.Stream
 
 	mu     sync.Mutex
-	recent [2]drawn // the orders drawn last, of two epochs: a loader reads ahead into the next one
-	oldest int      // index in recent of the order that the next one replaces
+	recent [2]drawn // the orders of two epochs, because a loader reads ahead into the next epoch; guarded by mu
+	oldest int      // index in recent of the older order, which the next new order replaces; guarded by mu
 }
 
-// drawn is an epoch's order.
+// drawn is the order of the samples in one epoch.
 type drawn struct {
 	epoch int
-	order permutation // nil if none was drawn yet
+	order permutation // nil if this cache entry is still empty
 }
 
 func (e *epochs[T]) Len() int         { return e.whole * maxEpochs }
@@ -105,13 +107,15 @@ func (e *epochs[T]) At(i int) (T, error) {
 	return e.from.At(sample)
 }
 
-// place returns the epoch of sample i, and its number in the dataset.
+// place returns the epoch that index i falls into, and the index of its sample
+// in the underlying dataset.
 func (e *epochs[T]) place(i int) (epoch, sample int) {
 	epoch = i / e.whole
 	return epoch, e.order(epoch).at(i % e.whole)
 }
 
-// order returns an epoch's permutation.
+// order returns the permutation of samples for an epoch, from the cache of the
+// last two if possible.
 func (e *epochs[T]) order(epoch int) permutation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,15 +130,16 @@ func (e *epochs[T]) order(epoch int) permutation {
 	return d.order
 }
 
-// permutation maps 0..n-1 onto itself, each number once.
+// permutation is a one-to-one mapping of the numbers 0 to n-1 to themselves.
 type permutation interface{ at(i int) int }
 
-// maxTable is the largest number of samples for which an epoch's order is a
-// table. Drawing a table of this size takes a few milliseconds. Larger orders
-// take no memory.
+// maxTable is the largest number of samples whose order is stored as a table.
+// Shuffling a table of this size takes a few milliseconds. Larger orders are
+// computed by a Feistel network, without a table.
 const maxTable = 1 << 16
 
-// newPermutation draws a permutation from a stream.
+// newPermutation returns a random permutation of 0 to n-1 that depends only on
+// n and s.
 func newPermutation(n int, s random.Stream) permutation {
 	if n <= maxTable {
 		return newTable(n, s)
@@ -142,11 +147,12 @@ func newPermutation(n int, s random.Stream) permutation {
 	return newFeistel(n, s)
 }
 
-// table is a permutation as a table.
+// table is a permutation stored as an array: i maps to element i.
 type table []uint32
 
-// newTable draws every permutation with the same probability, but for a bias of
-// n/2^64 (Fisher and Yates, Durstenfeld's form).
+// newTable returns a random permutation by the Fisher-Yates shuffle
+// (Durstenfeld's form). All permutations are equally likely, except for a bias
+// of n/2^64.
 func newTable(n int, s random.Stream) table {
 	t := make(table, n)
 	for i := range t {
@@ -162,21 +168,22 @@ func newTable(n int, s random.Stream) table {
 
 func (t table) at(i int) int { return int(t[i]) }
 
-// feistel is a permutation that is computed at each place. It is a Feistel
-// network over the smallest power of two that holds n, whose halves differ by
-// at most one bit. It is repeated until the result is below n (Black and
-// Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002); that takes
-// fewer than two repetitions on average. It reaches only a small part of all
-// permutations, like any generator with a seed of 64 bits.
+// feistel is a permutation that needs no table, because it computes each value
+// on demand. It applies a Feistel network to numbers of just enough bits to
+// hold n-1. A result of n or more goes through the network again, until it is
+// below n (cycle walking: Black and Rogaway, "Ciphers with arbitrary finite
+// domains", CT-RSA 2002). On average this takes fewer than two passes. A
+// feistel can take on only a small part of all permutations, like any
+// generator with a 64-bit seed.
 type feistel struct {
 	stream   random.Stream
 	n        uint64
-	low, top uint // number of bits in the lower and in the upper half
+	low, top uint // bits in the lower and in the upper half of a number; low is top or top+1
 }
 
-// feistelRounds is even, so that the halves end with their first lengths. It is
-// above the four rounds that make a permutation of random functions look
-// random.
+// feistelRounds is the number of rounds of the Feistel network. It must be
+// even, so that the two halves end with their original lengths. Four rounds of
+// random functions already look like a random permutation.
 const feistelRounds = 8
 
 func newFeistel(n int, s random.Stream) feistel {

@@ -8,7 +8,7 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// count is a dataset whose sample i is i.
+// count is a dataset in which sample i is the number i.
 type count int
 
 func (n count) Len() int              { return int(n) }
@@ -23,7 +23,7 @@ func mustEpochs(t *testing.T, samples, batch int, seed uint64) Dataset[int] {
 	return e
 }
 
-// some are the samples [from, to).
+// some returns the samples with indices from <= i < to.
 func some[T any](t *testing.T, d Dataset[T], from, to int) []T {
 	t.Helper()
 	var all []T
@@ -37,8 +37,8 @@ func some[T any](t *testing.T, d Dataset[T], from, to int) []T {
 	return all
 }
 
-// Each epoch has whole batches of distinct samples, and only the last samples of
-// its order are left out.
+// Each epoch must have whole batches of distinct samples, and leave out only
+// the last samples of its order.
 func TestEachSampleOncePerEpoch(t *testing.T) {
 	for _, c := range []struct{ samples, batch int }{{1, 1}, {7, 7}, {7, 3}, {100, 9}, {64, 64}, {200, 199}} {
 		e := mustEpochs(t, c.samples, c.batch, 5)
@@ -53,7 +53,7 @@ func TestEachSampleOncePerEpoch(t *testing.T) {
 	}
 }
 
-// A step's samples do not depend on which steps were asked for before.
+// The samples of a step must not depend on the steps that were read before.
 func TestStepsInAnyOrder(t *testing.T) {
 	for _, samples := range []int{1000, maxTable + 1} {
 		forward, backward := mustEpochs(t, samples, 64, 9), mustEpochs(t, samples, 64, 9)
@@ -79,7 +79,7 @@ func TestEpochsDiffer(t *testing.T) {
 	}
 }
 
-func TestEpochsAreRefused(t *testing.T) {
+func TestEpochsErrors(t *testing.T) {
 	for want, c := range map[string][2]int{
 		"empty":         {0, 1},
 		"a batch of 0":  {1, 0},
@@ -96,8 +96,8 @@ func TestEpochsAreRefused(t *testing.T) {
 	}
 }
 
-// Both kinds of permutation hold each number once, for every small n and some
-// larger ones.
+// A table and a feistel must map to each number once, for every small n and
+// some larger ones.
 func TestPermutations(t *testing.T) {
 	sizes := []int{255, 256, 257, 1023, maxTable, maxTable + 1, 1<<17 + 3}
 	for n := 1; n < 130; n++ {
@@ -118,9 +118,9 @@ func TestPermutations(t *testing.T) {
 	}
 }
 
-// A large computed permutation sends the places of each sixteenth evenly to
-// all sixteenths, and neighbours far apart.
-func TestFeistelIsEven(t *testing.T) {
+// A feistel must map the indices of each sixteenth of the range evenly to all
+// sixteenths, and neighboring indices far apart.
+func TestFeistelIsUniform(t *testing.T) {
 	const n, parts = 100000, 16
 	for seed := range uint64(4) {
 		p := newFeistel(n, random.New(seed, "even"))
@@ -143,16 +143,17 @@ func TestFeistelIsEven(t *testing.T) {
 				chi += (count - want) * (count - want) / want
 			}
 		}
-		// 225 degrees of freedom: mean 225, deviation 21. Near neighbours: 200
-		// expected, deviation 14. Fixed places: 1 expected.
+		// chi has 225 degrees of freedom: mean 225, standard deviation 21.
+		// near is expected to be 200, with a standard deviation of 14. fixed
+		// is expected to be 1.
 		if chi < 130 || chi > 350 || near < 120 || near > 290 || fixed > 8 {
 			t.Errorf("seed %d: chi-square %.0f, near neighbours %d, fixed places %d", seed, chi, near, fixed)
 		}
 	}
 }
 
-// A table of three elements takes each of its six orders about as often.
-func TestTableIsEven(t *testing.T) {
+// All six permutations of three elements must be about equally frequent.
+func TestTableIsUniform(t *testing.T) {
 	counts := map[[3]uint32]int{}
 	for i := range uint64(6000) {
 		p := newTable(3, random.New(1, "even").Derive(i))
@@ -165,8 +166,8 @@ func TestTableIsEven(t *testing.T) {
 	}
 }
 
-// The order of a large dataset takes no memory by its size, and no number of its
-// samples is too large.
+// The order of a large dataset must need no memory proportional to its size,
+// and work up to the largest index.
 func TestLargeEpochs(t *testing.T) {
 	e := mustEpochs(t, maxSamples, 256, 4)
 	last := e.Len() - 256

@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// write writes a file of an example to a temporary folder, and returns its path and
-// that folder.
+// write writes an example's file to a temporary folder. It returns the path of
+// the file and the folder.
 func write(name string, content []byte) (path, folder string) {
 	folder, err := os.MkdirTemp("", "data-example-")
 	if err != nil {
@@ -33,8 +33,8 @@ func write(name string, content []byte) (path, folder string) {
 	return path, folder
 }
 
-// The batches of shuffled epochs, read in the background. Step 7 is the same,
-// whichever steps were read before.
+// Batches of shuffled epochs, read in the background. Step 7 has the same
+// samples, whichever steps were read before.
 func Example() {
 	images, err := data.MakeDigits(1, 0, 100)
 	if err != nil {
@@ -63,7 +63,7 @@ func Example() {
 	// step 7 labels 5 0 0 7 one-hot [0 0 0 0 0 1 0 0 0 0]
 }
 
-// A CSV file. Its corrupt row is left out and counted.
+// A CSV file with a corrupt row, which is left out and counted.
 func ExampleReadCSV() {
 	path, folder := write("rows.csv", []byte("height,width,class\n1,2,0\n3,x,1\n5,6,1\n"))
 	defer os.RemoveAll(folder)
@@ -98,7 +98,7 @@ func ExampleReadNPY() {
 	// Output: 2 rows, the second is [4 5 6] <nil>
 }
 
-// Two files of images and labels in the form of MNIST.
+// Two files of images and labels in MNIST's format.
 func ExampleReadMNIST() {
 	images, folder := write("images", []byte{0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 10, 20, 30, 40})
 	defer os.RemoveAll(folder)
@@ -115,7 +115,7 @@ func ExampleReadMNIST() {
 	// Output: [30 40] 9 <nil>
 }
 
-// A file of CIFAR-10's binary version.
+// A file in the format of CIFAR-10's binary version.
 func ExampleReadCIFAR10() {
 	path, folder := write("data_batch_1.bin", append([]byte{6}, make([]byte, 3072)...))
 	defer os.RemoveAll(folder)
@@ -128,7 +128,7 @@ func ExampleReadCIFAR10() {
 	// Output: 1 picture of 3072 pixels, class 6 <nil>
 }
 
-// A folder of images. The name of a folder is the class.
+// A folder of images. The name of each subfolder is a class.
 func ExampleOpenFolder() {
 	red := image.NewRGBA(image.Rect(0, 0, 1, 1))
 	red.Set(0, 0, color.RGBA{R: 200, A: 255})
@@ -179,7 +179,7 @@ func ExampleParseExample() {
 	// tf.train.Example: byte 1: truncated: field 1 has 14 bytes, the message 8
 }
 
-// Two texts whose lines belong together.
+// A text and its translation, line by line.
 func ExampleOpenParallel() {
 	english, folder := write("train.en", []byte("one\ntwo\n"))
 	defer os.RemoveAll(folder)
@@ -196,7 +196,7 @@ func ExampleOpenParallel() {
 	// Output: two is zwei <nil>
 }
 
-// A text as the numbers of its words.
+// A text stored as the numbers of its words.
 func ExampleReadCorpus() {
 	text, folder := write("text", []byte("the cat sat\nthe dog\n"))
 	defer os.RemoveAll(folder)
@@ -217,13 +217,13 @@ func ExampleReadCorpus() {
 	// Output: 2 3 4 0 2 1 0
 }
 
-// inMemory is a dataset of a program's own.
+// inMemory is a Dataset that the program implements itself.
 type inMemory [][]byte
 
 func (d inMemory) Len() int                 { return len(d) }
 func (d inMemory) At(i int) ([]byte, error) { return d[i], nil }
 
-// Files take turns, and what they hold is decoded when it is asked for.
+// Two datasets whose samples are taken in turn and decoded on access.
 func ExampleInterleave() {
 	one, two := inMemory{{1, 0}, {2, 0}}, inMemory{{0, 1}, {0, 2}}
 	numbers := data.Map(data.Interleave[[]byte](one, two), func(b []byte) (uint16, error) { return binary.LittleEndian.Uint16(b), nil })

@@ -7,18 +7,19 @@ import (
 	"slices"
 )
 
-// Example is a tf.train.Example: features by name. Of the three fields of a feature
-// one is set.
+// Example is a decoded tf.train.Example: it maps names to features. Exactly
+// one of a Feature's three fields is set.
 type Example map[string]Feature
 
-// Feature holds the values of one feature.
+// Feature holds the values of one feature, all of the same type.
 type Feature struct {
 	Ints   []int64
 	Floats []float32
-	Bytes  [][]byte // memory of the message
+	Bytes  [][]byte // slices of the encoded message, not copies
 }
 
-// Int returns the only value of a feature that holds one int64.
+// Int returns the value of the feature with this name. It is an error if the
+// feature does not hold exactly one int64.
 func (e Example) Int(name string) (int64, error) {
 	if f := e[name]; len(f.Ints) == 1 {
 		return f.Ints[0], nil
@@ -26,7 +27,8 @@ func (e Example) Int(name string) (int64, error) {
 	return 0, e.lacks(name, "one int64")
 }
 
-// OneBytes returns the only value of a feature that holds one string of bytes.
+// OneBytes returns the value of the feature with this name. It is an error if
+// the feature does not hold exactly one byte string.
 func (e Example) OneBytes(name string) ([]byte, error) {
 	if f := e[name]; len(f.Bytes) == 1 {
 		return f.Bytes[0], nil
@@ -42,15 +44,16 @@ func (e Example) lacks(name, want string) error {
 	return fmt.Errorf("feature %q has %d int64, %d float and %d bytes, want %s", name, len(f.Ints), len(f.Floats), len(f.Bytes), want)
 }
 
-// ParseExample reads a tf.train.Example in the encoding of protocol buffers. Its
-// memory is proportional to the message. An error names the byte of the message.
-// Unknown fields are left out, as other readers do. The message is
+// ParseExample decodes a tf.train.Example in protocol buffer encoding. The
+// memory it allocates is proportional to the length of the message. An error
+// names a byte offset in the message. Unknown fields are ignored, as in other
+// readers. The message is
 //
 //	Example   { Features features = 1; }
 //	Features  { map<string, Feature> feature = 1; }
 //	Feature   { oneof { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }
 //
-// and a list holds its values as field 1, numbers packed or not.
+// and each of the lists holds its values as field 1. Numbers may be packed.
 func ParseExample(message []byte) (Example, error) {
 	e := Example{}
 	err := (field{wire: wireBytes, bytes: message}).each(func(f field) error {
@@ -70,7 +73,7 @@ func ParseExample(message []byte) (Example, error) {
 	return e, nil
 }
 
-// add adds an entry of the map.
+// add decodes one entry of the message's map of features and stores it in e.
 func (e Example) add(entry field) error {
 	var name string
 	var value Feature
@@ -88,7 +91,8 @@ func (e Example) add(entry field) error {
 	return err
 }
 
-// add reads one of the three lists. It replaces a list of another kind.
+// add decodes one of the three lists of values into x. It drops the values of
+// a list of a different type that was decoded before.
 func (x *Feature) add(list field) error {
 	switch list.number {
 	case 1:
@@ -148,7 +152,8 @@ func (x *Feature) addInts(f field) error {
 	return f.check(wireBytes)
 }
 
-// The kinds of values of protocol buffers that are read. Groups are not.
+// Wire types of protocol buffers that ParseExample reads. It rejects groups,
+// types 3 and 4.
 const (
 	wireVarint = 0
 	wire64     = 1
@@ -156,13 +161,13 @@ const (
 	wire32     = 5
 )
 
-// field is one field of a message.
+// field is one decoded field of a protocol buffer message.
 type field struct {
 	number uint64
 	wire   uint64
-	value  uint64 // of a field that is not of wireBytes
-	bytes  []byte // of wireBytes
-	at     int    // offset of the value in the whole message
+	value  uint64 // the value, if wire is not wireBytes
+	bytes  []byte // the value, if wire is wireBytes
+	at     int    // offset of the value in the outermost message
 }
 
 func (f field) wrong(format string, args ...any) error {
@@ -176,7 +181,8 @@ func (f field) check(wire uint64) error {
 	return nil
 }
 
-// each reads f as a message and passes its fields on.
+// each decodes the bytes of f as a message and calls do with each of its
+// fields.
 func (f field) each(do func(field) error) error {
 	if err := f.check(wireBytes); err != nil {
 		return err
@@ -194,7 +200,8 @@ func (f field) each(do func(field) error) error {
 	return nil
 }
 
-// next reads the field at an offset of f, and returns its whole length.
+// next decodes the field that begins at offset at in the bytes of f. It
+// returns the field and its encoded length, tag included.
 func (f field) next(at int) (one field, n int, err error) {
 	b := f.bytes[at:]
 	one.at = f.at + at
@@ -204,7 +211,7 @@ func (f field) next(at int) (one field, n int, err error) {
 		return one, 0, one.wrong("no field begins here")
 	}
 	one.at += n
-	size := 0 // of the value
+	size := 0 // length of the encoded value, in bytes
 	switch one.wire {
 	case wireVarint:
 		one.value, size = binary.Uvarint(b[n:])
@@ -213,7 +220,7 @@ func (f field) next(at int) (one field, n int, err error) {
 			one.value = uint64(binary.LittleEndian.Uint32(b[n:]))
 		}
 	case wire64:
-		size = min(8, len(b)-n) // no field that is read has this type
+		size = min(8, len(b)-n) // 8 is enough: no message that ParseExample reads has a field of this type
 	case wireBytes:
 		length, k := binary.Uvarint(b[n:])
 		if k <= 0 || length > uint64(len(b)-n-k) {

@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// message is a field of wire type 2.
+// message encodes a protocol buffer field of wire type 2.
 func message(number int, parts ...any) []byte {
 	content := join(parts...)
 	b := binary.AppendUvarint([]byte{byte(number<<3 | wireBytes)}, uint64(len(content)))
 	return append(b, content...)
 }
 
-// written is an example as TensorFlow writes it: numbers packed.
+// written encodes an example like TensorFlow, with packed numbers.
 func (e Example) written() []byte {
 	var entries []byte
 	for _, name := range slices.Sorted(maps.Keys(e)) {
@@ -59,7 +59,7 @@ var example = Example{
 func TestParseExample(t *testing.T) {
 	for name, message := range map[string][]byte{
 		"packed":             example.written(),
-		"with other fields":  join(message(9, "other"), 0x50, 7, 0x5d, 1, 2, 3, 4, 0x59, 1, 2, 3, 4, 5, 6, 7, 8, example.written()), // 10: varint, 11: 4 and 8 bytes
+		"with other fields":  join(message(9, "other"), 0x50, 7, 0x5d, 1, 2, 3, 4, 0x59, 1, 2, 3, 4, 5, 6, 7, 8, example.written()), // field 10 is a varint; fields 11 have 4 and 8 bytes
 		"in two parts":       join(Example{"id": example["id"], "none": {}}.written(), Example{"pixels": example["pixels"], "words": example["words"]}.written()),
 		"an entry, replaced": join(Example{"id": {Floats: []float32{7}}}.written(), example.written()),
 	} {
@@ -67,7 +67,8 @@ func TestParseExample(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, e, err)
 		}
 	}
-	// Written by hand, from protobuf's description of its encoding: {"a": int64 [3, 270], not packed}.
+	// Encoded by hand after the specification of protocol buffers: {"a": int64
+	// [3, 270], not packed}.
 	b, _ := hex.DecodeString("0a0e" + "0a0c" + "0a0161" + "1207" + "1a05" + "0803" + "088e02")
 	e, err := ParseExample(b)
 	if err != nil || !reflect.DeepEqual(e, Example{"a": {Ints: []int64{3, 270}}}) {
@@ -100,7 +101,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-func TestFaultyExamples(t *testing.T) {
+func TestParseExampleErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		message []byte
 		want    string
@@ -132,7 +133,7 @@ func TestFaultyExamples(t *testing.T) {
 	}
 }
 
-// An example that was read and written again is read as the same.
+// An example that is parsed, encoded and parsed again must not change.
 func FuzzExample(f *testing.F) {
 	f.Add(example.written())
 	f.Add(join(0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f))
@@ -157,5 +158,5 @@ func FuzzExample(f *testing.F) {
 	})
 }
 
-// sameExample compares bits: NaN is NaN, and an empty list no list.
+// sameExample compares bits: NaN equals NaN, and an empty list equals no list.
 func sameExample(a, b Example) bool { return bytes.Equal(a.written(), b.written()) && len(a) == len(b) }

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Files returns the names of a list that commas separate. A name with *, ? or [ stands
-// for all files that match it, sorted, as in a shell; one that nothing matches is an
-// error.
+// Files splits a comma-separated list of file names. It replaces a name that
+// contains *, ? or [ by all files that match the pattern, sorted, as in a
+// shell. A pattern that matches no file is an error.
 func Files(list string) ([]string, error) {
 	var all []string
 	for name := range strings.SplitSeq(list, ",") {
 		if _, err := os.Stat(name); err == nil || !strings.ContainsAny(name, "*?[") {
-			all = append(all, name) // what is missing its reader reports
+			all = append(all, name) // if this file is missing, the function that opens it reports the error
 			continue
 		}
 		found, err := filepath.Glob(name)

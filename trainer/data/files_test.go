@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// file writes a file of a test and returns its path.
+// file writes a file for a test and returns its path.
 func file(t testing.TB, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -49,16 +49,18 @@ func join(parts ...any) []byte {
 	return b
 }
 
-// faulty is a file that a reader must refuse, saying want, at a place.
+// faulty is a file that a reader must reject with the error want at a certain
+// position.
 type faulty struct {
 	name    string
 	content []byte
 	want    string // after the path
-	hint    string // part of the hint, where there is one
+	hint    string // part of the error's hint; "" means that no hint is required
 }
 
-// checkFaults gives each file to read, plain and packed: the errors are alike
-// but for what packing hides.
+// checkFaults reads each file, plain and compressed with gzip. The errors must
+// be the same, except for properties that compression hides, such as the
+// file's size.
 func checkFaults(t *testing.T, faults []faulty, read func(path string) error) {
 	t.Helper()
 	for _, f := range faults {
@@ -81,8 +83,8 @@ func checkFaults(t *testing.T, faults []faulty, read func(path string) error) {
 	}
 }
 
-// A packed file may break off anywhere, or be damaged: always an error, and
-// never a part of the data.
+// checkBrokenPacking reads gzip files that are truncated or damaged anywhere.
+// The reader must return an error and never a part of the data.
 func checkBrokenPacking(t *testing.T, content []byte, read func(path string) error) {
 	t.Helper()
 	packed := zip(t, content)
@@ -142,16 +144,18 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// As where a comma too many divides names.
-func TestFilesHaveNames(t *testing.T) {
+// An empty name results, for example, from a superfluous comma in a list of
+// names.
+func TestReadingAnEmptyFileNameFails(t *testing.T) {
 	if _, err := ReadCIFAR10(""); err == nil || !strings.Contains(err.Error(), "it has no name") {
 		t.Errorf("%v", err)
 	}
 }
 
-// What a header claims is not allocated when the file does not hold it: a
-// packed one, whose length is not known beforehand, neither.
-func TestClaimsAreNotBelieved(t *testing.T) {
+// If a header promises more data than the file has, the reader must not
+// allocate memory for it. This includes compressed files, whose decompressed
+// size is unknown in advance.
+func TestFalseLengthsAllocateNoMemory(t *testing.T) {
 	claim := join(0, 0, 0x0e, 1, 0x40, 0, 0, 0, "few") // 2^30 doubles, 8 GiB
 	for _, content := range [][]byte{claim, zip(t, claim)} {
 		path := file(t, "claim", content)

@@ -8,8 +8,10 @@ import (
 	"hash/crc32"
 	"image"
 	"image/draw"
-	_ "image/jpeg" // the two formats that
-	_ "image/png"  // image.Decode knows here
+	// The blank imports register PNG and JPEG, the only formats that
+	// image.Decode recognizes in this package.
+	_ "image/jpeg"
+	_ "image/png"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,21 +19,23 @@ import (
 	"strings"
 )
 
-// maxImage bounds the pixels of an image.
+// maxImage is the largest number of pixels of an image that is decoded, all
+// rows together.
 const maxImage = 1 << 26
 
-// errOtherSize is the cause of an error about an image that is not as large as the
-// others. It is no corrupt image: the user must choose a size.
+// errOtherSize is the cause of the error for an image whose size differs from
+// the others. Skipped does not skip such an image, because it is not corrupt:
+// the user must resize it.
 var errOtherSize = errors.New("all images must have one size")
 
-// Folder is a dataset of PNG and JPEG files. An image is decoded when it is asked
-// for.
+// Folder is a dataset of PNG and JPEG files that all have the same size. Each
+// call of At reads and decodes one file.
 type Folder struct {
 	Height, Width int
-	Classes       []string // the names of the folders, sorted; a label is an index
+	Classes       []string // the names of the class folders, sorted; Image.Label is an index into Classes
 
 	files []imageFile
-	sum   uint32 // of the names, sizes and classes of all files
+	sum   uint32 // CRC-32C of the names, file sizes and classes of all images
 }
 
 type imageFile struct {
@@ -39,10 +43,10 @@ type imageFile struct {
 	label int
 }
 
-// OpenFolder opens a folder with a folder for each class, which holds the images
-// of that class: cats/1.png, dogs/7.jpg. It looks at the beginning of every file,
-// so that an image of another size than the first, or one that is too large, is
-// refused before any is decoded. Names that begin with a dot are left out.
+// OpenFolder opens a directory that has a subdirectory for each class with the
+// images of that class: cats/1.png, dogs/7.jpg. OpenFolder reads the header of
+// every image. It returns an error if an image is too large or if its size
+// differs from the first image's. Names that begin with a dot are ignored.
 func OpenFolder(s *Skipped, root string) (*Folder, error) {
 	d := &Folder{}
 	err := eachClass(root, func(class string, files []os.DirEntry) error {
@@ -62,8 +66,8 @@ func OpenFolder(s *Skipped, root string) (*Folder, error) {
 	return d, nil
 }
 
-// eachClass calls add with each class of a folder and its files, without names that
-// begin with a dot.
+// eachClass calls add for each class directory in root, with the entries in
+// that directory. It ignores names that begin with a dot.
 func eachClass(root string, add func(class string, files []os.DirEntry) error) error {
 	hidden := func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), ".") }
 	classes, err := os.ReadDir(root)
@@ -86,7 +90,7 @@ func eachClass(root string, add func(class string, files []os.DirEntry) error) e
 	return nil
 }
 
-// hasImages refuses a class without images.
+// hasImages returns an error if n, the number of images in a class, is 0.
 func hasImages(n int, root, class string) error {
 	if n > 0 {
 		return nil
@@ -94,13 +98,14 @@ func hasImages(n int, root, class string) error {
 	return hintedError{fmt.Errorf("%s: the folder of a class has no image", filepath.Join(root, class)), "put PNG or JPEG images into it, or remove it"}
 }
 
-// addFile adds an image of the class that is added.
+// addFile adds the image file at path to the class whose files OpenFolder is
+// reading, the next one in d.Classes.
 func (d *Folder) addFile(s *Skipped, path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer file.Close() // opened for reading: nothing to lose
+	defer file.Close() // the error is ignored: no data can be lost in a file opened for reading
 	info, err := file.Stat()
 	if err != nil {
 		return err
@@ -125,13 +130,14 @@ func (d *Folder) addFile(s *Skipped, path string) error {
 // Len is the number of images.
 func (d *Folder) Len() int { return len(d.files) }
 
-// Describe names the classes.
+// Describe returns the number of images and classes, the first class names and
+// a checksum.
 func (d *Folder) Describe() string {
 	return fmt.Sprintf("%d images of %d x %d pixels in %d classes (%.200s), checksum %08x of names and sizes", len(d.files), d.Width, d.Height,
 		len(d.Classes), strings.Join(d.Classes, ", "), d.sum)
 }
 
-// At reads image i.
+// At reads and decodes image i.
 func (d *Folder) At(i int) (Image, error) {
 	if err := checkIndex(i, d.Len()); err != nil {
 		return Image{}, err
@@ -140,7 +146,8 @@ func (d *Folder) At(i int) (Image, error) {
 	return p.Image, err
 }
 
-// read decodes the image, of a size, or of any if that is 0.
+// read decodes the image. It returns an error unless the image has the given
+// size; a height of 0 accepts any size.
 func (f imageFile) read(height, width int) (Picture, error) {
 	b, err := os.ReadFile(f.path)
 	if err != nil {
@@ -151,18 +158,19 @@ func (f imageFile) read(height, width int) (Picture, error) {
 	return p, err
 }
 
-// Pictures is a dataset of PNG and JPEG files of any sizes. A picture is decoded when
-// it is asked for.
+// Pictures is a dataset of PNG and JPEG files of any size. Each call of At
+// reads and decodes one file.
 type Pictures struct {
-	Classes []string // the names of the folders, sorted; a label is an index
+	Classes []string // the names of the class folders, sorted; Picture.Label is an index into Classes
 
 	files []imageFile
-	sum   uint32 // of the names, sizes and classes of all files
+	sum   uint32 // CRC-32C of the names, file sizes and classes of all pictures
 }
 
-// OpenPictures opens a folder as OpenFolder does, and opens none of its files: a file
-// that is no picture is an error of At, which [SkipCorrupt] skips. [Crop] brings
-// pictures to one size.
+// OpenPictures opens a directory with a subdirectory for each class, like
+// OpenFolder, but opens no image file. If a file is not an image, At returns
+// an error, and [SkipCorrupt] can skip it. [Crop] makes pictures the same
+// size.
 func OpenPictures(root string) (*Pictures, error) {
 	d := &Pictures{}
 	err := eachClass(root, func(class string, files []os.DirEntry) error {
@@ -186,13 +194,14 @@ func OpenPictures(root string) (*Pictures, error) {
 // Len is the number of pictures.
 func (d *Pictures) Len() int { return len(d.files) }
 
-// Describe names the first classes.
+// Describe returns the number of pictures and classes, the first class names
+// and a checksum.
 func (d *Pictures) Describe() string {
 	return fmt.Sprintf("%d pictures in %d classes (%.200s), checksum %08x of names and sizes", len(d.files),
 		len(d.Classes), strings.Join(d.Classes, ", "), d.sum)
 }
 
-// At reads picture i.
+// At reads and decodes picture i.
 func (d *Pictures) At(i int) (Picture, error) {
 	if err := checkIndex(i, d.Len()); err != nil {
 		return Picture{}, err
@@ -200,8 +209,9 @@ func (d *Pictures) At(i int) (Picture, error) {
 	return d.files[i].read(0, 0)
 }
 
-// DecodeImage decodes a PNG or JPEG image of a size into three channels: red, green
-// and blue. What is transparent becomes black.
+// DecodeImage decodes a PNG or JPEG image into three channels: red, green and
+// blue. It returns an error if the image is not of the given size. Transparent
+// pixels become black.
 func DecodeImage(encoded []byte, height, width int) ([]uint8, error) {
 	if height < 1 || width < 1 {
 		return nil, fmt.Errorf("decode an image of %d x %d pixels: want at least 1", width, height)
@@ -210,8 +220,9 @@ func DecodeImage(encoded []byte, height, width int) ([]uint8, error) {
 	return p.Pixels, err
 }
 
-// decodePicture decodes a file of a size, or of any if that is 0. Without a name its
-// errors do not name it.
+// decodePicture decodes an image file. It returns an error unless the image
+// has the given size; a height of 0 accepts any size. If name is empty, errors
+// do not name the file.
 func decodePicture(b []byte, name string, height, width int) (Picture, error) {
 	size, err := checkImage(bytes.NewReader(b), name, height, width)
 	if err != nil {
@@ -232,8 +243,8 @@ func decodePicture(b []byte, name string, height, width int) (Picture, error) {
 	return Picture{Image: Image{Pixels: pixels}, Height: size.Y, Width: size.X}, nil
 }
 
-// checkImage reads an image's size, and refuses another than height x width, if
-// these are not 0.
+// checkImage reads the size of an image from its header. If height is not 0,
+// an image of another size than height x width is an error.
 func checkImage(from io.Reader, name string, height, width int) (image.Point, error) {
 	r := &counting{from: bufio.NewReader(from)}
 	c, _, err := image.DecodeConfig(r)
@@ -251,7 +262,9 @@ func checkImage(from io.Reader, name string, height, width int) (image.Point, er
 	return image.Point{X: c.Width, Y: c.Height}, nil
 }
 
-// imageError says how far into an image the decoder came.
+// imageError returns an error that names the image file and the byte offset at
+// which decoding failed. It replaces some errors of the decoders by plainer
+// ones.
 func imageError(name string, offset int64, err error) error {
 	switch {
 	case errors.Is(err, image.ErrFormat):
@@ -269,8 +282,9 @@ func imageError(name string, offset int64, err error) error {
 	return &formatError{file: name, offset: offset, cause: err}
 }
 
-// counting counts the bytes that a decoder has read. A decoder of JPEG reads up to
-// 4 KiB ahead.
+// counting is a reader that counts the bytes an image decoder has read. The
+// JPEG decoder reads up to 4 KiB ahead, so the count may be too high by that
+// much.
 type counting struct {
 	from   *bufio.Reader
 	offset int64
@@ -282,5 +296,5 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Peek lets package image recognise the format.
+// Peek lets image.Decode detect the format without consuming bytes.
 func (c *counting) Peek(n int) ([]byte, error) { return c.from.Peek(n) }

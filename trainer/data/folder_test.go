@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// encoded is a picture in PNG.
+// encoded returns a picture in PNG format.
 func encoded(t testing.TB, picture image.Image) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -27,7 +27,7 @@ func encoded(t testing.TB, picture image.Image) []byte {
 	return b.Bytes()
 }
 
-// dots is a picture of distinct colours, which depend on seed.
+// dots returns a picture of distinct colors that depend on seed.
 func dots(width, height, seed int) *image.RGBA {
 	p := image.NewRGBA(image.Rect(0, 0, width, height))
 	for i := range width * height {
@@ -36,7 +36,7 @@ func dots(width, height, seed int) *image.RGBA {
 	return p
 }
 
-// pixelsOf is what a picture of dots is read as.
+// pixelsOf returns the pixels that reading a picture of dots must give.
 func pixelsOf(width, height, seed int) []uint8 {
 	n := width * height
 	all := make([]uint8, 3*n)
@@ -46,7 +46,7 @@ func pixelsOf(width, height, seed int) []uint8 {
 	return all
 }
 
-// folderOf writes files by their path below a new folder.
+// folderOf writes files, given by relative path, to a new folder.
 func folderOf(t testing.TB, files map[string][]byte) string {
 	t.Helper()
 	root := t.TempDir()
@@ -84,7 +84,7 @@ func TestOpenFolder(t *testing.T) {
 	if !slices.Equal(all[0].Pixels, pixelsOf(4, 2, 5)) || all[0].Label != 0 || !slices.Equal(all[2].Pixels, pixelsOf(4, 2, 9)) || all[2].Label != 1 {
 		t.Errorf("%v", all)
 	}
-	for c := range 3 { // jpeg changes colours a little
+	for c := range 3 { // JPEG changes colors slightly
 		if x := int(all[1].Pixels[8*c+1]); x < 70 || x > 84 || all[1].Pixels[8*c+6] > 8 {
 			t.Errorf("channel %d of a grey picture is %v", c, all[1].Pixels[8*c:8*c+8])
 		}
@@ -98,7 +98,7 @@ func TestOpenFolder(t *testing.T) {
 	}
 }
 
-// claimed is a PNG that claims a size and holds nothing else.
+// claimed returns a PNG header with a size, without image data.
 func claimed(width, height uint32) []byte {
 	head := binary.BigEndian.AppendUint32([]byte("IHDR"), width)
 	head = append(binary.BigEndian.AppendUint32(head, height), 8, 2, 0, 0, 0)
@@ -106,7 +106,7 @@ func claimed(width, height uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(b, head...), crc32.ChecksumIEEE(head))
 }
 
-func TestFaultyFolders(t *testing.T) {
+func TestOpenFolderErrors(t *testing.T) {
 	small, large := encoded(t, dots(4, 4, 1)), encoded(t, dots(8, 4, 1))
 	for name, c := range map[string]struct {
 		files      map[string][]byte
@@ -136,7 +136,7 @@ func TestFaultyFolders(t *testing.T) {
 	}
 }
 
-// The size that a picture claims is not allocated, by nobody who looks at it.
+// If a PNG header has a huge size, no reader may allocate memory for it.
 func TestLargePicturesAreNotDecoded(t *testing.T) {
 	huge := claimed(60000, 60000)
 	var before, after runtime.MemStats
@@ -151,9 +151,10 @@ func TestLargePicturesAreNotDecoded(t *testing.T) {
 	}
 }
 
-// A picture that is cut or damaged behind its header is found when it is decoded:
-// the error says how far the decoder came. A file that has another size by then is
-// refused, and one that is gone is no corrupt picture.
+// A picture that is damaged after its header must be detected when it is
+// decoded, with the position of the decoder in the error. A file whose image
+// size has changed since OpenFolder must be rejected. A missing file does not
+// count as a corrupt picture.
 func TestCorruptPictures(t *testing.T) {
 	whole := encoded(t, dots(16, 16, 3))
 	var noise bytes.Buffer
@@ -200,7 +201,7 @@ func TestCorruptPictures(t *testing.T) {
 	}
 }
 
-// A decoded picture has the size that was asked for.
+// A decoded picture must have the requested size.
 func FuzzImage(f *testing.F) {
 	f.Add(encoded(f, dots(4, 3, 7)))
 	f.Add(claimed(4, 3))

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// opened is a source of bytes as from a file; of none where they only begin as
-// a packed file does.
+// opened returns a source of the given bytes. For input that begins like a
+// gzip file but is not one, it checks the error and returns an empty source.
 func opened(t *testing.T, content []byte) *source {
 	t.Helper()
 	s, err := newSource(bytes.NewReader(content), "fuzzed")
@@ -25,7 +25,7 @@ func opened(t *testing.T, content []byte) *source {
 	return s
 }
 
-// checkNamed fails on an error that does not begin with the file's name.
+// checkNamed fails the test if an error does not begin with the file's name.
 func checkNamed(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && !strings.HasPrefix(err.Error(), "fuzzed:") {
@@ -33,7 +33,8 @@ func checkNamed(t *testing.T, err error) {
 	}
 }
 
-// checkWhole fails on an array that does not fit its shape.
+// checkWhole fails the test if an array does not have the number of elements
+// of its shape.
 func checkWhole(t *testing.T, a *array) {
 	t.Helper()
 	n, err := elements(a.shape, maxBytes)
@@ -84,7 +85,7 @@ func FuzzNPY(f *testing.F) {
 	})
 }
 
-// written is a header as NumPy writes it.
+// written returns a header in NumPy's notation.
 func written(h npyHeader) string {
 	order, shape := "False", ""
 	if h.fortran {
@@ -96,7 +97,7 @@ func written(h npyHeader) string {
 	return fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }", h.descr, order, strings.TrimSuffix(shape, " "))
 }
 
-// A header that was read and written again is read as the same.
+// A header that is parsed, written and parsed again must not change.
 func FuzzNPYHeader(f *testing.F) {
 	f.Add("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }   \n")
 	f.Add(`{"shape": (3L, 4), "fortran_order": True, "descr": '|O',}`)
@@ -112,7 +113,8 @@ func FuzzNPYHeader(f *testing.F) {
 	})
 }
 
-// A table has whole rows of finite numbers, and with corrupt rows skipped no fewer.
+// A table must have whole rows of finite numbers. Skipping corrupt rows must
+// not lose valid ones.
 func FuzzCSV(f *testing.F) {
 	f.Add([]byte("a,b\n1,2\n3,4\n"), true)
 	f.Add([]byte("1,2\n\"3\",-0x1p-2\n5,\n"), false)
@@ -139,7 +141,7 @@ func FuzzCSV(f *testing.F) {
 	})
 }
 
-// The lines are those that splitting at ends of line gives.
+// lines must return the same lines as splitting the text at newlines.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("one\ntwo\r\n\nthree"))
 	f.Add([]byte("\ufeff\n\xff"))
@@ -176,8 +178,9 @@ func allLines(all iter.Seq2[string, error]) (lines []string, err error) {
 	return lines, nil
 }
 
-// Whatever the file, ids are those of the tokens, the special ones the first,
-// none twice and no more than wanted.
+// For any file, IDs must belong to the words, the special words must come
+// first, no word may occur twice, and the vocabulary must not exceed its
+// limit.
 func FuzzWords(f *testing.F) {
 	f.Add([]byte("a 1\nb 2\n<UNK> 3"), uint8(3))
 	f.Add([]byte("a\r\n<S>\n7"), uint8(9))
@@ -198,8 +201,8 @@ func FuzzWords(f *testing.F) {
 	})
 }
 
-// The words are those that splitting all lines at blanks gives, whatever piece
-// of them a row begins with.
+// A corpus must have the same words as splitting all lines at white space,
+// wherever a row begins.
 func FuzzCorpus(f *testing.F) {
 	f.Add([]byte("a b\n\n c a\n"), uint8(2))
 	f.Add([]byte("\ufeffa\t\r\n\x00b \u00a0c"), uint8(3))

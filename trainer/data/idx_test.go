@@ -32,7 +32,7 @@ func TestReadIDX(t *testing.T) {
 	}
 }
 
-func TestFaultyIDX(t *testing.T) {
+func TestReadIDXErrors(t *testing.T) {
 	read := func(path string) error { _, err := readIDX(path); return err }
 	checkFaults(t, []faulty{
 		{"nothing", nil, ": byte 0: IDX header: truncated: want 4 bytes, the file has 0", ""},
@@ -68,7 +68,7 @@ func TestReadMNIST(t *testing.T) {
 	}
 }
 
-func TestInconsistentMNIST(t *testing.T) {
+func TestReadMNISTErrors(t *testing.T) {
 	images, labels := mnistFiles(t, []byte{1, 2, 3, 4}, []byte{9, 0})
 	_, three := mnistFiles(t, nil, []byte{1, 2, 3})
 	_, wrong := mnistFiles(t, nil, []byte{1, 10})

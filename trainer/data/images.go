@@ -6,25 +6,25 @@ import (
 	"slices"
 )
 
-// Image is a sample: its pixels, channel by channel and row by row, and its
-// class.
+// Image is a labeled image. Pixels holds one channel after the other, each row
+// by row. Label is the index of its class.
 type Image struct {
 	Pixels []uint8
 	Label  int
 }
 
-// Images is a dataset of images of one size, all in memory.
+// Images is an in-memory dataset of images that all have the same size.
 type Images struct {
 	Channels, Height, Width int
 	Classes                 int
 	Pixels                  []uint8 // Len() x Channels x Height x Width
-	Labels                  []uint8 // each below Classes
+	Labels                  []uint8 // class of each image, less than Classes
 }
 
 // Len is the number of images.
 func (d *Images) Len() int { return len(d.Labels) }
 
-// At returns image i. Its pixels are the dataset's own memory.
+// At returns image i. Its pixels are a slice of d.Pixels, not a copy.
 func (d *Images) At(i int) (Image, error) {
 	if err := checkIndex(i, d.Len()); err != nil {
 		return Image{}, err
@@ -33,15 +33,16 @@ func (d *Images) At(i int) (Image, error) {
 	return Image{Pixels: d.Pixels[i*size : (i+1)*size : (i+1)*size], Label: int(d.Labels[i])}, nil
 }
 
-// Describe has a checksum of all pixels and labels.
+// Describe returns the number and size of the images, and a checksum of all
+// pixels and labels.
 func (d *Images) Describe() string {
 	return fmt.Sprintf("%d images of %d x %d x %d, checksum %08x", d.Len(), d.Channels, d.Height, d.Width,
 		crc32.Update(crc32.Checksum(d.Pixels, castagnoli), castagnoli, d.Labels))
 }
 
-// ReadMNIST reads a file of images and the file of their labels: 10 classes of
-// grey images with one channel. It takes MNIST, Fashion-MNIST and other data of
-// this form.
+// ReadMNIST reads a file of images and a file of their labels in MNIST's
+// format: 10 classes of gray images with one channel. Fashion-MNIST and other
+// data sets use the same format.
 func ReadMNIST(images, labels string) (*Images, error) {
 	pixels, err := readBytes(images, 3, "images")
 	if err != nil {
@@ -66,7 +67,8 @@ func ReadMNIST(images, labels string) (*Images, error) {
 	return d, nil
 }
 
-// readBytes reads an IDX file that must hold bytes with a number of dimensions.
+// readBytes reads an IDX file. It returns an error unless the elements are
+// bytes and the array has the given number of dimensions.
 func readBytes(path string, dimensions int, what string) (*array, error) {
 	a, err := readIDX(path)
 	if err != nil {
@@ -79,8 +81,8 @@ func readBytes(path string, dimensions int, what string) (*array, error) {
 	return a, nil
 }
 
-// A record of CIFAR-10 is one byte for the label and three channels of 32 rows
-// of 32 pixels.
+// A CIFAR-10 record is one byte for the label, followed by three channels of
+// 32 rows of 32 pixels.
 const (
 	cifarSide    = 32
 	cifarPixels  = 3 * cifarSide * cifarSide
@@ -88,8 +90,8 @@ const (
 	cifarClasses = 10
 )
 
-// ReadCIFAR10 reads files of CIFAR-10's binary version, packed with gzip or
-// not, one after the other into one dataset.
+// ReadCIFAR10 reads files of CIFAR-10's binary version into one dataset, in
+// the order of paths. The files may be compressed with gzip.
 func ReadCIFAR10(paths ...string) (*Images, error) {
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("read CIFAR-10: no files named")
@@ -132,12 +134,13 @@ func (d *Images) appendCIFAR(s *source) error {
 	}
 }
 
-// Scale turns pixels into numbers. The zero value divides by 255, into [0, 1].
-// With Mean and Std, one number for each channel in units of [0, 1], the result
-// is (pixel/255 - mean)/std.
+// Scale converts pixels to floating-point numbers. The zero value divides
+// pixels by 255, so that the result is in [0, 1]. If Mean and Std are set, the
+// result is (pixel/255 - mean)/std. Both need one number for each channel.
 type Scale struct{ Mean, Std []float32 }
 
-// tables holds by channel what each pixel becomes.
+// tables returns, for each channel, a table that maps a pixel to its scaled
+// value. Without Mean and Std, one table serves all channels.
 func (s Scale) tables() ([][256]float32, error) {
 	if len(s.Mean) != len(s.Std) {
 		return nil, fmt.Errorf("scale of pixels: %d means and %d deviations, want one of each for a channel", len(s.Mean), len(s.Std))
@@ -157,9 +160,10 @@ func (s Scale) tables() ([][256]float32, error) {
 	return tables, nil
 }
 
-// Batch makes a batch of images: their scaled pixels, of shape (len(images),
-// channels, height, width), and their labels, one-hot, of shape (len(images),
-// classes). All images must have so many pixels, all channels together.
+// Batch converts images to a batch for training. x holds the scaled pixels, of
+// shape (len(images), channels, height, width). y holds the labels, one-hot,
+// of shape (len(images), classes). Every image must have exactly pixels
+// values, all channels together.
 func (s Scale) Batch(images []Image, pixels, classes int) (x, y []float32, err error) {
 	tables, err := s.tables()
 	if err != nil {

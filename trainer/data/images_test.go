@@ -30,7 +30,7 @@ func TestReadCIFAR10(t *testing.T) {
 	}
 }
 
-func TestFaultyCIFAR10(t *testing.T) {
+func TestReadCIFAR10Errors(t *testing.T) {
 	read := func(path string) error { _, err := ReadCIFAR10(path); return err }
 	checkFaults(t, []faulty{
 		{"empty", nil, ": byte 0: the file is empty, want CIFAR-10 records of 3073 bytes", ""},
@@ -44,7 +44,7 @@ func TestFaultyCIFAR10(t *testing.T) {
 	}
 }
 
-// pair are two images of two channels, of one row of two pixels.
+// pair is two images of two channels, with one row of two pixels.
 var pair = []Image{{[]uint8{0, 255, 51, 102}, 2}, {[]uint8{255, 0, 0, 255}, 0}}
 
 func TestScale(t *testing.T) {
@@ -72,7 +72,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-func TestScaleRefuses(t *testing.T) {
+func TestScaleErrors(t *testing.T) {
 	for _, c := range []struct {
 		s               Scale
 		pixels, classes int

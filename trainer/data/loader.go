@@ -9,46 +9,51 @@ import (
 	"time"
 )
 
-// ahead is the number of batches that a Loader reads before they are asked for.
+// ahead is the number of batches that a Loader reads in advance, after the
+// batch that was requested.
 const ahead = 2
 
-// quick is the time of a batch that is not worth a goroutine and its wake-ups.
+// quick is a time limit: if reading a batch takes less, starting goroutines
+// for it would cost more than it gains.
 const quick = 50 * time.Microsecond
 
-// Loader reads batches of a dataset in the background: when a batch is asked for,
-// the batches after it are begun. It holds at most three batches. Batches that are
-// read in no time are read when they are asked for, by who asks.
+// Loader reads batches of a dataset in the background. A request for a batch
+// also starts reading the two batches after it. A Loader holds at most three
+// batches. If reading a batch takes less than 50 µs, Batch reads it in the
+// calling goroutine instead.
 type Loader[T any] struct {
 	ctx     context.Context
 	from    Dataset[T]
-	batches int // there are so many
+	batches int // number of batches; Batch returns io.EOF after the last one
 	indices func(batch int) []int
 	cores   int
-	quick   time.Duration // a batch that takes less is read when it is asked for; see the constant
+	quick   time.Duration // the constant quick; tests set other values
 
 	mu      sync.Mutex
-	took    time.Duration       // by the batch that was read last; 0: none was
-	pending map[int]*pending[T] // by batch
-	last    *pending[T]         // the one begun last; the next begins when it has ended
+	took    time.Duration       // time that reading the last batch took; 0 before the first batch was read
+	pending map[int]*pending[T] // batches in the background that Batch has not returned yet, by number
+	last    *pending[T]         // the batch started last; the next one starts reading when it has finished; nil before the first
 }
 
-// pending is a batch that is read.
+// pending is a batch that the Loader reads in the background.
 type pending[T any] struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	done   chan struct{} // closed when it has ended
+	done   chan struct{} // closed when reading has ended; then batch and err are set
 	batch  []T
 	err    error
 }
 
-// NewLoader reads with at most so many goroutines at a time. There are so many
-// batches, and indices returns the samples of one. Everything ends with ctx.
+// NewLoader returns a Loader for the given number of batches. indices returns
+// the samples of a batch. The Loader reads samples with at most cores
+// goroutines at a time. Canceling ctx stops all reading.
 func NewLoader[T any](ctx context.Context, d Dataset[T], cores, batches int, indices func(batch int) []int) *Loader[T] {
 	return &Loader[T]{ctx: ctx, from: d, batches: batches, indices: indices, cores: max(1, cores), quick: quick, pending: map[int]*pending[T]{}}
 }
 
-// Batch returns batch n, and io.EOF after the last one. The caller owns the slice.
-// The same batch can be asked for again, and any other one.
+// Batch returns batch n, or io.EOF if n is past the last batch. The caller
+// owns the returned slice. Batches may be requested in any order and more than
+// once.
 func (l *Loader[T]) Batch(n int) ([]T, error) {
 	if n < 0 {
 		return nil, fmt.Errorf("batch %d: want 0 or more", n)
@@ -68,8 +73,10 @@ func (l *Loader[T]) Batch(n int) ([]T, error) {
 	}
 }
 
-// begin begins to read batch n and those after it, and returns batch n; nil if nobody
-// has begun it and it takes no time. Batches that are far from n are given up.
+// begin starts reading batch n and the batches after it, and returns batch n.
+// It returns nil if batch n has not been started and reading is quick: then
+// the caller must read it. begin cancels pending batches before n and far
+// after n.
 func (l *Loader[T]) begin(n int) *pending[T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,11 +93,12 @@ func (l *Loader[T]) begin(n int) *pending[T] {
 		}
 	}
 	p := l.pending[n]
-	delete(l.pending, n) // the slice is the caller's
+	delete(l.pending, n) // Batch gives the slice to its caller, who may change it
 	return p
 }
 
-// start reads a batch after the one that was started before.
+// start reads a batch in the background. Reading begins when the previously
+// started batch has finished.
 func (l *Loader[T]) start(batch int) *pending[T] {
 	before := l.last
 	p := &pending[T]{done: make(chan struct{})}
@@ -109,8 +117,9 @@ func (l *Loader[T]) start(batch int) *pending[T] {
 	return p
 }
 
-// read reads a batch on so many cores, and notes how long that took. Of several errors it
-// returns that of the first sample in the batch.
+// read reads batch n with the given number of goroutines, and stores the time
+// that took in l.took. If several samples fail, it returns the error of the
+// first one in the batch.
 func (l *Loader[T]) read(ctx context.Context, n, cores int) ([]T, error) {
 	begun := time.Now()
 	defer func() {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// inBatches are the samples of batches of a size.
+// inBatches returns a function that returns the sample indices of a batch of
+// the given size.
 func inBatches(size int) func(int) []int {
 	return func(batch int) (all []int) {
 		for i := range size {
@@ -39,14 +40,15 @@ func TestLoaderReadsAnyBatch(t *testing.T) {
 	}
 }
 
-// watched counts how many samples are read at a time. Each waits for a ticket.
+// watched is a dataset that counts how many samples are read at the same time.
+// Each read waits for a ticket.
 type watched struct {
-	tickets    chan struct{} // nil means that nobody waits
+	tickets    chan struct{} // nil means that reads do not wait
 	mu         sync.Mutex
 	read       []int
 	now, peak  int
 	failed     map[int]error
-	afterwards atomic.Int64 // samples that were asked for
+	afterwards atomic.Int64 // number of samples read so far
 }
 
 func (w *watched) Len() int { return 1000 }
@@ -67,7 +69,7 @@ func (w *watched) At(i int) (int, error) {
 	return i, w.failed[i]
 }
 
-// until waits for a condition, a minute at most.
+// until waits for a condition, at most a minute.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
@@ -77,8 +79,8 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// Two batches are read before they are asked for and no more, and never more
-// samples at a time than there are cores.
+// A Loader must read exactly two batches in advance, and at most as many
+// samples at a time as it has cores.
 func TestLoaderReadsAhead(t *testing.T) {
 	w := &watched{}
 	l := NewLoader(t.Context(), w, 4, 50, inBatches(10))
@@ -106,9 +108,9 @@ func TestLoaderReadsAhead(t *testing.T) {
 	}
 }
 
-// Batches of a dataset that answers at once are read when they are asked for, and none
-// ahead; if it becomes slow they are read ahead again.
-func TestLoaderReadsQuickBatchesItself(t *testing.T) {
+// If samples are quick to read, a Loader must not read batches in advance. If
+// samples become slow, it must do so again.
+func TestLoaderReadsQuickBatchesInTheCallersGoroutine(t *testing.T) {
 	w := &watched{}
 	l := NewLoader(t.Context(), w, 2, 50, inBatches(10))
 	l.quick = time.Hour
@@ -122,7 +124,7 @@ func TestLoaderReadsQuickBatchesItself(t *testing.T) {
 		defer w.mu.Unlock()
 		return slices.Clone(w.read)
 	}
-	for n := range 3 { // the first one was begun, and the two after it
+	for n := range 3 { // the first batch and the two after it were read in the background
 		asked(n)
 	}
 	if read := asked(3); len(read) != 40 {
@@ -136,8 +138,8 @@ func TestLoaderReadsQuickBatchesItself(t *testing.T) {
 	until(t, "batches 9 and 10 are read", func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.read) == 80 })
 }
 
-// All cores read at the same time.
-func TestLoaderUsesItsCores(t *testing.T) {
+// The Loader must read with all its cores at the same time.
+func TestLoaderUsesAllCores(t *testing.T) {
 	w := &watched{tickets: make(chan struct{})}
 	l := NewLoader(t.Context(), w, 3, 1, inBatches(10))
 	done := make(chan error)
@@ -149,8 +151,8 @@ func TestLoaderUsesItsCores(t *testing.T) {
 	}
 }
 
-// The error of a batch is that of its first sample that failed, and does not
-// disturb the others.
+// The error of a batch must be that of its first failed sample. Other batches
+// must not be affected.
 func TestLoaderReturnsTheFirstError(t *testing.T) {
 	for range 50 {
 		w := &watched{failed: map[int]error{}}
@@ -167,8 +169,9 @@ func TestLoaderReturnsTheFirstError(t *testing.T) {
 	}
 }
 
-// After the end of the context nothing more is read, and who asks is told why.
-func TestLoaderEnds(t *testing.T) {
+// After the context is canceled, the Loader must stop reading, and Batch must
+// return the cause.
+func TestLoaderStopsWhenItsContextIsCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	w := &watched{tickets: make(chan struct{}, 1000)}
 	l := NewLoader(ctx, w, 2, 50, inBatches(10))

@@ -18,7 +18,7 @@ func made(t *testing.T, digits bool, seed uint64, first, samples int) *Made {
 	return m
 }
 
-// An image depends on the seed and its number alone.
+// An image must depend only on the seed and its number.
 func TestMadeImages(t *testing.T) {
 	for _, digits := range []bool{true, false} {
 		all, part, other := made(t, digits, 7, 0, 100), made(t, digits, 7, 40, 20), made(t, digits, 8, 0, 100)
@@ -57,8 +57,8 @@ func TestMadeImages(t *testing.T) {
 	}
 }
 
-// The images are fixed for ever: results that are published name the seed.
-func TestMadeImagesStay(t *testing.T) {
+// The images must never change, because published results refer to the seed.
+func TestMadeImagesNeverChange(t *testing.T) {
 	for digits, want := range map[bool]uint64{true: 0x322d70cac7304ab2, false: 0xee4e14677d67aff7} {
 		sum, m := uint64(fnvOffset), made(t, digits, 1, 0, 50)
 		for x, err := range each(m) {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Every second word follows the one before as the rule says, or by chance;
-// rows differ, and each is the same whenever it is read.
+// About half of the words must be the fixed successor of the previous word.
+// Rows must differ, and each must be reproducible.
 func TestMadeText(t *testing.T) {
 	m := MakeText(3, 1000)
 	a, again, other := m.Row(1, 0), m.Row(1, 0), m.Row(2, 0)
@@ -36,14 +36,14 @@ func TestMadeText(t *testing.T) {
 	}
 }
 
-// The perplexity is that of a model which has counted every pair of words in
-// a long text, on a text that it has not seen.
+// Perplexity must agree with that of a model that has counted all pairs of
+// words in a long text, measured on other text.
 func TestMadeTextPerplexity(t *testing.T) {
 	for _, words := range []int{1, 2, 10, 30} {
 		const read = 400000
 		m, pairs := MakeText(7, words), make([][]float64, words)
 		for i := range pairs {
-			pairs[i] = make([]float64, words+1) // the sum at the end
+			pairs[i] = make([]float64, words+1) // the last element is the sum of the others
 		}
 		count := func(row int, each func(word, next int64)) {
 			text := m.Row(row, 0)
@@ -70,8 +70,9 @@ func TestMadeTextPerplexity(t *testing.T) {
 	}
 }
 
-// What is skipped is what would have been read.
-func TestTextIsSkipped(t *testing.T) {
+// A row that begins after some words must continue like a row that has read
+// these words.
+func TestMadeTextRowSkipsWords(t *testing.T) {
 	made := MakeText(3, 50)
 	for row := range 3 {
 		whole := made.Row(row, 0)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// npy builds a file by hand.
+// npy builds the bytes of a .npy file.
 func npy(version int, header string, values ...any) []byte {
 	b := join(npyMagic, version, 0)
 	if version == 1 {
@@ -43,7 +43,7 @@ func TestReadNPY(t *testing.T) {
 	}
 }
 
-func TestFaultyNPY(t *testing.T) {
+func TestReadNPYErrors(t *testing.T) {
 	read := func(path string) error { _, err := readFile(path, decodeNPY); return err }
 	header := func(s string) []byte { return npy(1, s, "12345678") }
 	checkFaults(t, []faulty{
@@ -72,7 +72,7 @@ func TestFaultyNPY(t *testing.T) {
 	checkBrokenPacking(t, header("{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }"), read)
 }
 
-func TestArrays(t *testing.T) {
+func TestArrayConvertsToFloat32(t *testing.T) {
 	for _, values := range []any{[]uint8{7}, []int8{7}, []int16{7}, []int32{7}, []int64{7}, []float32{7}, []float64{7}} {
 		a := &array{[]int{1}, values}
 		if got := a.float32s(); len(got) != 1 || got[0] != 7 {

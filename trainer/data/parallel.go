@@ -12,16 +12,17 @@ import (
 	"unicode/utf8"
 )
 
-// Pair is a line of a text and the line of the same number of its translation.
+// Pair is a line of a text and the line with the same number in its
+// translation.
 type Pair struct{ Source, Target string }
 
-// OpenParallel opens two texts in UTF-8 whose lines belong together. It reads both
-// once, to find their lines, and keeps 8 bytes for each line. At reads two lines.
-// The files stay open.
+// OpenParallel opens a text and its translation, whose lines correspond. It
+// scans both files once to find where their lines begin, and keeps 8 bytes per
+// line in memory. At reads the two lines from the files. The files stay open.
 //
-// A line without a word, one that is not UTF-8 and one of more than 1 MiB make a
-// corrupt pair. Files that are packed with gzip are refused, because they have no
-// random access.
+// A pair is corrupt if one of its lines has no word, is not UTF-8, or is
+// longer than 1 MiB. OpenParallel rejects files compressed with gzip, because
+// they have no random access.
 func OpenParallel(source, target string) (Dataset[Pair], error) {
 	s, err := openText(source)
 	if err != nil {
@@ -56,11 +57,11 @@ func (p parallel) At(i int) (pair Pair, err error) {
 	return pair, err
 }
 
-// textFile knows where the lines of a text are.
+// textFile is an open text file with an index of its lines.
 type textFile struct {
 	path string
 	file io.ReaderAt
-	ends []int64 // by line: the offset after it
+	ends []int64 // for each line, the file offset after its last byte
 	sum  uint32
 }
 
@@ -71,20 +72,20 @@ func openText(path string) (*textFile, error) {
 	}
 	t := &textFile{path: path, file: file}
 	if err := t.scan(file); err != nil {
-		file.Close() // opened for reading: nothing to lose
+		file.Close() // the error is ignored: no data can be lost in a file opened for reading
 		return nil, err
 	}
 	return t, nil
 }
 
-// scan finds the lines.
+// scan reads the whole text and fills in t.ends and t.sum.
 func (t *textFile) scan(from io.Reader) error {
 	r, at := bufio.NewReaderSize(from, 1<<18), int64(0)
 	if magic, _ := r.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		return hintedError{fmt.Errorf("%s: the text is packed with gzip, which has no random access", t.path), "unpack it first"}
 	}
-	for inside := false; ; { // inside a line
-		piece, err := r.ReadSlice('\n') // a long line comes in pieces
+	for inside := false; ; { // inside: some bytes of the current line have been read, but not its end
+		piece, err := r.ReadSlice('\n') // ReadSlice returns a line longer than the buffer in several pieces
 		at += int64(len(piece))
 		t.sum = crc32.Update(t.sum, castagnoli, piece)
 		inside = inside || len(piece) > 0
@@ -108,7 +109,7 @@ func (t *textFile) notEmpty() error {
 	return nil
 }
 
-// line reads line i, counted from 0.
+// line reads the line with index i from the file; the first line has index 0.
 func (t *textFile) line(i int) (string, error) {
 	begin := int64(0)
 	if i > 0 {

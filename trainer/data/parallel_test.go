@@ -27,7 +27,7 @@ func TestOpenParallel(t *testing.T) {
 	}
 }
 
-func TestFaultyParallel(t *testing.T) {
+func TestOpenParallelErrors(t *testing.T) {
 	two := file(t, "two", []byte("a\nb\n"))
 	for _, c := range []struct{ content, want string }{
 		{"", ": the text is empty"},
@@ -44,8 +44,8 @@ func TestFaultyParallel(t *testing.T) {
 	}
 }
 
-// A corrupt line names its number, on either side, and is skipped if that is asked
-// for.
+// The error of a corrupt line must have the line's number, in both files.
+// SkipCorrupt must skip the pair.
 func TestCorruptLines(t *testing.T) {
 	bad := "fine\n \n\xff\n" + strings.Repeat("x", maxLine) + "\nfine\n"
 	path, good := file(t, "bad", []byte(bad)), file(t, "good", []byte("a\nb\nc\nd\ne\n"))
@@ -77,7 +77,7 @@ func TestCorruptLines(t *testing.T) {
 	}
 }
 
-// The lines are those that splitting at newlines gives.
+// OpenParallel must find the same lines as splitting the text at newlines.
 func FuzzParallel(f *testing.F) {
 	f.Add([]byte("one\ntwo\r\n\nthree"))
 	f.Add([]byte("\ufeff\n\xff"))

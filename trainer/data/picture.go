@@ -7,29 +7,31 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// Picture is an image that says how large it is: one of a dataset whose images have
-// several sizes.
+// Picture is an image together with its size, for datasets whose images differ
+// in size.
 type Picture struct {
 	Image
 	Height, Width int
 }
 
-// DecodePicture decodes a PNG or JPEG image of any size into three channels: red, green
-// and blue. What is transparent becomes black.
+// DecodePicture decodes a PNG or JPEG image of any size into three channels:
+// red, green and blue. Transparent pixels become black.
 func DecodePicture(encoded []byte) (Picture, error) { return decodePicture(encoded, "", 0, 0) }
 
-// plane is the number of pixels of a channel.
+// plane is the number of pixels in one channel.
 func (p Picture) plane() int { return p.Height * p.Width }
 
-// Crop makes images of one size of pictures: it resizes a picture so that its shorter
-// side is Resize, puts Pad black pixels on each side, and takes a square of Size out.
+// Crop turns pictures of any size into square images of one size. It resizes a
+// picture so that its shorter side has Resize pixels, adds Pad black pixels on
+// each side, and cuts out a square of Size x Size pixels.
 type Crop struct {
-	Resize int // pixels of the shorter side; 0: a picture keeps its size
+	Resize int // length of the shorter side after resizing, in pixels; 0 means no resizing
 	Pad    int
-	Size   int // pixels of a side of the square
+	Size   int // side length of the square, in pixels
 }
 
-// Center takes the square in the middle, as evaluations do.
+// Center returns the square in the middle of the picture, which is usual for
+// evaluation.
 func (c Crop) Center(p Picture) (Image, error) {
 	p, err := c.prepare(p)
 	if err != nil {
@@ -38,8 +40,9 @@ func (c Crop) Center(p Picture) (Image, error) {
 	return p.crop((p.Height-c.Size)/2, (p.Width-c.Size)/2, c.Size, false), nil
 }
 
-// Random takes any square with the same probability, and mirrors one half of them:
-// right becomes left. Both follow from s alone, see [Augment].
+// Random returns a randomly placed square of the picture and mirrors it left
+// to right with probability 1/2. Both choices depend only on s, which
+// [Augment] supplies.
 func (c Crop) Random(p Picture, s random.Stream) (Image, error) {
 	p, err := c.prepare(p)
 	if err != nil {
@@ -50,7 +53,7 @@ func (c Crop) Random(p Picture, s random.Stream) (Image, error) {
 	return p.crop(below(p.Height-c.Size+1, drawn[0]), below(p.Width-c.Size+1, drawn[1]), c.Size, drawn[2]&1 == 1), nil
 }
 
-// prepare resizes and pads.
+// prepare checks the parameters, then resizes and pads the picture.
 func (c Crop) prepare(p Picture) (Picture, error) {
 	if c.Resize < 0 || c.Pad < 0 || c.Size < 1 {
 		return p, fmt.Errorf("crop a picture: %+v, want at least 0, 0 and 1", c)
@@ -86,7 +89,8 @@ func (p Picture) pad(n int) Picture {
 	return to
 }
 
-// crop takes a square of size pixels from (top, left) on.
+// crop returns the square of size x size pixels whose top left corner is at
+// (top, left), mirrored left to right if mirrored is set.
 func (p Picture) crop(top, left, size int, mirrored bool) Image {
 	to := make([]uint8, 0, len(p.Pixels)/p.plane()*size*size)
 	for channel := range slices.Chunk(p.Pixels, p.plane()) {

@@ -14,7 +14,7 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// noisy is a picture of random pixels in two channels.
+// noisy returns a picture of random pixels in two channels.
 func noisy(height, width int) Picture {
 	r := rand.New(rand.NewPCG(uint64(height), uint64(width)))
 	p := Picture{Height: height, Width: width, Image: Image{Label: 3}}
@@ -24,7 +24,8 @@ func noisy(height, width int) Picture {
 	return p
 }
 
-// triangle is pixel i of an axis that is resized, by the formula.
+// triangle computes pixel i of a resized axis directly by the formula of the
+// triangle filter.
 func triangle(at func(i int) float64, from, to, i int) float64 {
 	scale := float64(from) / float64(to)
 	sum, weight := 0.0, 0.0
@@ -101,7 +102,8 @@ func TestCenterCrop(t *testing.T) {
 	}
 }
 
-// A random crop is anywhere, mirrored or not, about equally often.
+// A random crop must have every position, and be mirrored or not, about
+// equally often.
 func TestRandomCrop(t *testing.T) {
 	p := Picture{Height: 3, Width: 4, Image: Image{Pixels: []uint8{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}}}
 	met := map[string]int{}
@@ -128,8 +130,8 @@ func TestRandomCrop(t *testing.T) {
 	}
 }
 
-// What becomes of a sample depends on the seed, the epoch and the sample alone, for any
-// batch and in any order.
+// The augmented sample must depend only on the seed, the epoch and the sample,
+// not on the batch size or the order of reading.
 func TestAugment(t *testing.T) {
 	const samples = 7
 	seen := map[[3]uint64][]uint32{} // by seed, epoch, sample
@@ -178,7 +180,7 @@ func TestAugment(t *testing.T) {
 	}
 }
 
-// Pictures of several sizes, one of which is none.
+// A folder of pictures of several sizes, in which one file is not a picture.
 func TestOpenPictures(t *testing.T) {
 	files := map[string][]byte{
 		"dog/2.PNG": encoded(t, dots(4, 2, 9)), "cat/x.png": encoded(t, dots(3, 5, 5)), "cat/.DS_Store": []byte("x"), "dog/3.png": []byte("none"),

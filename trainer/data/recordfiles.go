@@ -7,19 +7,20 @@ import (
 	"sync"
 )
 
-// recordFiles are the open files of a dataset of records. However many files it has, few
-// are open at a time.
+// recordFiles opens the files of a dataset of records on demand and limits the
+// number of files that stay open.
 type recordFiles struct {
-	most int // unused files that stay open
+	most int // largest number of files that stay open while no read uses them
 
-	unpacked *os.File // what was in packed files, one after the other; nil: none is packed
-	size     int64    // of unpacked
+	unpacked *os.File // temporary file with the decompressed content of all gzip files, one after the other; nil if there are none
+	size     int64    // length of unpacked, in bytes
 
 	mu   sync.Mutex
-	idle []*os.File // open and unused, the one that was used last at the end
+	idle []*os.File // open files that no read uses, the most recently used last; guarded by mu
 }
 
-// acquire returns an open file, which nobody else uses until it is released.
+// acquire returns an open file for exclusive use until the caller passes it to
+// release.
 func (r *recordFiles) acquire(path string) (*os.File, error) {
 	r.mu.Lock()
 	for i := len(r.idle) - 1; i >= 0; i-- {
@@ -29,12 +30,12 @@ func (r *recordFiles) acquire(path string) (*os.File, error) {
 			return file, nil
 		}
 	}
-	r.mu.Unlock() // opening may take long on a file system of the network
+	r.mu.Unlock() // unlock before opening, which may take long on a network file system
 	return os.Open(path)
 }
 
-// release keeps a file open, and closes the one that was not used for the longest time if
-// there are too many.
+// release makes a file available to acquire again. If more than most files are
+// idle, it closes the least recently used one.
 func (r *recordFiles) release(file *os.File) {
 	r.mu.Lock()
 	r.idle = append(r.idle, file)
@@ -44,18 +45,20 @@ func (r *recordFiles) release(file *os.File) {
 	}
 	r.mu.Unlock()
 	if old != nil {
-		old.Close() // opened for reading: nothing to lose
+		old.Close() // the error is ignored: no data can be lost in a file opened for reading
 	}
 }
 
-// close closes what is open.
+// close closes all idle files and the temporary file.
 func (r *recordFiles) close() {
 	for _, file := range append(r.idle, r.unpacked) {
-		file.Close() // opened for reading, or nobody reads it; nil is none
+		file.Close() // errors are ignored: nothing reads these files any more; Close of a nil file does nothing
 	}
 }
 
-// unpack writes what follows to the end of a temporary file that has no name any more.
+// unpack appends the rest of from to the temporary file and returns a reader
+// for the appended part. The temporary file is deleted right after it is
+// created, so that it disappears when it is closed.
 func (r *recordFiles) unpack(from *source) (*io.SectionReader, error) {
 	if r.unpacked == nil {
 		file, err := os.CreateTemp("", "plx-records-")
@@ -76,7 +79,8 @@ func (r *recordFiles) unpack(from *source) (*io.SectionReader, error) {
 	return part, err
 }
 
-// reopened is a file that is open while something reads it, and for a while after.
+// reopened is an io.ReaderAt that opens its file for each read, or takes a
+// file that earlier reads left open.
 type reopened struct {
 	files *recordFiles
 	path  string

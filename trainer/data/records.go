@@ -10,15 +10,17 @@ import (
 	"os"
 )
 
-// Record is a record of a TFRecord file.
+// Record is one record of a TFRecord file.
 type Record struct {
 	Data   []byte
 	file   string
-	offset int64 // of the record's length
+	offset int64 // file offset at which the record's length field begins
 }
 
-// Wrong makes an error of what is wrong with the record: it names file and offset,
-// and SkipCorrupt skips the record.
+// Wrong returns an error for a record whose data is invalid, for example
+// because it cannot be parsed. The error names the file and the record's
+// offset, and [SkipCorrupt] treats the record as corrupt. If cause is nil,
+// Wrong returns nil.
 func (r Record) Wrong(cause error) error {
 	if cause == nil {
 		return nil
@@ -26,14 +28,17 @@ func (r Record) Wrong(cause error) error {
 	return &formatError{file: r.file, offset: r.offset, cause: cause}
 }
 
-// OpenRecords opens TFRecord files. Their records take turns, see Interleave. It
-// reads the length of every record, and no record: At reads one and checks its
-// sum. The files that were used last stay open, 256 at most; At opens another again.
+// OpenRecords opens TFRecord files. The dataset takes records from the files
+// in turn, like Interleave. OpenRecords reads only the length and the stored
+// checksum of every record; At reads a record and verifies its checksum. At
+// most 256 files stay open while they are not being read; At reopens the
+// others.
 //
-// A length that is corrupt hides where the next record begins. If corrupt records
-// are skipped, the rest of that file is skipped and counts as one. A file that
-// is packed with gzip is unpacked into a temporary file, which nobody else sees:
-// packing prevents random access. Its offsets count unpacked bytes.
+// If the length of a record is corrupt, the position of the next record is
+// unknown. With s set, the rest of that file is then skipped and counts as one
+// corrupt sample. A file compressed with gzip has no random access, so
+// OpenRecords decompresses it into a temporary file that no other process can
+// open. Offsets in such a file count decompressed bytes.
 func OpenRecords(s *Skipped, paths ...string) (Dataset[Record], error) {
 	return openRecords(s, &recordFiles{most: 256}, paths)
 }
@@ -56,33 +61,36 @@ func openRecords(s *Skipped, from *recordFiles, paths []string) (Dataset[Record]
 	return d, nil
 }
 
-// A record is its length (8 bytes), the sum of these, its data, and the sum of
-// those, all little-endian. A sum is a masked CRC-32C (tensorflow/core/lib/io and
+// A TFRecord record consists of the length of its data (8 bytes), a checksum
+// of the length (4 bytes), the data, and a checksum of the data (4 bytes), all
+// little-endian. The checksums are masked CRC-32Cs (tensorflow/core/lib/io and
 // tensorflow/core/lib/hash/crc32c.h).
 const (
 	recordHead = 8 + 4
 	recordTail = 4
-	maxRecord  = 1 << 30 // bytes of data
+	maxRecord  = 1 << 30 // largest accepted length of a record's data, in bytes
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// maskedSum is the sum that TFRecord files hold: so that the sum of data that holds
-// sums is no special one, it is turned by 15 bits and a constant is added.
+// maskedSum returns the masked CRC-32C that TFRecord files store: the CRC
+// rotated right by 15 bits, plus a constant. The masking avoids the special
+// results of a CRC over data that contains CRCs.
 func maskedSum(b []byte) uint32 {
 	sum := crc32.Checksum(b, castagnoli)
 	return (sum>>15 | sum<<17) + 0xa282ead8
 }
 
-// recordFile is a dataset of the records of one file.
+// recordFile is a dataset of the records in one TFRecord file.
 type recordFile struct {
 	path string
 	file io.ReaderAt
-	ends []int64 // by record: the offset after it
-	sum  uint32  // of all lengths and sums
+	ends []int64 // for each record, the file offset after its last byte
+	sum  uint32  // CRC-32C of all record lengths and stored checksums
 }
 
-// open finds the records of a file. It unpacks a packed one.
+// open opens a TFRecord file and finds where its records begin. It
+// decompresses a gzip file into the temporary file.
 func (r *recordFiles) open(s *Skipped, path string) (*recordFile, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -114,7 +122,8 @@ func (r *recordFiles) open(s *Skipped, path string) (*recordFile, error) {
 	return scanRecords(s, path, unpacked, unpacked.Size())
 }
 
-// scanRecords finds the records of a file of size bytes.
+// scanRecords finds where the records of a file begin. size is the file's
+// length in bytes.
 func scanRecords(s *Skipped, path string, file io.ReaderAt, size int64) (*recordFile, error) {
 	f, sums, at := &recordFile{path: path, file: file}, crc32.New(castagnoli), int64(0)
 	for at < size {
@@ -132,7 +141,9 @@ func scanRecords(s *Skipped, path string, file io.ReaderAt, size int64) (*record
 	return f, nil
 }
 
-// scan returns the number of bytes of the record at an offset.
+// scan reads the header of the record at file offset at and returns the length
+// of the record's data in bytes. It adds the length and the stored data
+// checksum to sums.
 func (f *recordFile) scan(at, size int64, sums hash.Hash32) (int64, error) {
 	wrong := func(format string, args ...any) error {
 		return &formatError{file: f.path, offset: at, cause: fmt.Errorf(format, args...)}
@@ -164,7 +175,7 @@ func (f *recordFile) scan(at, size int64, sums hash.Hash32) (int64, error) {
 	return int64(length), nil
 }
 
-// read fills b from an offset.
+// read fills b from the file, beginning at offset at.
 func (f *recordFile) read(b []byte, at int64) error {
 	_, err := f.file.ReadAt(b, at)
 	if errors.Is(err, io.EOF) {

@@ -16,14 +16,14 @@ import (
 	"testing"
 )
 
-// record is one record of a TFRecord file.
+// record encodes one TFRecord record.
 func record(content string) []byte {
 	head := binary.LittleEndian.AppendUint64(nil, uint64(len(content)))
 	head = binary.LittleEndian.AppendUint32(head, maskedSum(head))
 	return binary.LittleEndian.AppendUint32(append(head, content...), maskedSum([]byte(content)))
 }
 
-// The sum is that of Castagnoli's polynomial, and masking can be undone.
+// The checksum must be a CRC-32C, and its masking must be reversible.
 func TestMaskedSum(t *testing.T) {
 	if sum := crc32.Checksum([]byte("123456789"), castagnoli); sum != 0xe3069283 { // RFC 3720's check value
 		t.Fatalf("%08x", sum)
@@ -34,8 +34,8 @@ func TestMaskedSum(t *testing.T) {
 	}
 }
 
-// The bytes of a record were computed bit by bit, by another program.
-func TestRecordsAreFramed(t *testing.T) {
+// The bytes of this record were computed by another program, bit by bit.
+func TestRecordFormat(t *testing.T) {
 	want, err := hex.DecodeString("0500000000000000eab2043e68656c6c6fbb1f1c19")
 	if err != nil {
 		t.Fatal(err)
@@ -77,16 +77,17 @@ func TestOpenRecords(t *testing.T) {
 	}
 }
 
-// spoiled is a file with one byte changed.
+// spoiled returns a file's content with one byte changed.
 func spoiled(content []byte, at int) []byte {
 	content = bytes.Clone(content)
 	content[at] ^= 0x10
 	return content
 }
 
-// A claimed length is refused before memory is taken, whether its sum is right or
-// not, and a file may end anywhere.
-func TestFaultyRecords(t *testing.T) {
+// OpenRecords must reject a false length without allocating memory for it,
+// whether the length's checksum is right or not. It must detect a truncated
+// file at any position.
+func TestOpenRecordsErrors(t *testing.T) {
 	whole := join(record("first"), record("second")) // from 0 and 21
 	huge := binary.LittleEndian.AppendUint64(nil, 1<<63)
 	huge = binary.LittleEndian.AppendUint32(huge, maskedSum(huge))
@@ -112,8 +113,8 @@ func TestFaultyRecords(t *testing.T) {
 	}
 }
 
-// A packed file is unpacked, at any time, and leaves nothing behind.
-func TestPackedRecords(t *testing.T) {
+// A gzip file must be decompressed, and no temporary file may be left.
+func TestGzipRecords(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	content := join(record("first"), record("second"))
@@ -135,10 +136,10 @@ func TestPackedRecords(t *testing.T) {
 	}
 }
 
-// What At reads is checked. A corrupt record is skipped if that is asked for; a
-// corrupt length costs the rest of its file.
+// At must verify checksums. SkipCorrupt must skip a corrupt record. A corrupt
+// length must skip the rest of its file.
 func TestCorruptRecords(t *testing.T) {
-	content := join(record("first"), record("second"), record("third")) // from 0, 21 and 43
+	content := join(record("first"), record("second"), record("third")) // the records begin at offsets 0, 21 and 43
 	path := file(t, "file", spoiled(content, 34))
 	d, err := OpenRecords(nil, path)
 	if err != nil {
@@ -161,9 +162,9 @@ func TestCorruptRecords(t *testing.T) {
 	}
 }
 
-// However many files there are, few are open, packed ones too, and several goroutines read
-// what one reads.
-func TestFewRecordFilesAreOpen(t *testing.T) {
+// However many files a dataset has, plain and compressed, only a few may be
+// open. Several goroutines must read the same records as one.
+func TestRecordFilesLimitOpenFiles(t *testing.T) {
 	temporary, folder, most := t.TempDir(), t.TempDir(), 3
 	t.Setenv("TMPDIR", temporary)
 	var paths, want []string
@@ -217,8 +218,9 @@ func TestFewRecordFilesAreOpen(t *testing.T) {
 	}
 }
 
-// A file that has become shorter is an error, and not the end.
-func TestRecordsOfAFileThatShrinks(t *testing.T) {
+// If a file has become shorter, reading a record must return an error, not
+// io.EOF.
+func TestRecordsReportAFileThatShrinks(t *testing.T) {
 	path := file(t, "file", join(record("first"), record("second")))
 	d, err := OpenRecords(nil, path)
 	if err != nil {
@@ -232,7 +234,8 @@ func TestRecordsOfAFileThatShrinks(t *testing.T) {
 	}
 }
 
-// Every record that is found is read as it was written, or its sum is wrong.
+// Every record that is found must be read unchanged, or fail because of its
+// checksum.
 func FuzzRecords(f *testing.F) {
 	f.Add(join(record("first"), record(""), record("third")))
 	f.Add(record("some")[:14])
@@ -262,15 +265,15 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// broken is a file whose disk is.
+// broken is a file whose reads all fail with a disk error.
 type broken struct{}
 
 func (broken) ReadAt([]byte, int64) (int, error) { return 0, errDisk }
 
 var errDisk = fmt.Errorf("the disk is broken: %w", io.ErrNoProgress)
 
-// An error of the disk is never skipped.
-func TestBrokenDisk(t *testing.T) {
+// A disk error must never be skipped.
+func TestDiskErrorsAreNotSkipped(t *testing.T) {
 	s := NewSkipped(func(error) {})
 	if _, err := scanRecords(s, "file", broken{}, 100); !errors.Is(err, errDisk) || s.Count() != 0 {
 		t.Errorf("%v, %d skipped", err, s.Count())

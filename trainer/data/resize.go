@@ -6,10 +6,11 @@ import (
 	"slices"
 )
 
-// resize makes the shorter side as long as that, and the other one in proportion. A
-// pixel is the mean of those that it covers, weighted by their distance: a triangle,
-// which is wider the more the picture shrinks. Weights are whole numbers, so that the
-// pixels are the same on every machine.
+// resize scales the picture so that its shorter side has the given length, and
+// keeps its proportions. Each new pixel is a weighted mean of the old pixels
+// around it (triangle filter); when the picture shrinks, the filter widens in
+// proportion. The weights are integers, so the result is the same on every
+// machine.
 func (p Picture) resize(shorter int) (Picture, error) {
 	if shorter == 0 || min(p.Height, p.Width) == shorter {
 		return p, nil
@@ -38,16 +39,18 @@ func (p Picture) resize(shorter int) (Picture, error) {
 	return to, nil
 }
 
-// blend is how a pixel is made of the pixels from first on.
+// blend describes how one output pixel is computed: as a weighted sum of the
+// input pixels from index first on.
 type blend struct {
 	first   int
-	weights []int32 // their sum is about one
+	weights []int32 // fixed-point weights; their sum is about the constant one
 }
 
-// one is the number 1 of weights.
+// one represents the weight 1.0 in fixed-point arithmetic.
 const oneBits, one = 22, 1 << oneBits
 
-// blends are those of an axis that gets another number of pixels.
+// blends returns the blend of each output pixel for scaling an axis from
+// `from` to `to` pixels.
 func blends(from, to int) []blend {
 	scale := float64(from) / float64(to)
 	reach := max(scale, 1)
@@ -68,8 +71,10 @@ func blends(from, to int) []blend {
 	return all
 }
 
-// along makes n pixels, which are toStep apart. The pixels that the first is made of are
-// step apart, and those of the next begin fromStep further on.
+// along computes the same output pixel of n parallel rows or columns. toStep
+// is the distance between output pixels in to, and fromStep the distance
+// between rows in from. step is the distance in from between the input pixels
+// of one sum.
 func (b blend) along(to []uint8, toStep int, from []uint8, fromStep, step, n int) {
 	for i := range n {
 		sum := int64(one / 2)

@@ -6,20 +6,22 @@ import (
 	"sync"
 )
 
-// Skipped counts corrupt samples that are skipped. Readers take one: nil makes a
-// corrupt sample an error. Any goroutine may use it.
+// Skipped counts the corrupt samples that readers skip. A reader with a nil
+// *Skipped returns an error for a corrupt sample instead. A Skipped is safe
+// for concurrent use.
 type Skipped struct {
 	tell func(error)
 
 	mu   sync.Mutex
-	seen map[string]bool // by error text: a sample counts once however often it is met
+	seen map[string]bool // error texts of the counted samples, so that a sample counts once however often it is read; guarded by mu
 }
 
-// NewSkipped counts from 0. tell is called once for every corrupt sample, with an
-// error that names its file and offset.
+// NewSkipped returns a Skipped with a count of 0. It calls tell once for each
+// corrupt sample, with an error that names the file and offset.
 func NewSkipped(tell func(error)) *Skipped { return &Skipped{tell: tell, seen: map[string]bool{}} }
 
-// Count is the number of corrupt samples that were met so far.
+// Count returns the number of distinct corrupt samples skipped so far; 0 if s
+// is nil.
 func (s *Skipped) Count() int {
 	if s == nil {
 		return 0
@@ -29,8 +31,8 @@ func (s *Skipped) Count() int {
 	return len(s.seen)
 }
 
-// skips reports whether err is about a corrupt sample that is to be skipped, and
-// counts it. Errors of the file system are never skipped.
+// skips reports whether the caller should skip the sample that failed with
+// err, and counts the sample. It returns false for errors of the file system.
 func (s *Skipped) skips(err error) bool {
 	var corrupt *formatError
 	if s == nil || !errors.As(err, &corrupt) || errors.Is(err, errOtherSize) {
@@ -46,13 +48,14 @@ func (s *Skipped) skips(err error) bool {
 	return true
 }
 
-// mostInARow bounds how many corrupt samples are skipped one after the other. More
-// are no accident.
+// mostInARow limits the number of consecutive corrupt samples that are
+// skipped. More corruption than this is probably a wrong file or a broken
+// disk.
 const mostInARow = 100
 
-// SkipCorrupt returns d without its corrupt samples: the next sample that is not
-// corrupt takes the place of one. So all others keep their place, and the order
-// is the same in every run. If s is nil it returns d.
+// SkipCorrupt returns a dataset that replaces each corrupt sample of d by the
+// next intact one. All other samples keep their index, so the order is the
+// same in every run. If s is nil, SkipCorrupt returns d.
 func SkipCorrupt[T any](d Dataset[T], s *Skipped) Dataset[T] {
 	if s == nil {
 		return d

@@ -12,20 +12,21 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// Text is a text as the numbers of its words, the most frequent of which is number 0;
-// of equally frequent words the first by bytes comes first. It does not change; any
-// goroutine may use it.
+// Text is a text stored as word numbers. Words are numbered by frequency: the
+// most frequent is 0, and equally frequent words are in byte order. A Text is
+// immutable and safe for concurrent use.
 type Text struct {
-	Words   []string // by number
-	numbers []int32  // in the order of the text
-	counts  []int    // by number
-	sum     uint32   // checksum of what it was made of
+	Words   []string // the distinct words, indexed by word number
+	numbers []int32  // word numbers, in the order of the text
+	counts  []int    // occurrences of each word, indexed by word number
+	sum     uint32   // CRC-32C of all words of the input, rare ones included
 }
 
-// ReadText reads texts in UTF-8, packed with gzip or not, one after the other, with
-// blanks between their words. It keeps the most frequent words, at most as many as
-// given, and leaves out all others, so that their neighbours stand side by side. Ends
-// of lines are blanks.
+// ReadText reads UTF-8 texts, in the order of paths, whose words are separated
+// by white space. The files may be compressed with gzip. ReadText keeps the
+// most frequent words, at most `most` of them. It drops all other words, so
+// that the words around a dropped word become neighbors. Line ends count as
+// spaces.
 func ReadText(most int, paths ...string) (*Text, error) {
 	if most < 2 {
 		return nil, fmt.Errorf("read a text: at most %d words, want at least 2", most)
@@ -46,11 +47,11 @@ func ReadText(most int, paths ...string) (*Text, error) {
 	return t, nil
 }
 
-// MakeTopics makes a text of sentences about one of up to 20 subjects each. Every
-// subject has its own words: those of the first are called a0, a1, ..., those of the
-// second b0, b1, ... They are drawn by Zipf's law. A sentence has 20 words, the text 40
-// for each word that it may have, and a million at most. It depends only on the seed.
-// Fewer than 4 words count as 4.
+// MakeTopics makes an artificial text of sentences, each about one of up to 20
+// topics. Every topic has its own words: a0, a1, ... for the first, b0, b1,
+// ... for the second. Words are drawn by Zipf's law. A sentence has 20 words.
+// The text has 40 times `most` words, but no more than a million. It depends
+// only on seed and most. A value of most below 4 counts as 4.
 func MakeTopics(seed uint64, most int) *Text {
 	const sentence = 20
 	most = max(most, 4)
@@ -67,7 +68,8 @@ func MakeTopics(seed uint64, most int) *Text {
 	return c.text(most)
 }
 
-// counter collects a text's words, numbered as they come.
+// counter collects the words of a text and numbers them in the order of their
+// first occurrence.
 type counter struct {
 	ids     map[string]int32
 	words   []string
@@ -82,7 +84,7 @@ func (c *counter) add(word string) {
 	id, known := c.ids[word]
 	if !known {
 		id = int32(len(c.words))
-		word = strings.Clone(word) // its line is not kept
+		word = strings.Clone(word) // a copy, because a substring would keep the whole line in memory
 		c.ids[word], c.words, c.counts = id, append(c.words, word), append(c.counts, 0)
 	}
 	c.counts[id]++
@@ -90,7 +92,8 @@ func (c *counter) add(word string) {
 	c.sum = crc32.Update(c.sum, castagnoli, append([]byte(word), 0))
 }
 
-// text numbers the words anew and leaves out the least frequent ones.
+// text returns the collected text with words renumbered by frequency. It drops
+// all but the `most` most frequent words.
 func (c *counter) text(most int) *Text {
 	order := make([]int32, len(c.words))
 	for i := range order {
@@ -114,8 +117,9 @@ func (c *counter) text(most int) *Text {
 	return t
 }
 
-// Numbers returns the numbers of words that commas separate, or those of the n most
-// frequent words if there are none. It refuses a word that the text does not have.
+// Numbers returns the numbers of the words in a comma-separated list. For an
+// empty list, it returns the numbers of the n most frequent words. A word that
+// the text does not have is an error.
 func (t *Text) Numbers(list string, n int) ([]int, error) {
 	var all []int
 	if list == "" {
@@ -134,21 +138,23 @@ func (t *Text) Numbers(list string, n int) ([]int, error) {
 	return all, nil
 }
 
-// Neighbour is a word whose vector points the way of another's.
+// Neighbour is a word whose vector has a direction close to another word's
+// vector.
 type Neighbour struct {
 	Word   string
-	Cosine float64 // of the angle between both; 0 if one of them has only zeros
+	Cosine float64 // cosine of the angle between the two vectors; 0 if one of them is zero
 }
 
 func (n Neighbour) String() string { return fmt.Sprintf("%s %.2f", n.Word, n.Cosine) }
 
-// Neighbours are some words, the nearest first.
+// Neighbours is a list of neighbors, the nearest first.
 type Neighbours []Neighbour
 
 func (n Neighbours) String() string { return strings.Trim(fmt.Sprint([]Neighbour(n)), "[]") }
 
-// Nearest returns the n words whose vectors point most nearly the way of a word's vector,
-// the nearest first, without the word itself. vectors has a row for each word.
+// Nearest returns the n words whose vectors have the largest cosine with the
+// vector of the given word, the nearest first. It leaves out the word itself.
+// vectors has one row per word of the text.
 func (t *Text) Nearest(vectors []float32, word, n int) Neighbours {
 	width, all := len(vectors)/len(t.Words), make(Neighbours, 0, len(t.Words))
 	for i, other := range t.Words {
@@ -172,16 +178,17 @@ func cosine(x, y []float32) float64 {
 	return xy / math.Sqrt(xx*yy)
 }
 
-// SkipGram is a word, a neighbour of it, and words that are drawn from the whole text
-// (Mikolov et al. 2013, "Distributed representations of words and phrases and their
-// compositionality"). The three slices are equally long.
+// SkipGram is a training sample of word2vec: a word with one of its neighbors
+// in the text, and the same word with several random words (Mikolov et al.
+// 2013, "Distributed representations of words and phrases and their
+// compositionality"). Its three slices have the same length.
 type SkipGram struct {
-	Words  []int64   // the word, again and again
-	Others []int64   // its neighbour, then the drawn words
-	Labels []float32 // 1 for the neighbour, 0 for the drawn words
+	Words  []int64   // the word, repeated for each element of Others
+	Others []int64   // the neighbor, then the random words
+	Labels []float32 // 1 for the neighbor, 0 for each random word
 }
 
-// SkipGramBatch joins skip-grams, one after the other.
+// SkipGramBatch concatenates the slices of several skip-grams into a batch.
 func SkipGramBatch(grams []SkipGram) (words, others []int64, labels []float32) {
 	for _, g := range grams {
 		words, others, labels = append(words, g.Words...), append(others, g.Others...), append(labels, g.Labels...)
@@ -189,11 +196,12 @@ func SkipGramBatch(grams []SkipGram) (words, others []int64, labels []float32) {
 	return words, others, labels
 }
 
-// SkipGrams returns an endless dataset of a text's skip-grams. A word's neighbour stands
-// at most window words before or behind it; the text's first word follows its last. A
-// word is drawn as often as its count to the power of 0.75 says; the neighbour itself
-// is not. Skip-gram i depends only on the text, the seed and i. A window of less than
-// one word counts as one, and so does a number of negatives.
+// SkipGrams returns an endless dataset of skip-grams of the text. A neighbor
+// is at most window words before or after the word; the text wraps around at
+// its end. Each skip-gram has `negatives` random words. Their probability is
+// proportional to the word's count to the power of 0.75, and they never equal
+// the neighbor. Skip-gram i depends only on the text, the arguments and i.
+// Values of window or negatives below 1 count as 1.
 func (t *Text) SkipGrams(seed uint64, window, negatives int) Dataset[SkipGram] {
 	g := skipGrams{text: t, seed: seed, window: max(window, 1), negatives: max(negatives, 1)}
 	total := 0.0
@@ -208,18 +216,19 @@ type skipGrams struct {
 	text              *Text
 	seed              uint64
 	window, negatives int
-	until             []float64 // by word: the sum of how often it and those before it are drawn
+	until             []float64 // cumulative sums of count^0.75, indexed by word number
 }
 
-// Len is more than any training reads.
+// Len returns the largest int, because the dataset is endless.
 func (g skipGrams) Len() int { return math.MaxInt }
 
-// Describe has a checksum of the text.
+// Describe returns the number of words, and a checksum of the text.
 func (g skipGrams) Describe() string {
 	return fmt.Sprintf("skip-grams of %d words, %d of them different, checksum %08x", len(g.text.numbers), len(g.text.Words), g.text.sum)
 }
 
-// At draws a place and a distance. Every second skip-gram looks back.
+// At draws a random position and a distance to the neighbor. The neighbor
+// follows the word if i is even, and precedes it if i is odd.
 func (g skipGrams) At(i int) (SkipGram, error) {
 	if err := checkIndex(i, g.Len()); err != nil {
 		return SkipGram{}, err
@@ -242,7 +251,8 @@ func (g skipGrams) At(i int) (SkipGram, error) {
 	return s, nil
 }
 
-// drawn is the word that u, a number in [0, 1), draws.
+// drawn maps u, a uniform random number in [0, 1), to a word number, by the
+// cumulative sums in until.
 func (g skipGrams) drawn(u float64) int {
 	last := len(g.until) - 1
 	return min(sort.Search(last, func(k int) bool { return g.until[k] > u*g.until[last] }), last)

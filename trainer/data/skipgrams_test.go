@@ -16,7 +16,8 @@ func textOf(t *testing.T, most int, content string) *Text {
 	return text
 }
 
-// The most frequent words are kept, the first by bytes among equally frequent ones.
+// ReadText must keep the most frequent words; equally frequent words are in
+// byte order.
 func TestReadText(t *testing.T) {
 	text := textOf(t, 3, "\ufeffb a\tc\n a d\r\n\n b a\u00a0a ü ü ü\n")
 	if want := []string{"ü", "a", "b"}; !slices.Equal(text.Words, want) || !slices.Equal(text.counts, []int{3, 2, 2}) {
@@ -36,7 +37,7 @@ func TestReadText(t *testing.T) {
 	}
 }
 
-func TestReadTextRefuses(t *testing.T) {
+func TestReadTextErrors(t *testing.T) {
 	for content, want := range map[string]string{
 		"":         "0 different words, want at least 2",
 		"a a\na":   "1 different words, want at least 2",
@@ -55,8 +56,9 @@ func TestReadTextRefuses(t *testing.T) {
 	}
 }
 
-// Hosts with different texts tell them apart.
-func TestSkipGramsDescribeTheText(t *testing.T) {
+// Describe must return different texts for different inputs, so that hosts can
+// detect that their files differ.
+func TestSkipGramsDescriptionHasTheTextsChecksum(t *testing.T) {
 	describe := func(content string) string {
 		return Describe(textOf(t, 9, content).SkipGrams(1, 2, 3))
 	}
@@ -69,13 +71,14 @@ func TestSkipGramsDescribeTheText(t *testing.T) {
 	}
 }
 
-// A neighbour stands within the window, before and behind the word, at each distance
-// equally often. Words are drawn as often as their counts say, but for the neighbour.
+// Neighbors must be within the window on both sides of the word, at each
+// distance equally often. Random words must have the frequencies that follow
+// from their counts, and never equal the neighbor.
 func TestSkipGrams(t *testing.T) {
 	const window, negatives, grams = 3, 4, 20000
 	counts := []int{8, 4, 2, 1}
 	text := &Text{Words: []string{"a", "b", "c", "d"}, counts: counts}
-	for i := range 1000 { // every word tells its place
+	for i := range 1000 { // each word contains its position
 		text.Words, text.counts = append(text.Words, string(rune('0'+i))), append(text.counts, 0)
 		text.numbers = append(text.numbers, int32(4+i))
 	}
@@ -91,7 +94,7 @@ func TestSkipGrams(t *testing.T) {
 		}
 		distances[(int(s.Others[0]-s.Words[0])+1500)%1000-500]++
 		for _, n := range s.Others[1:] {
-			drawn[n]++ // panics if a word is drawn that has no count
+			drawn[n]++ // panics if a word without a count is drawn
 		}
 	}
 	if len(distances) != 2*window {
@@ -109,7 +112,8 @@ func TestSkipGrams(t *testing.T) {
 	}
 }
 
-// evenly allows six deviations of a binomial distribution.
+// evenly checks that a count is within six standard deviations of its binomial
+// distribution.
 func evenly(t *testing.T, what string, i int, n, of, p float64) {
 	t.Helper()
 	if math.Abs(n-of*p) > 6*math.Sqrt(of*p*(1-p)) {
@@ -117,7 +121,8 @@ func evenly(t *testing.T, what string, i int, n, of, p float64) {
 	}
 }
 
-// The neighbour is not drawn, and skip-gram i depends on the seed and i alone.
+// No random word may equal the neighbor. Skip-gram i must depend only on the
+// seed and i.
 func TestSkipGramsAreRepeatable(t *testing.T) {
 	text := textOf(t, 9, "a b a b a c")
 	d, again, other := text.SkipGrams(1, 1, 2), text.SkipGrams(1, 1, 2), text.SkipGrams(2, 1, 2)
@@ -152,8 +157,8 @@ func TestSkipGramsAreRepeatable(t *testing.T) {
 	}
 }
 
-// A made sentence has words of one subject. Subjects come equally often, and of each the
-// words by Zipf's law.
+// Each sentence must have words of one topic. Topics must be equally frequent,
+// and the words of each must follow Zipf's law.
 func TestMakeTopics(t *testing.T) {
 	const words = 200
 	text := MakeTopics(3, words)

@@ -10,15 +10,17 @@ import (
 	"os"
 )
 
-// maxBytes bounds the unpacked size of a file.
+// maxBytes is the largest accepted size of a file, in bytes after
+// decompression.
 const maxBytes = 16 << 30
 
-// formatError says where a file is wrong. Lines count from 1, like in editors;
-// bytes count from 0, like in hexdump.
+// formatError is an error about the content of a file, with its position.
+// Lines are counted from 1, as in editors; bytes are counted from 0, as in
+// hexdump.
 type formatError struct {
 	file   string
-	line   int   // line of the error, from 1; 0 if the file is not a text
-	offset int64 // byte of the error, from 0; used if line is 0
+	line   int   // line number of the error, from 1; 0 if offset gives the position instead
+	offset int64 // byte offset of the error, from 0; used only if line is 0
 	cause  error
 }
 
@@ -31,27 +33,28 @@ func (e *formatError) Error() string {
 
 func (e *formatError) Unwrap() error { return e.cause }
 
-// hintedError is an error with a hint.
+// hintedError is an error with a hint for the user.
 type hintedError struct {
 	error
 	hint string
 }
 
-// Hint says what to do.
+// Hint returns what the user can do about the error.
 func (e hintedError) Hint() string { return e.hint }
 
 func (e hintedError) Unwrap() error { return e.error }
 
-// source reads a file from its beginning and knows its place in it. It unpacks
-// packed files; offsets count unpacked bytes.
+// source reads a file sequentially and keeps track of its offset. It
+// decompresses gzip files; offsets then count decompressed bytes.
 type source struct {
 	name   string
 	reader *bufio.Reader
-	offset int64 // number of unpacked bytes read
-	size   int64 // bytes of the file; -1 if unknown, or if the file is packed
+	offset int64 // decompressed bytes read so far
+	size   int64 // size of the file in bytes; -1 if the file is compressed or not a regular file
 }
 
-// newSource reads from r. The first bytes show whether it is packed with gzip.
+// newSource returns a source that reads from r. It decompresses r if the first
+// two bytes are gzip's magic number.
 func newSource(r io.Reader, name string) (*source, error) {
 	s := &source{name: name, size: -1, reader: bufio.NewReaderSize(r, 64<<10)}
 	magic, err := s.reader.Peek(2)
@@ -78,7 +81,8 @@ func newSource(r io.Reader, name string) (*source, error) {
 	return s, nil
 }
 
-// Read reads what follows, for readers of lines.
+// Read implements io.Reader. It advances the offset and adds the position to
+// errors.
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.reader.Read(p)
 	s.offset += int64(n)
@@ -88,7 +92,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fault is an error at the present offset.
+// fault returns an error at the current offset.
 func (s *source) fault(format string, args ...any) error {
 	return s.faultAt(s.offset, format, args...)
 }
@@ -97,7 +101,8 @@ func (s *source) faultAt(offset int64, format string, args ...any) error {
 	return &formatError{file: s.name, offset: offset, cause: fmt.Errorf(format, args...)}
 }
 
-// because is an error of the underlying file, such as a broken gzip stream.
+// because wraps a read error of the file, such as a corrupt gzip stream, with
+// the current position.
 func (s *source) because(err error) error {
 	if err == io.ErrUnexpectedEOF {
 		err = fmt.Errorf("truncated: the gzip stream breaks off: %w", err)
@@ -105,13 +110,14 @@ func (s *source) because(err error) error {
 	return &formatError{file: s.name, offset: s.offset, cause: err}
 }
 
-// take reads n bytes of what. It allocates no more memory than the file holds,
-// whatever n says.
+// take reads the next n bytes. The parameter what describes them in error
+// messages. If the file is shorter than n, take returns an error without
+// allocating n bytes.
 func (s *source) take(n int64, what string) ([]byte, error) {
 	if n > maxBytes {
 		return nil, s.fault("%s: %d bytes, more than the %d that are read at most", what, n, int64(maxBytes))
 	}
-	first := min(n, 1<<20) // bytes of memory before anything is read
+	first := min(n, 1<<20) // size of the first buffer, in bytes
 	if s.size >= 0 {
 		if left := s.size - s.offset; n > left {
 			return nil, s.truncated(what, n, left)
@@ -134,7 +140,7 @@ func (s *source) truncated(what string, want, got int64) error {
 	return s.fault("%s: truncated: want %d bytes, the file has %d", what, want, max(0, got))
 }
 
-// more reports whether there is anything left.
+// more reports whether any bytes are left in the file.
 func (s *source) more() (bool, error) {
 	switch _, err := s.reader.Peek(1); err {
 	case nil:
@@ -146,7 +152,7 @@ func (s *source) more() (bool, error) {
 	}
 }
 
-// end checks that nothing follows.
+// end returns an error if bytes are left in the file.
 func (s *source) end(what string) error {
 	more, err := s.more()
 	if more {
@@ -155,7 +161,7 @@ func (s *source) end(what string) error {
 	return err
 }
 
-// readFile opens a file, gives it to read and closes it.
+// readFile opens a file, calls read with it and closes it.
 func readFile[T any](path string, read func(*source) (T, error)) (x T, err error) {
 	if path == "" {
 		return x, errors.New("open a file: it has no name")
@@ -164,7 +170,7 @@ func readFile[T any](path string, read func(*source) (T, error)) (x T, err error
 	if err != nil {
 		return x, err
 	}
-	defer file.Close() // opened for reading: nothing to lose
+	defer file.Close() // the error is ignored: no data can be lost in a file opened for reading
 	s, err := newSource(file, path)
 	if err != nil {
 		return x, err

@@ -14,18 +14,19 @@ import (
 	"unicode/utf8"
 )
 
-// maxLine bounds one line of a text, in bytes.
+// maxLine is the largest accepted length of a text line, in bytes.
 const maxLine = 1 << 20
 
-// byteOrderMark begins some texts in UTF-8. It is not part of the first line.
+// byteOrderMark is at the beginning of some UTF-8 texts. Readers remove it
+// from the first line.
 const byteOrderMark = "\ufeff"
 
 var errStopped = errors.New("the caller wants no more lines")
 
-// lines returns the lines of texts in UTF-8, packed with gzip or not, one file
-// after the other, without line ends. Each range over it opens the files again
-// and holds one line in memory. A line of more than 1 MiB is an error: the file
-// is probably not a text.
+// lines returns an iterator over the lines of UTF-8 texts, in the order of
+// paths, without line ends. The files may be compressed with gzip. Each loop
+// opens the files again and holds one line in memory. A line longer than 1 MiB
+// is an error: the file is probably not a text.
 func lines(paths ...string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for _, path := range paths {
@@ -48,8 +49,8 @@ func lines(paths ...string) iter.Seq2[string, error] {
 	}
 }
 
-// lines passes every line of a text to do, without its end. An error of do
-// names the line.
+// lines calls do with every line of the text, without its line end. It adds
+// the line number to an error of do.
 func (s *source) lines(do func(line string) error) error {
 	reader := bufio.NewReaderSize(s, maxLine)
 	for number := 1; ; number++ {
@@ -75,21 +76,23 @@ func (s *source) lines(do func(line string) error) error {
 	}
 }
 
-// maxVocabulary bounds the tokens of a vocabulary: ids fit into an int32.
+// maxVocabulary is the largest number of words in a vocabulary. It keeps every
+// word's ID within an int32.
 const maxVocabulary = 1 << 31
 
-// Vocabulary numbers tokens. It does not change; any goroutine may use it.
+// Vocabulary maps words to IDs. It is immutable and safe for concurrent use.
 type Vocabulary struct {
-	tokens  []string // by id
+	tokens  []string // the words, indexed by ID
 	ids     map[string]int
-	unknown int // id of the word that stands for all words outside the vocabulary
+	unknown int // ID of the placeholder for words outside the vocabulary
 }
 
-// ReadWords reads a vocabulary for ReadCorpus: a word on each line, alone or
-// followed by its count. The words end and unknown get the ids 0 and 1, even if
-// the file does not have them. The other words follow, the most frequent first:
-// by their counts, or in the file's order if it has no counts. Words beyond
-// most are left out. A word that occurs twice is an error.
+// ReadWords reads a vocabulary file for ReadCorpus. Each line has a word,
+// optionally followed by its count. The words end and unknown get the IDs 0
+// and 1, whether or not the file contains them. The other words follow by
+// decreasing count, or in the file's order if it has no counts. Words that
+// would make the vocabulary larger than `most` are left out. A word that
+// occurs twice is an error.
 func ReadWords(path string, most int, end, unknown string) (*Vocabulary, error) {
 	return readFile(path, func(s *source) (*Vocabulary, error) { return decodeWords(s, most, end, unknown) })
 }
@@ -112,16 +115,16 @@ func decodeWords(s *source, most int, end, unknown string) (*Vocabulary, error) 
 	return v, nil
 }
 
-// counted is a word of a vocabulary file.
+// counted is a word of a vocabulary file with its count.
 type counted struct {
 	word  string
 	count uint64
-	given bool // the file gives the count
+	given bool // whether the file has a count for this word
 }
 
-// countedWords reads the words of a vocabulary file in their order.
+// countedWords returns the words of a vocabulary file in the file's order.
 func (s *source) countedWords() (all []counted, err error) {
-	lines := map[string]int{} // by word
+	lines := map[string]int{} // line number of each word's first occurrence
 	err = s.lines(func(line string) error {
 		c, err := parseCounted(line)
 		if err != nil {
@@ -158,10 +161,11 @@ func parseCounted(line string) (counted, error) {
 	return c, nil
 }
 
-// Len is the number of words, the unknown one included.
+// Len is the number of words, including the placeholder for unknown words.
 func (v *Vocabulary) Len() int { return len(v.tokens) }
 
-// ID returns a word's number, or the number of the unknown word.
+// ID returns the ID of a word. For a word outside the vocabulary, it returns
+// the ID of the placeholder for unknown words.
 func (v *Vocabulary) ID(token string) int {
 	if id, ok := v.ids[token]; ok {
 		return id
@@ -169,18 +173,18 @@ func (v *Vocabulary) ID(token string) int {
 	return v.unknown
 }
 
-// Corpus is a text as the numbers of its words, 4 bytes each. It does not
-// change; any goroutine may use it.
+// Corpus is a text stored as word IDs of 4 bytes each. It is immutable and
+// safe for concurrent use.
 type Corpus struct {
-	numbers []int32 // ids of the words, in the order of the text
-	unknown int     // number of words that are not in the vocabulary
+	numbers []int32 // word IDs, in the order of the text
+	unknown int     // number of words in the text that are not in the vocabulary
 }
 
-// ReadCorpus reads texts in UTF-8, packed with gzip or not, one after the
-// other. Each line is a sentence with spaces between its words, as in the one
-// billion word benchmark. ReadCorpus adds the word end after each sentence; it
-// must be in the vocabulary. It skips lines without words. It refuses a text
-// without words or without a word of the vocabulary.
+// ReadCorpus reads UTF-8 texts, in the order of paths. The files may be
+// compressed with gzip. Each line is a sentence with spaces between its words,
+// as in the One Billion Word Benchmark. ReadCorpus appends the word end to
+// each sentence; the vocabulary must contain end. Lines without words are
+// skipped. A text in which no word is in the vocabulary is an error.
 func ReadCorpus(v *Vocabulary, end string, paths ...string) (*Corpus, error) {
 	last, ok := v.ids[end]
 	if !ok {
@@ -205,7 +209,8 @@ func ReadCorpus(v *Vocabulary, end string, paths ...string) (*Corpus, error) {
 	return c, nil
 }
 
-// add adds the words of a line and returns the number of words so far.
+// add appends the words of a line and returns the total number of words in the
+// corpus.
 func (c *Corpus) add(v *Vocabulary, words iter.Seq[string]) int {
 	for word := range words {
 		id, known := v.ids[word]
@@ -218,23 +223,25 @@ func (c *Corpus) add(v *Vocabulary, words iter.Seq[string]) int {
 	return len(c.numbers)
 }
 
-// words returns the pieces of a line between blanks. Only ASCII blanks divide
-// words: an unbreakable space is part of a word.
+// words returns the words of a line, which are separated by ASCII white space.
+// A no-break space is part of a word.
 func words(line string) iter.Seq[string] {
 	return strings.FieldsFuncSeq(line, func(r rune) bool { return r == ' ' || r >= '\t' && r <= '\r' })
 }
 
-// Len is the number of words, ends of sentences included.
+// Len is the number of words, including one sentence end per sentence.
 func (c *Corpus) Len() int { return len(c.numbers) }
 
-// String describes both numbers.
+// String returns the number of words and the percentage that is not in the
+// vocabulary.
 func (c *Corpus) String() string {
 	return fmt.Sprintf("%d words, %.1f %% of them not in the vocabulary", c.Len(), 100*float64(c.unknown)/float64(c.Len()))
 }
 
-// Row begins to read one of `of` rows after its first skip words. The rows
-// begin at equal distances. A row has no end: the text's first word
-// follows its last.
+// Row returns a function that returns the next word of one row, beginning
+// after the row's first skip words. The `of` rows begin at equal distances in
+// the text. A row never ends: after the text's last word, it continues with
+// the first.
 func (c *Corpus) Row(row, of, skip int) (next func() int64) {
 	at, _ := share(len(c.numbers), row, of)
 	at = (at + skip) % len(c.numbers)

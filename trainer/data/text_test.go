@@ -25,7 +25,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-func TestFaultyLines(t *testing.T) {
+func TestLinesErrors(t *testing.T) {
 	read := func(path string) (err error) {
 		for _, err = range lines(path) {
 		}

@@ -10,17 +10,20 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Builder makes a model and keeps the first error. Its methods return nil after
-// an error. It is for one goroutine, the one that calls the build function.
+// Builder builds a model layer by layer and keeps the first error. After an
+// error its methods return nil. A Builder may only be used in the goroutine
+// that calls the build function.
 type Builder struct{ m collected }
 
-// Build makes a build function over a builder one over a graph, as Parallelize
-// takes it. All first values follow from seed. Inputs and variables are float32.
+// Build turns a function that uses a Builder into the trainer.Build function
+// that Parallelize takes. All initial values are derived from seed. Inputs and
+// variables are float32.
 func Build(seed uint64, build func(b *Builder)) trainer.Build {
 	return BuildOf(tensor.Float32, seed, build)
 }
 
-// BuildOf is Build with inputs and variables of type dtype: float32 or float64.
+// BuildOf is like Build, with inputs and variables of type dtype, which must
+// be float32 or float64.
 func BuildOf(dtype tensor.Dtype, seed uint64, build func(b *Builder)) trainer.Build {
 	return func(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 		if build == nil {
@@ -31,7 +34,7 @@ func BuildOf(dtype tensor.Dtype, seed uint64, build func(b *Builder)) trainer.Bu
 		}
 		b := &Builder{collected{graph: g, batch: batch, seed: seed, dtype: dtype, names: map[string]bool{},
 			metrics: map[string]*Node{}, fetches: map[string]*Node{}, carried: map[string]*Node{}}}
-		func() { // after an error methods return nil: a panic that follows from that says nothing new
+		func() { // after an error, build works with nil nodes: this function suppresses the panics that may cause
 			defer func() {
 				if b.m.err != nil {
 					_ = recover()
@@ -43,11 +46,11 @@ func BuildOf(dtype tensor.Dtype, seed uint64, build func(b *Builder)) trainer.Bu
 	}
 }
 
-// Batch is the number of rows that one virtual worker takes of a batch.
+// Batch is the number of rows of the batch that each virtual worker processes.
 func (b *Builder) Batch() int { return b.m.batch }
 
-// Node returns n, and keeps err if it is the first error. So any operation can be
-// part of a model: b.Node(gorgonia.Exp(x)).
+// Node returns n, and records err if it is the builder's first error. It adds
+// any Gorgonia operation to the model: b.Node(gorgonia.Exp(x)).
 func (b *Builder) Node(n *Node, err error) *Node {
 	b.m.keep(err)
 	return n
@@ -58,29 +61,34 @@ func (b *Builder) Input(name string, features ...int) *Node {
 	return b.m.input(b.m.dtype, name, slices.Concat([]int{b.m.batch}, features))
 }
 
-// Labels adds an input of shape (batch, classes): one-hot, or any weights of the
-// classes. For class numbers use Indices.
+// Labels adds an input of shape (batch, classes): one-hot labels, or a weight
+// for each class. For class numbers, use Indices.
 func (b *Builder) Labels(name string, classes int) *Node { return b.Input(name, classes) }
 
-// Indices adds an input of n whole numbers (int64): classes, or rows of a variable.
+// Indices adds an input of n integers (int64), for class numbers or for row
+// numbers of a table.
 func (b *Builder) Indices(name string, n int) *Node { return b.m.input(tensor.Int64, name, []int{n}) }
 
-// InputOf adds an input of exactly this shape, which Batch may be part of.
+// InputOf adds an input of the given shape. Unlike Input, it does not prepend
+// the batch dimension.
 func (b *Builder) InputOf(name string, shape ...int) *Node { return b.m.input(b.m.dtype, name, shape) }
 
-// Shard returns the number of the virtual worker that computes, from 0, and the
-// number of all: scalars of the model's type, which the trainer sets. In an
-// evaluation they are 0 and 1. Every call returns the same nodes.
+// Shard returns two scalars of the model's type, which the trainer sets: the
+// number of the virtual worker that runs the graph, from 0, and the number of
+// virtual workers. In an evaluation they are 0 and 1. Every call returns the
+// same nodes.
 func Shard(b *Builder) (id, of *Node) {
 	return b.m.shardScalar(0, "shard id"), b.m.shardScalar(1, "num shards")
 }
 
-// Variable adds a trained variable. A layer of the package adds its own.
+// Variable adds a trainable variable with initial values from first. Layers of
+// this package add their own variables.
 func (b *Builder) Variable(name string, first Initial, shape ...int) *Node {
 	return b.m.variable(name, first, shape)
 }
 
-// Frozen adds a leaf that keeps its first value.
+// Frozen adds a variable that training does not change: it keeps its initial
+// values.
 func (b *Builder) Frozen(name string, first Initial, shape ...int) *Node {
 	n := b.m.leaf(name, first, shape)
 	if n != nil {
@@ -89,34 +97,38 @@ func (b *Builder) Frozen(name string, first Initial, shape ...int) *Node {
 	return n
 }
 
-// Loss makes a scalar the loss of the model. A model has one.
+// Loss sets the model's loss, a scalar. A model has exactly one loss.
 func (b *Builder) Loss(loss *Node, kind trainer.LossKind) { b.m.setLoss(loss, kind) }
 
-// Metric reports a scalar beside the loss, see [trainer.Result].
+// Metric adds a scalar that each training step reports in addition to the
+// loss, see [trainer.Result].
 func (b *Builder) Metric(name string, n *Node) { b.m.report("metric", b.m.metrics, name, n) }
 
-// Fetch returns a value with each result, see [trainer.Result].
+// Fetch adds a value that each [trainer.Result] returns under this name.
 func (b *Builder) Fetch(name string, n *Node) { b.m.report("fetch", b.m.fetches, name, n) }
 
-// Carry makes first, an input, begin each step with what last was for the same row at
-// the end of the step before, and with zeros in the first step. So it need not be fed,
+// Carry keeps recurrent state across steps. The input first begins each step
+// with the value that last had for the same row at the end of the previous
+// step, and with zeros in the first step. The input therefore need not be fed,
 // see [trainer.Model].
 func (b *Builder) Carry(first, last *Node) { b.m.carry(first, last) }
 
-// CrossEntropy makes the mean over the batch of [ops.CrossEntropy] the loss.
-// For the sum: b.Loss(b.Node(nn.SumCrossEntropy(logits, labels)), trainer.Sum).
+// CrossEntropy sets the model's loss to the mean of [ops.CrossEntropy] over
+// the batch. To use the sum instead: b.Loss(b.Node(nn.SumCrossEntropy(logits,
+// labels)), trainer.Sum).
 func (b *Builder) CrossEntropy(logits, labels *Node) {
 	b.Loss(b.m.apply("loss", func() (*Node, error) { return CrossEntropy(logits, labels) }), trainer.Mean)
 }
 
-// SmoothCrossEntropy is CrossEntropy with a fraction of each label divided among all
-// classes, see [ops.SmoothCrossEntropy].
+// SmoothCrossEntropy is like CrossEntropy with label smoothing: a fraction of
+// each label is divided equally among all classes, see
+// [ops.SmoothCrossEntropy].
 func (b *Builder) SmoothCrossEntropy(logits, labels *Node, fraction float64) {
 	b.Loss(b.m.apply("loss", func() (*Node, error) { return SmoothCrossEntropy(logits, labels, fraction) }), trainer.Mean)
 }
 
-// BinaryCrossEntropy makes the mean of all binary cross entropies the loss. A label of 1
-// wants a large logit and a label of 0 a small one: log(1 + exp(logit)) - label*logit.
+// BinaryCrossEntropy sets the model's loss to the mean of the binary cross
+// entropies log(1 + exp(logit)) - label*logit. Labels are 0 or 1.
 func (b *Builder) BinaryCrossEntropy(logits, labels *Node) {
 	b.Loss(b.m.apply("loss", func() (*Node, error) {
 		if err := same("binary cross entropy", logits, labels); err != nil {
@@ -137,7 +149,7 @@ func (b *Builder) BinaryCrossEntropy(logits, labels *Node) {
 	}), trainer.Mean)
 }
 
-// MSE makes the mean of all squared differences of x and y the loss.
+// MSE sets the model's loss to the mean squared difference of x and y.
 func (b *Builder) MSE(x, y *Node) {
 	b.Loss(b.m.apply("loss", func() (*Node, error) {
 		if err := same("mean squared error", x, y); err != nil {

@@ -18,9 +18,9 @@ func digits(b *nn.Builder) {
 	b.CrossEntropy(b.Dense("out", b.Tanh(b.Dense("hidden", x, 100)), 10), y)
 }
 
-// The model of the package documentation has these variables, in this order, and
-// first values that follow from the seed and their names.
-func TestNamesAndFirstValues(t *testing.T) {
+// The model of the package documentation must have these variables in this
+// order. Their initial values must depend only on the seed and their names.
+func TestVariablesDependOnSeedAndName(t *testing.T) {
 	m, err := nn.Build(7, digits)(gorgonia.NewGraph(), 4)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestNamesAndFirstValues(t *testing.T) {
 	}
 }
 
-// An option changes names and first values.
+// Options must change names and initial values of variables.
 func TestOptions(t *testing.T) {
 	m, err := nn.Build(1, func(b *nn.Builder) {
 		h := b.Dense("a", b.Input("x", 2), 3, nn.Names("W", "B"), nn.First(nn.Ones()), nn.FirstBias(nn.Uniform(2, 2)))
@@ -58,7 +58,8 @@ func TestOptions(t *testing.T) {
 
 func shapeOf(n *gorgonia.Node) string { return fmt.Sprint(n.Shape()) }
 
-// values gives numbers to float inputs, and small whole numbers to others.
+// values fills float inputs with varying numbers, and other inputs with small
+// integers.
 func values(n *gorgonia.Node, i int, into *tensor.Dense) {
 	switch x := into.Data().(type) {
 	case []int64:
@@ -76,8 +77,9 @@ func values(n *gorgonia.Node, i int, into *tensor.Dense) {
 	}
 }
 
-// Every element of every gradient of each layer against central differences. A
-// Dense or Conv below the layer makes its input depend on variables.
+// Every element of every gradient of each layer must agree with central
+// differences. A Dense or Conv layer before the tested one makes its input
+// depend on variables.
 func TestGradients(t *testing.T) {
 	for name, c := range map[string]struct {
 		build   func(b *nn.Builder)
@@ -108,7 +110,8 @@ func TestGradients(t *testing.T) {
 	}
 }
 
-// A frozen leaf keeps its value, and nobody takes it for a forgotten variable.
+// A frozen variable must keep its value, and not be reported as a variable
+// that the loss does not depend on.
 func TestFrozen(t *testing.T) {
 	m, err := nn.Build(1, func(b *nn.Builder) {
 		scale := b.Frozen("scale", nn.Ones(), 3)
@@ -123,9 +126,9 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// refused are build functions and parts of their errors, which name the layer and
-// the shapes.
-func TestRefuses(t *testing.T) {
+// Each build function must return an error that contains the given text, with
+// the layer and the shapes.
+func TestBuildErrors(t *testing.T) {
 	for want, build := range map[string]func(b *nn.Builder){
 		`layer "out": x is (4, 2, 3, 3), want (rows, features): use Flatten`: func(b *nn.Builder) {
 			b.CrossEntropy(b.Dense("out", b.Input("x", 2, 3, 3), 2), b.Labels("y", 2))
@@ -174,8 +177,9 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// A panic without an error before it is the program's own.
-func TestPanicsOfTheProgramAreItsOwn(t *testing.T) {
+// If the builder has no error, a panic comes from the program and must not be
+// recovered.
+func TestBuildDoesNotRecoverPanicsOfTheProgram(t *testing.T) {
 	defer func() {
 		if recover() != "mine" {
 			t.Error("the panic is lost")

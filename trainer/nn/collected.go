@@ -12,32 +12,33 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// collected is what a builder was given so far, and the first error. After an
-// error nothing is added, and methods that add return nil.
+// collected holds the parts of the model that a Builder has added so far, and
+// the first error. After an error, methods add nothing and return nil.
 type collected struct {
 	graph *gorgonia.ExprGraph
 	batch int
 	seed  uint64
 	dtype tensor.Dtype
-	names map[string]bool // of layers, inputs, variables and tables
+	names map[string]bool // names in use by layers, inputs, variables and embedding tables
 	err   error           // the first one
 
 	inputs, variables gorgonia.Nodes
 	frozen            gorgonia.Nodes
 	states            []trainer.State
-	tables            []*trainer.Embedding // that were looked up
-	declared          []*trainer.Embedding // that Embedding made
+	tables            []*trainer.Embedding // tables that Lookup was called with
+	declared          []*trainer.Embedding // tables that Embedding made
 	loss              *Node
 	kind              trainer.LossKind
 	metrics, fetches  map[string]*Node
-	carried           map[string]*Node // by input
-	shard             [2]shardInput    // the number of the virtual worker, the number of all
+	carried           map[string]*Node // final value to carry to the next step, by name of the input
+	shard             [2]shardInput    // the two values of Shard: the virtual worker's number, and the number of virtual workers
 }
 
-// shardInput is an input that the trainer sets, of shape (1), and a scalar of it.
+// shardInput is an input of shape (1) that the trainer sets, together with the
+// scalar computed from it.
 type shardInput struct{ input, scalar *Node }
 
-// done returns the model.
+// done checks the model for completeness and returns it, or the first error.
 func (m *collected) done() (trainer.Model, error) {
 	if m.loss == nil {
 		m.keep(errors.New("the model has no loss: call CrossEntropy, MSE or Loss"))
@@ -55,14 +56,15 @@ func (m *collected) done() (trainer.Model, error) {
 		ShardID: m.shard[0].input, NumShards: m.shard[1].input}, nil
 }
 
-// keep keeps the first error.
+// keep records err if no error was recorded before.
 func (m *collected) keep(err error) {
 	if m.err == nil {
 		m.err = err
 	}
 }
 
-// claim takes a name. It reports whether the builder goes on.
+// claim reserves a name for a layer, input or variable. It returns false if
+// there is an error, such as a name already in use.
 func (m *collected) claim(name string) bool {
 	switch {
 	case m.err != nil:
@@ -76,8 +78,8 @@ func (m *collected) claim(name string) bool {
 	return m.err == nil
 }
 
-// positive keeps an error unless every size is at least 1. It reports whether the
-// builder goes on.
+// positive records an error if a size in shape is less than 1. It returns
+// false if there is an error, this one or an earlier one.
 func (m *collected) positive(what string, shape ...int) bool {
 	if len(shape) > 0 && slices.Min(shape) < 1 {
 		m.keep(fmt.Errorf("%s: its sizes are (%s), want at least 1", what, sizes(shape)))
@@ -85,7 +87,8 @@ func (m *collected) positive(what string, shape ...int) bool {
 	return m.err == nil
 }
 
-// shaped is positive for a shape, which has at most layout.MaxElements elements.
+// shaped is like positive, and also records an error if the shape has more
+// than layout.MaxElements elements.
 func (m *collected) shaped(what string, shape []int) bool {
 	if !m.positive(what, shape...) {
 		return false
@@ -101,8 +104,8 @@ func (m *collected) shaped(what string, shape []int) bool {
 	return true
 }
 
-// ranked keeps an error unless x has from least to most axes. It reports whether
-// the builder goes on.
+// ranked records an error unless x has at least `least` and at most `most`
+// axes. It returns false if there is an error, this one or an earlier one.
 func (m *collected) ranked(what string, x *Node, least, most int, want string) bool {
 	switch {
 	case m.err != nil:
@@ -114,7 +117,8 @@ func (m *collected) ranked(what string, x *Node, least, most int, want string) b
 	return m.err == nil
 }
 
-// apply adds an operation. Its error gets the name of what.
+// apply calls f, which adds an operation to the graph, unless there was an
+// error before. It prefixes an error of f with what.
 func (m *collected) apply(what string, f func() (*Node, error)) *Node {
 	if m.err != nil {
 		return nil
@@ -136,7 +140,8 @@ func (m *collected) input(dtype tensor.Dtype, name string, shape []int) *Node {
 	return n
 }
 
-// shardScalar adds an input that the trainer sets, unless it is there already.
+// shardScalar returns one of the two scalars of Shard. On the first call, it
+// adds the input that the trainer sets.
 func (m *collected) shardScalar(i int, name string) *Node {
 	if m.shard[i].scalar == nil && m.claim(name) {
 		input := gorgonia.NewVector(m.graph, m.dtype, gorgonia.WithShape(1), gorgonia.WithName(name))
@@ -145,7 +150,7 @@ func (m *collected) shardScalar(i int, name string) *Node {
 	return m.shard[i].scalar
 }
 
-// variable adds a trained variable.
+// variable adds a trainable variable.
 func (m *collected) variable(name string, first Initial, shape []int) *Node {
 	n := m.leaf(name, first, shape)
 	if n != nil {
@@ -154,7 +159,8 @@ func (m *collected) variable(name string, first Initial, shape []int) *Node {
 	return n
 }
 
-// leaf adds a variable that is not trained.
+// leaf adds a variable to the graph, but not to the list of variables that
+// training changes.
 func (m *collected) leaf(name string, first Initial, shape []int) *Node {
 	if !m.claim(name) || !m.shaped(fmt.Sprintf("variable %q", name), shape) {
 		return nil
@@ -166,16 +172,19 @@ func (m *collected) leaf(name string, first Initial, shape []int) *Node {
 		gorgonia.WithInit(first.values(m.seed, name)))
 }
 
-// follow adds running averages.
+// follow adds running averages, such as those of a batch norm, which the
+// trainer updates.
 func (m *collected) follow(states ...trainer.State) { m.states = append(m.states, states...) }
 
-// declare notes a table, which must be looked up before the model is done.
+// declare records a table made by Embedding. done reports an error if the
+// model never looks it up.
 func (m *collected) declare(table *trainer.Embedding) *trainer.Embedding {
 	m.declared = append(m.declared, table)
 	return table
 }
 
-// lookup adds n rows of a table, and the table if it is new.
+// lookup adds the lookup of n rows of a table. On the first lookup of a table,
+// it adds the table to the model.
 func (m *collected) lookup(table *trainer.Embedding, input string, n int) *Node {
 	if table == nil {
 		m.keep(fmt.Errorf("lookup %q: the table is nil", input))
@@ -203,7 +212,8 @@ func (m *collected) setLoss(loss *Node, kind trainer.LossKind) {
 	m.loss, m.kind = loss, kind
 }
 
-// report adds a named value to one of the maps.
+// report adds a named value to all, which is one of the maps of m. what names
+// the map in errors.
 func (m *collected) report(what string, all map[string]*Node, name string, n *Node) {
 	if n == nil {
 		m.keep(fmt.Errorf("%s %q is nil", what, name))
@@ -214,7 +224,8 @@ func (m *collected) report(what string, all map[string]*Node, name string, n *No
 	all[name] = n
 }
 
-// carry adds recurrent state.
+// carry records that the input first begins each step with the previous step's
+// value of last.
 func (m *collected) carry(first, last *Node) {
 	switch {
 	case m.err != nil:
@@ -225,7 +236,7 @@ func (m *collected) carry(first, last *Node) {
 	}
 }
 
-// same refuses two nodes of different shapes.
+// same returns an error if x and y have different shapes.
 func same(what string, x, y *Node) error {
 	if x == nil || y == nil {
 		return fmt.Errorf("%s: an input is nil", what)

@@ -8,8 +8,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// A convolutional network with a residual block. Parallelize builds it in a graph
-// for each replica; here it is built in one for a batch of 8 images.
+// A convolutional network with a residual block. Parallelize would build it in
+// a graph for each replica; here one graph is built, for a batch of 8 images.
 func Example() {
 	build := func(b *nn.Builder) {
 		h := b.Relu(b.Conv("stem", b.Input("images", 3, 32, 32), 16, nn.Window{Size: 3, Pad: 1}))

@@ -6,39 +6,45 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Initial says what a variable begins with. The zero value means zeros. Random
-// values follow from the builder's seed and the variable's name.
+// Initial defines the initial values of a variable. The zero value means
+// zeros. Random values depend only on the builder's seed and the variable's
+// name.
 type Initial struct {
-	values func(seed uint64, name string) gorgonia.InitWFn // nil means zeros
+	values func(seed uint64, name string) gorgonia.InitWFn // returns the function that fills the variable; nil means zeros
 }
 
-// Zeros starts a variable from zeros.
+// Zeros initializes a variable with zeros.
 func Zeros() Initial {
 	return Initial{func(uint64, string) gorgonia.InitWFn { return trainer.Zeros() }}
 }
 
-// Ones starts a variable from ones.
+// Ones initializes a variable with ones.
 func Ones() Initial { return Initial{func(uint64, string) gorgonia.InitWFn { return gorgonia.Ones() }} }
 
-// Uniform starts a variable from numbers of [low, high).
+// Uniform initializes a variable with random numbers from a uniform
+// distribution over [low, high).
 func Uniform(low, high float64) Initial {
 	return Initial{func(seed uint64, name string) gorgonia.InitWFn { return trainer.Uniform(seed, name, low, high) }}
 }
 
-// Normal starts a variable from the normal distribution.
+// Normal initializes a variable with random numbers from a normal
+// distribution.
 func Normal(mean, deviation float64) Initial {
 	return Initial{func(seed uint64, name string) gorgonia.InitWFn { return trainer.Normal(seed, name, mean, deviation) }}
 }
 
-// Glorot is [trainer.GlorotUniform], what the weights of most layers begin with.
+// Glorot is [trainer.GlorotUniform], the default initialization of the weights
+// of most layers.
 func Glorot() Initial { return Initial{trainer.GlorotUniform} }
 
-// Kaiming is [trainer.KaimingUniform], for weights before rectifiers.
+// Kaiming is [trainer.KaimingUniform], for the weights of a layer that is
+// followed by Relu.
 func Kaiming() Initial { return Initial{trainer.KaimingUniform} }
 
-// Batch is the value of an input: rows of a batch, one after the other, each of
-// shape features. Without features each row is a number. It uses the memory of
-// values and panics if they are no whole number of rows.
+// Batch returns values as a tensor of shape (rows, features...), for use as a
+// feed. Without features, the shape is (len(values)). The tensor shares the
+// memory of values. Batch panics if the length of values is not a multiple of
+// the row size.
 //
 //	trainer.Feed{"x": nn.Batch(pixels, 784), "y": nn.Batch(classes)}
 func Batch[T float32 | float64 | int | int32 | int64](values []T, features ...int) *tensor.Dense {

@@ -10,36 +10,38 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Option changes the variables of a Dense or Conv.
+// Option changes a default of a Dense or Conv layer.
 type Option func(*layerSettings)
 
-// layerSettings are the variables of a Dense or Conv.
+// layerSettings are the options of a Dense or Conv layer.
 type layerSettings struct {
-	name, bias         string  // of the variables; no bias if it is empty
-	first, firstOfBias Initial // their first values
-	groups             int     // of a Conv
+	name, bias         string  // names of the weight and bias variables; an empty bias means no bias
+	first, firstOfBias Initial // initial values of weights and bias
+	groups             int     // number of groups of a Conv
 }
 
-// First sets the first values of the weights.
+// First sets the initial values of a layer's weights.
 func First(f Initial) Option { return func(w *layerSettings) { w.first = f } }
 
-// FirstBias sets the first values of the bias. The default is Zeros.
+// FirstBias sets the initial values of a layer's bias. The default is Zeros.
 func FirstBias(f Initial) Option { return func(w *layerSettings) { w.firstOfBias = f } }
 
-// NoBias leaves out the bias.
+// NoBias makes a layer without a bias.
 func NoBias() Option { return func(w *layerSettings) { w.bias = "" } }
 
-// Names names weights and bias, so that a model can keep the names that its
-// checkpoints have. The default is the layer's name with .w and .b.
+// Names sets the names of a layer's weight and bias variables, for models
+// whose checkpoints use other names. The defaults are the layer's name with .w
+// and .b appended.
 func Names(weight, bias string) Option {
 	return func(w *layerSettings) { w.name, w.bias = weight, bias }
 }
 
-// Groups divides the channels and the filters of a Conv into n groups, and the filters of
-// a group see its channels only. A Dense refuses more than one.
+// Groups divides the channels and the filters of a Conv into n groups. The
+// filters of a group are applied only to the channels of that group. A Dense
+// layer accepts only n = 1.
 func Groups(n int) Option { return func(w *layerSettings) { w.groups = n } }
 
-// weightsOf returns what options make of a layer's defaults.
+// weightsOf returns the settings of a layer: the defaults, changed by options.
 func weightsOf(name string, first Initial, options []Option) layerSettings {
 	w := layerSettings{name: name + ".w", bias: name + ".b", first: first, firstOfBias: Zeros(), groups: 1}
 	for _, option := range options {
@@ -50,8 +52,8 @@ func weightsOf(name string, first Initial, options []Option) layerSettings {
 
 func layer(name string) string { return fmt.Sprintf("layer %q", name) }
 
-// Dense multiplies x (rows, features) by a matrix (features, units) and adds a
-// bias (units). The weights start from Glorot.
+// Dense multiplies x (rows, features) by a weight matrix (features, units) and
+// adds a bias (units). The default initialization of the weights is Glorot.
 func (b *Builder) Dense(name string, x *Node, units int, options ...Option) *Node {
 	if !b.m.claim(name) || !b.m.ranked(layer(name), x, 2, 2, "(rows, features): use Flatten") || !b.m.positive(layer(name), units) {
 		return nil
@@ -68,27 +70,31 @@ func (b *Builder) Dense(name string, x *Node, units int, options ...Option) *Nod
 	return b.m.apply(layer(name), func() (*Node, error) { return Linear(x, w, bias) })
 }
 
-// Window is a square kernel that moves over images. Oblong makes others.
+// Window describes a square kernel that slides over images. For other kernels,
+// use Oblong.
 type Window struct {
-	Size     int // rows and columns
-	Stride   int // 0 means 1 for a convolution and Size for a pool
-	Pad      int // rows and columns around the image
-	Dilation int // of a convolution: rows and columns from one element of the kernel to the next; 0 means 1
+	Size     int // height and width of the kernel
+	Stride   int // 0 means 1 for a convolution, and Size for pooling
+	Pad      int // rows and columns of padding on each side of the image
+	Dilation int // distance between neighboring kernel elements, for convolutions only; 0 means 1
 
-	across *Window // what holds for columns; nil: what holds for rows
+	across *Window // the window's horizontal parameters; nil if they equal the vertical ones
 }
 
-// Oblong is a window whose rows are those of down and whose columns are those of across:
-// nn.Oblong(nn.Window{Size: 1}, nn.Window{Size: 7, Pad: 3}) is 1 x 7. Such convolutions
-// with other strides or pads across than down are computed on the CPU.
+// Oblong returns a window with the vertical parameters of down and the
+// horizontal parameters of across: nn.Oblong(nn.Window{Size: 1},
+// nn.Window{Size: 7, Pad: 3}) has a kernel of 1 x 7. A convolution whose
+// strides or pads differ between the two directions runs on the CPU, even if
+// the host has a GPU.
 func Oblong(down, across Window) Window {
 	across.across = nil
 	down.across = &across
 	return down
 }
 
-// both returns what holds for rows and for columns. A stride of 0 becomes stride, or the
-// size if that is 0 too.
+// both returns the vertical and the horizontal parameters of the window. It
+// replaces a stride of 0 by the parameter stride, or by the kernel size if
+// that is 0 too.
 func (w Window) both(stride int) (down, across Window) {
 	down, across = w, w
 	if w.across != nil {
@@ -106,8 +112,9 @@ func (w Window) walk() ops.Walk { return ops.Walk{Kernel: w.Size, Stride: w.Stri
 
 const images = "(batch, channels, height, width)"
 
-// Conv correlates images x (batch, channels, height, width) with filters, see
-// [ops.Conv], and adds a bias. The filters start from Kaiming.
+// Conv convolves images x (batch, channels, height, width) with filters, see
+// [ops.Conv], and adds a bias. The default initialization of the filters is
+// Kaiming.
 func (b *Builder) Conv(name string, x *Node, filters int, w Window, options ...Option) *Node {
 	down, across := w.both(1)
 	if !b.m.claim(name) || !b.m.ranked(layer(name), x, 4, 4, images) || !b.m.positive(layer(name), filters, min(down.Size, across.Size)) {
@@ -128,10 +135,12 @@ func (b *Builder) Conv(name string, x *Node, filters int, w Window, options ...O
 	return b.m.apply(layer(name), func() (*Node, error) { return AddBias(y, bias) })
 }
 
-// MaxPool is the largest element under a window, see [ops.MaxPool].
+// MaxPool returns the maximum over each position of the window, see
+// [ops.MaxPool].
 func (b *Builder) MaxPool(x *Node, w Window) *Node { return b.pool("MaxPool", x, w, ops.MaxPool) }
 
-// AvgPool is the mean of the elements under a window, see [ops.AvgPool].
+// AvgPool returns the mean over each position of the window, see
+// [ops.AvgPool].
 func (b *Builder) AvgPool(x *Node, w Window) *Node { return b.pool("AvgPool", x, w, ops.AvgPool) }
 
 func (b *Builder) pool(what string, x *Node, w Window, pool func(x *Node, down, across ops.Walk) (*Node, error)) *Node {
@@ -144,17 +153,20 @@ func (b *Builder) pool(what string, x *Node, w Window, pool func(x *Node, down, 
 	})
 }
 
-// GlobalAvgPool is the mean of each channel of images, (batch, channels).
+// GlobalAvgPool returns the mean of each channel of images, of shape (batch,
+// channels).
 func (b *Builder) GlobalAvgPool(x *Node) *Node {
 	return b.m.apply("GlobalAvgPool", func() (*Node, error) { return GlobalAvgPool(x) })
 }
 
-// BatchNorm is [ops.BatchNorm] with epsilon 1e-5. A step keeps 0.9 of the running
-// averages. It adds the variables .scale and .bias and the running .mean and
-// .variance, all with the layer's name in front.
+// BatchNorm adds an [ops.BatchNorm] with epsilon 1e-5. Each step keeps 0.9 of
+// the old running averages. The layer adds the trainable variables .scale and
+// .bias and the running averages .mean and .variance, each prefixed with the
+// layer's name.
 func (b *Builder) BatchNorm(name string, x *Node) *Node { return b.BatchNormEpsilon(name, x, 1e-5) }
 
-// BatchNormEpsilon is a BatchNorm with another epsilon, which is added to variances.
+// BatchNormEpsilon is BatchNorm with the given epsilon, which is added to
+// variances.
 func (b *Builder) BatchNormEpsilon(name string, x *Node, epsilon float64) *Node {
 	if !b.m.claim(name) || !b.m.ranked(layer(name), x, 2, 4, "(batch, features) or "+images) {
 		return nil
@@ -170,7 +182,8 @@ func (b *Builder) BatchNormEpsilon(name string, x *Node, epsilon float64) *Node 
 	})
 }
 
-// Dropout sets a fraction of x to 0 in training, see [ops.Dropout].
+// Dropout sets a random fraction of the elements of x to 0 in training, see
+// [ops.Dropout].
 func (b *Builder) Dropout(name string, x *Node, fraction float64) *Node {
 	if !b.m.claim(name) {
 		return nil
@@ -193,13 +206,14 @@ func (b *Builder) Tanh(x *Node) *Node {
 	return b.m.apply("Tanh", func() (*Node, error) { return Tanh(x) })
 }
 
-// Flatten makes a matrix of x, with one row for each element of the first axis.
+// Flatten reshapes x to a matrix with one row for each element of the first
+// axis.
 func (b *Builder) Flatten(x *Node) *Node {
 	return b.m.apply("Flatten", func() (*Node, error) { return Flatten(x) })
 }
 
-// Residual is x plus what a branch makes of x (He et al. 2016, "Deep residual
-// learning for image recognition"). Both have one shape.
+// Residual returns x + branch(x) (He et al. 2016, "Deep residual learning for
+// image recognition"). The output of branch must have the shape of x.
 func (b *Builder) Residual(name string, x *Node, branch func(x *Node) *Node) *Node {
 	if !b.m.claim(name) {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// over makes a model of images: a convolution, the layer under test, and a loss.
+// over builds a model on images: a convolution, the layer under test, and a
+// loss.
 func over(layer func(b *nn.Builder, x *nn.Node) *nn.Node) func(b *nn.Builder) {
 	return func(b *nn.Builder) {
 		x := b.Conv("below", b.Input("x", 1, 4, 4), 2, nn.Window{Size: 2})
@@ -20,8 +21,8 @@ func over(layer func(b *nn.Builder, x *nn.Node) *nn.Node) func(b *nn.Builder) {
 	}
 }
 
-// along makes a model of sequences of three rows: a linear layer, the layer under
-// test, and a loss that every output has a part in.
+// along builds a model on sequences of three rows: a linear layer, the layer
+// under test, and a loss that depends on every output.
 func along(layer func(b *nn.Builder, x *nn.Node) *nn.Node) func(b *nn.Builder) {
 	return func(b *nn.Builder) {
 		x := b.Dense("below", b.InputOf("x", 3*b.Batch(), 2), 3)
@@ -30,11 +31,11 @@ func along(layer func(b *nn.Builder, x *nn.Node) *nn.Node) func(b *nn.Builder) {
 	}
 }
 
-// layers are models of one layer each, as float64 variables, and what their
-// variables are called.
+// layers lists models with one layer under test each, and the names of that
+// layer's variables.
 var layers = map[string]struct {
 	build     func(b *nn.Builder)
-	variables string // beside those of below and out
+	variables string // without the variables of the layers before and after it
 	lookups   []string
 }{
 	"conv": {build: over(func(b *nn.Builder, x *nn.Node) *nn.Node {
@@ -78,8 +79,8 @@ var layers = map[string]struct {
 	}), variables: "query.w(2, 3) query.b(3)"},
 }
 
-// Every element of every gradient of each layer, of the layer below it, and of
-// looked-up rows.
+// Every element of the gradients of the layer, of the layer before it and of
+// looked-up rows must agree with central differences.
 func TestGradientsOfLayers(t *testing.T) {
 	for name, c := range layers {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +89,8 @@ func TestGradientsOfLayers(t *testing.T) {
 	}
 }
 
-// Each layer has the variables, of the shapes, that follow from its input, and
-// uses them and its inputs.
+// Each layer must add variables with the shapes that follow from its input,
+// and use its variables and inputs.
 func TestVariablesOfLayers(t *testing.T) {
 	for name, c := range layers {
 		m, err := nn.Build(1, c.build)(gorgonia.NewGraph(), 3)
@@ -117,8 +118,9 @@ func TestVariablesOfLayers(t *testing.T) {
 	}
 }
 
-// A layer that does not fit names itself and the shapes.
-func TestLayersRefuse(t *testing.T) {
+// If the input's shape does not match, the error must name the layer and the
+// shapes.
+func TestLayerErrors(t *testing.T) {
 	for want, build := range map[string]func(b *nn.Builder){
 		`layer "c": x is (4, 3), want (batch, channels, height, width)`:                                          func(b *nn.Builder) { b.Conv("c", b.Input("x", 3), 2, nn.Window{Size: 2}) },
 		`layer "c": its sizes are (2, 0), want at least 1`:                                                       func(b *nn.Builder) { b.Conv("c", b.Input("x", 1, 4, 4), 2, nn.Window{}) },
@@ -179,7 +181,7 @@ func TestLayersRefuse(t *testing.T) {
 	}
 }
 
-// A residual block is x plus its branch, here x plus x.
+// A residual block must compute x plus its branch; here the branch is x.
 func TestResidualAdds(t *testing.T) {
 	g := gorgonia.NewGraph()
 	m, err := nn.Build(1, func(b *nn.Builder) {
@@ -206,7 +208,8 @@ func TestResidualAdds(t *testing.T) {
 	}
 }
 
-// A batch norm's running averages follow its own mean and variance.
+// The running averages of a batch norm must be updated with its own batch mean
+// and variance.
 func TestBatchNormStates(t *testing.T) {
 	m, err := nn.Build(1, layers["batch norm"].build)(gorgonia.NewGraph(), 3)
 	if err != nil {
@@ -226,7 +229,7 @@ func TestBatchNormStates(t *testing.T) {
 	}
 }
 
-// 1 and -1 have a variance of 1, to which 3 is added.
+// The numbers 1 and -1 have a variance of 1, to which epsilon adds 3.
 func TestBatchNormEpsilon(t *testing.T) {
 	g := gorgonia.NewGraph()
 	m, err := nn.Build(1, func(b *nn.Builder) {

@@ -41,19 +41,22 @@ func Softmax(x *Node) (*Node, error) { return ops.Softmax(x) }
 // LogSoftmax is [ops.LogSoftmax]: the logarithm of Softmax.
 func LogSoftmax(x *Node) (*Node, error) { return ops.LogSoftmax(x) }
 
-// Flatten is [ops.Flatten]: a matrix with one row for each element of the first axis.
+// Flatten is [ops.Flatten]: it reshapes x to a matrix with one row for each
+// element of the first axis.
 func Flatten(x *Node) (*Node, error) { return ops.Flatten(x) }
 
-// Rows is [ops.Rows]: the rows of a table that an index names.
+// Rows is [ops.Rows]: the rows of a table with the numbers in index.
 func Rows(table, index *Node) (*Node, error) { return ops.Rows(table, index) }
 
-// Attention is [ops.Attention]: a weighted mean of a memory's rows for each query.
+// Attention is [ops.Attention]: for each query, a weighted mean of the rows of
+// memory.
 func Attention(query, memory, mask *Node) (*Node, error) { return ops.Attention(query, memory, mask) }
 
 // CrossEntropy is [ops.CrossEntropy]: the mean over the rows of -log(softmax(logits)[label]).
 func CrossEntropy(logits, labels *Node) (*Node, error) { return ops.CrossEntropy(logits, labels) }
 
-// SmoothCrossEntropy is [ops.SmoothCrossEntropy]: CrossEntropy with a fraction of the labels divided among all classes.
+// SmoothCrossEntropy is [ops.SmoothCrossEntropy]: CrossEntropy with a fraction
+// of each label divided equally among all classes.
 func SmoothCrossEntropy(logits, labels *Node, fraction float64) (*Node, error) {
 	return ops.SmoothCrossEntropy(logits, labels, fraction)
 }
@@ -64,8 +67,8 @@ func SumCrossEntropy(logits, labels *Node) (*Node, error) { return ops.SumCrossE
 // Accuracy is [ops.Accuracy]: the fraction of rows whose label has the largest logit.
 func Accuracy(logits, labels *Node) (*Node, error) { return ops.Accuracy(logits, labels) }
 
-// RowDots is the product of each row of x with the same row of y, both (rows, width): a
-// vector with an element for each row.
+// RowDots returns the dot product of each row of x with the same row of y.
+// Both have shape (rows, width); the result is a vector of length rows.
 func RowDots(x, y *Node) (*Node, error) {
 	if err := same("products of rows", x, y); err != nil {
 		return nil, err
@@ -80,26 +83,30 @@ func RowDots(x, y *Node) (*Node, error) {
 	return gorgonia.Sum(products, 1)
 }
 
-// Concat is [ops.Concat]: the xs joined along an axis.
+// Concat is [ops.Concat]: it joins the xs along an axis.
 func Concat(axis int, xs ...*Node) (*Node, error) { return ops.Concat(axis, xs...) }
 
-// Slice is [ops.Slice]: the part [from, to) of x along an axis.
+// Slice is [ops.Slice]: the elements of x with indices from <= i < to along an
+// axis.
 func Slice(x *Node, axis, from, to int) (*Node, error) { return ops.Slice(x, axis, from, to) }
 
-// Dropout is [ops.Dropout]: in training, x with elements set to 0 with probability p.
+// Dropout is [ops.Dropout]: in training, it sets each element of x to 0 with
+// probability p.
 func Dropout(x *Node, p float64, name string) (*Node, error) { return ops.Dropout(x, p, name) }
 
-// Conv2D is [ops.Conv2D]: images correlated with filters.
+// Conv2D is [ops.Conv2D]: the convolution of images with filters.
 func Conv2D(x, filters *Node, stride, pad int) (*Node, error) {
 	return ops.Conv2D(x, filters, stride, pad)
 }
 
-// MaxPool2D is [ops.MaxPool2D]: the largest element under a kernel.
+// MaxPool2D is [ops.MaxPool2D]: the maximum over each position of a square
+// kernel.
 func MaxPool2D(x *Node, kernel, stride, pad int) (*Node, error) {
 	return ops.MaxPool2D(x, kernel, stride, pad)
 }
 
-// AvgPool2D is [ops.AvgPool2D]: the mean of the elements under a kernel.
+// AvgPool2D is [ops.AvgPool2D]: the mean over each position of a square
+// kernel.
 func AvgPool2D(x *Node, kernel, stride, pad int) (*Node, error) {
 	return ops.AvgPool2D(x, kernel, stride, pad)
 }
@@ -107,7 +114,8 @@ func AvgPool2D(x *Node, kernel, stride, pad int) (*Node, error) {
 // GlobalAvgPool is [ops.GlobalAvgPool]: the mean of each channel.
 func GlobalAvgPool(x *Node) (*Node, error) { return ops.GlobalAvgPool(x) }
 
-// BatchNorm is [ops.BatchNorm]: every channel of x with mean 0 and variance 1.
+// BatchNorm is [ops.BatchNorm]: it normalizes each channel of x to mean 0 and
+// variance 1, then applies scale and bias.
 func BatchNorm(x, scale, bias, runningMean, runningVariance *Node, momentum, epsilon float64, name string) (Normalised, error) {
 	return ops.BatchNorm(x, scale, bias, runningMean, runningVariance, momentum, epsilon, name)
 }
@@ -117,5 +125,6 @@ func SampledCrossEntropy(x *Node, c Candidates) (loss, estimate *Node, err error
 	return ops.SampledCrossEntropy(x, c)
 }
 
-// NewSampler is [ops.NewSampler]: a sampler of a number of classes.
+// NewSampler is [ops.NewSampler]: it returns a sampler that draws `samples` of
+// the classes for a sampled softmax.
 func NewSampler(classes, samples int) (*Sampler, error) { return ops.NewSampler(classes, samples) }

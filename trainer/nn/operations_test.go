@@ -12,9 +12,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Each function of the package is the operation of the same name: it adds an
-// operation with the same description and inputs.
-func TestOperationsAreThoseOfOps(t *testing.T) {
+// Each function of package nn must add the operation of package ops with the
+// same name and the same inputs.
+func TestFunctionsAddTheOperationsOfOps(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, shape ...int) *nn.Node {
 		return gorgonia.NewTensor(g, tensor.Float64, len(shape), gorgonia.WithShape(shape...), gorgonia.WithName(name))
@@ -64,8 +64,9 @@ func TestOperationsAreThoseOfOps(t *testing.T) {
 	}
 }
 
-// The binary cross entropy of products of rows is the mean of -log(p) or -log(1-p), where p
-// is the logistic function of the product, and stays finite for products of any size.
+// The binary cross entropy must be the mean of -log(p) or -log(1-p), where p
+// is the logistic function of the logit, and stay finite for large logits. The
+// logits are dot products of rows.
 func TestBinaryCrossEntropy(t *testing.T) {
 	const rows, width = 5, 2
 	g := gorgonia.NewGraph()
@@ -87,7 +88,7 @@ func TestBinaryCrossEntropy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := 3000.0 // of the last row, whose logistic function is 0 in float64
+	want := 3000.0 // the loss of the last row, for which p is 0 in float64
 	for i := range rows - 1 {
 		likely := 1 / (1 + math.Exp(-x[2*i]*y[2*i]-x[2*i+1]*y[2*i+1]))
 		if labels[i] == 0 {

@@ -8,8 +8,9 @@ import (
 )
 
 // Embedding makes a table whose rows are looked up by index, see
-// [trainer.Embedding]. Rows start from uniform(-bound, bound). A partitioner lets
-// the trainer cut the table, see [trainer.Partitioner].
+// [trainer.Embedding]. Its initial values are uniform over (-bound, bound). A
+// partitioner lets the trainer divide the table into parts, see
+// [trainer.Partitioner].
 func (b *Builder) Embedding(name string, rows, width int, bound float64, partitioner ...trainer.Partition) *trainer.Embedding {
 	if !(bound >= 0 && bound <= math.MaxFloat32) {
 		b.m.keep(fmt.Errorf("embedding %q: its rows start from -%v to %v, want a number from 0 on", name, bound, bound))
@@ -22,28 +23,31 @@ func (b *Builder) Embedding(name string, rows, width int, bound float64, partiti
 		First: trainer.UniformRows(b.m.seed, -bound, bound), Partitioner: p})
 }
 
-// Lookup returns n rows of a table, (n, width). The feed of the name input has
-// their indices. For a sequence in each row of the batch, n is Batch times the
-// sequence's steps.
+// Lookup returns n rows of a table, of shape (n, width). The feed with the
+// name input holds their indices. For an index sequence in each row of the
+// batch, n is Batch times the number of steps in a sequence.
 func (b *Builder) Lookup(table *trainer.Embedding, input string, n int) *Node {
 	return b.m.lookup(table, input, n)
 }
 
-// Recurrent is the sizes of a recurrent layer and what it begins with.
+// Recurrent holds the sizes and the initial state of a recurrent layer.
 type Recurrent struct {
-	Units int // cells
-	Steps int // of each sequence
-	// Width is the width of the outputs of an LSTM. If it is neither 0 nor Units, a
-	// projection makes them of the cells. A GRU has none.
+	Units int // number of cells
+	Steps int // number of steps of each sequence
+	// Width is the width of the outputs of an LSTM. If it is neither 0 nor
+	// Units, a projection maps the cells' outputs to this width. A GRU has no
+	// projection and requires 0 or Units.
 	Width int
-	// First (batch, width) and, of an LSTM, FirstCell (batch, units) are the outputs
-	// and cells that sequences begin with. nil means zeros.
+	// First (batch, width) is the state before the first step, the previous
+	// output. FirstCell (batch, units) is the same for the cells of an LSTM.
+	// nil means zeros.
 	First, FirstCell *Node
 }
 
 // LSTM adds an [ops.LSTM] over x (batch*steps, features). Its variables are
-// .input, .state, .bias and, with a projection, .projection, all with the layer's
-// name in front. Cells keep their contents at first.
+// .input, .state, .bias and, with a projection, .projection, each prefixed
+// with the layer's name. The forget gate's bias is increased by 1, so that an
+// untrained layer tends to keep its cells.
 func (b *Builder) LSTM(name string, x *Node, r Recurrent) Sequence {
 	if r.Width == 0 {
 		r.Width = r.Units
@@ -59,8 +63,8 @@ func (b *Builder) LSTM(name string, x *Node, r Recurrent) Sequence {
 	return b.m.sequence(name, r.Steps, l.Over)
 }
 
-// GRU adds an [ops.GRU] over x (batch*steps, features). Its variables are .input,
-// .state and .bias, with the layer's name in front.
+// GRU adds an [ops.GRU] over x (batch*steps, features). Its variables are
+// .input, .state and .bias, each prefixed with the layer's name.
 func (b *Builder) GRU(name string, x *Node, r Recurrent) Sequence {
 	if r.FirstCell != nil || r.Width != 0 && r.Width != r.Units {
 		b.m.keep(fmt.Errorf("%s: a GRU has no cells and no projection: leave FirstCell and Width out", layer(name)))
@@ -73,8 +77,9 @@ func (b *Builder) GRU(name string, x *Node, r Recurrent) Sequence {
 	return b.m.sequence(name, r.Steps, GRU{X: x, Input: w[0], State: w[1], Bias: w[2], First: r.First}.Over)
 }
 
-// gates adds the variables of so many gates: those of the input, of the state, and
-// the bias. It reports whether there was no error.
+// gates adds the variables of a recurrent layer with the given number of
+// gates. It returns the weights of the input, the weights of the state, and
+// the bias. ok is false after an error.
 func (m *collected) gates(name string, x *Node, r Recurrent, gates int) (w [3]*Node, ok bool) {
 	if !m.claim(name) || !m.ranked(layer(name), x, 2, 2, "(batch*steps, features)") ||
 		!m.positive(layer(name), r.Units, r.Steps, r.Width) {
@@ -86,7 +91,8 @@ func (m *collected) gates(name string, x *Node, r Recurrent, gates int) (w [3]*N
 	return w, m.err == nil
 }
 
-// sequence adds a recurrent layer.
+// sequence adds a recurrent layer to the graph by calling over, and records
+// its error under the layer's name.
 func (m *collected) sequence(name string, steps int, over func(steps int) (Sequence, error)) Sequence {
 	if m.err != nil {
 		return Sequence{}
@@ -98,8 +104,8 @@ func (m *collected) sequence(name string, steps int, over func(steps int) (Seque
 	return s
 }
 
-// Attention returns for each query a weighted mean of a memory's rows, see
-// [ops.Attention].
+// Attention returns, for each query, a weighted mean of the rows of memory,
+// see [ops.Attention].
 func (b *Builder) Attention(query, memory, mask *Node) *Node {
 	return b.m.apply("Attention", func() (*Node, error) { return Attention(query, memory, mask) })
 }

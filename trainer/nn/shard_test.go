@@ -7,7 +7,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Two calls give one node, and its name is taken.
+// Two calls of Shard must return the same nodes, and the nodes' names must be
+// reserved.
 func TestShardScalars(t *testing.T) {
 	_, err := nn.Build(1, func(b *nn.Builder) {
 		id, of := nn.Shard(b)

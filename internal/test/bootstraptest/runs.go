@@ -1,4 +1,5 @@
-// Package bootstraptest stands in for hosts on which plx is.
+// Package bootstraptest imitates, for tests, the output of hosts on which the
+// plx binary is installed.
 package bootstraptest
 
 import (
@@ -7,7 +8,8 @@ import (
 	"strings"
 )
 
-// Runs says to out what the script of a bootstrap says before it runs plx.
+// Runs writes to out the line that a bootstrap script prints before it
+// executes plx: the script's random word after "say=", and "runs".
 func Runs(script string, out io.Writer) error {
 	_, rest, _ := strings.Cut(script, "say=")
 	word, _, _ := strings.Cut(rest, " ")

@@ -9,48 +9,51 @@ import (
 	"github.com/plx-run/plx/internal/test/chaos/ledger"
 )
 
-// account is what workers noted and variables counted in a job whose workers do not
-// wait for each other: the oracle in place of the weights' bits.
+// account checks a job whose workers do not wait for each other. The weights
+// of such a job are not reproducible, so account compares two records instead:
+// the steps that each worker wrote to its ledger, and how often the model's
+// counting variables applied each gradient push.
 //
-// A generation is in effect if the last one resumed from its checkpoint, or from
-// the checkpoint of a generation in effect. The audit wants this:
+// A generation is effective if it is the last one, or if an effective
+// generation resumed from its checkpoint. The audit checks these rules:
 //
-//   - bounds says for each push how often each variable must have applied it. All
-//     variables agree, except about the last push of a worker that the job went on
-//     without (torn).
-//   - A checkpoint is one cut. In async and ssp it has of each worker all pushes
-//     before one step and none after it, whether the worker was told of the last one
-//     or not. As many workers resume, each after its own step: over all generations
-//     each push is made once. Another number of workers resumes after the chief's.
-//   - In backup the cut is before one step for all workers, and each step before it
-//     has the gradients of as many workers as it takes (quorums).
-//   - plx names the step after which a generation resumes and counts no step as lost
-//     that was not (losses), every worker makes all its steps (complete), and nobody
-//     is staler than the mode allows (stale, within).
+//   - bounds computes, for each push, how often each variable must have applied it.
+//     All variables must agree, except about the last push of a worker that the job
+//     lost and continued without (excused).
+//   - A checkpoint is a consistent cut. In the modes async and ssp, it contains for
+//     each worker exactly the pushes before one step. If the same number of workers
+//     resumes, each resumes after its own step, so that each push is made once over
+//     all generations. A different number of workers resumes after the chief's step.
+//   - In backup mode, the cut is before the same step for all workers. Each earlier
+//     step has the gradients of the required number of workers (quorums).
+//   - plx reports the step after which a generation resumes, and counts only lost
+//     steps as lost (losses). Every worker makes all its steps (complete), and no
+//     worker reads values that are staler than the mode allows (stale, within).
 type account struct {
 	story
 	mode    string         // "async", "ssp" or "backup"
-	entries []ledger.Entry // what all workers noted
-	applied ledger.Applied // how often each counting variable applied each push
+	entries []ledger.Entry // ledger entries of all workers
+	applied ledger.Applied // for each counting variable, how often it applied each push
 
-	books   map[key]*book // what each worker noted, by generation and worker
+	books   map[key]*book // ledger of each worker in each generation
 	last    int           // number of the last generation
 	workers map[int]int   // number of workers, by generation
-	origin  map[int]int   // by generation: the generation whose checkpoint it resumed from; -1: none known
-	next    map[int]int   // by generation in effect: the generation that resumed from its checkpoint
+	origin  map[int]int   // for each generation, the generation whose checkpoint it resumed from; -1 if unknown or none
+	next    map[int]int   // for each effective generation except the last, the generation that resumed from its checkpoint
 }
 
-// How many steps workers may be apart in ssp, and how many workers nobody waits
-// for in backup.
+// bound is the maximum staleness in ssp mode, in steps. spares is the number
+// of backup workers in backup mode: a step waits for all workers but this
+// many.
 const (
 	bound  = 2
 	spares = 1
 )
 
-// counters are the variables that count.
+// counters are the names of the variables that count pushes.
 var counters = []string{"left", "right", "table"}
 
-// audit says what is wrong.
+// audit returns all violations of the rules, as one error.
 func (a *account) audit() error {
 	for _, name := range counters {
 		if len(a.applied[name]) != ledger.Rows {
@@ -58,7 +61,7 @@ func (a *account) audit() error {
 		}
 	}
 	if err := errors.Join(a.sort(), a.trace()); err != nil {
-		return err // what follows needs both
+		return err // the other checks need the results of sort and trace
 	}
 	var errs []error
 	for g := range ledger.Generations {
@@ -73,9 +76,11 @@ func (a *account) audit() error {
 	return errors.Join(append(errs, a.stale(), a.losses())...)
 }
 
-// cut is the step of a worker from which on the checkpoint of its generation has
-// nothing of it; generation later resumed from it. It follows from the chief's book, or from the worker's if it resumed after
-// its own step; else from what a variable has.
+// cut returns the first step of worker k that a checkpoint does not contain:
+// the checkpoint of the worker's generation, from which generation later
+// resumed. It is the step at which the chief resumed, or the worker itself if
+// each worker resumed after its own step. If there is no such ledger, cut
+// derives it from what the variable has counted.
 func (a *account) cut(name string, k key, later int) int {
 	apart := a.apart(later)
 	if k.worker != 0 && a.mode != "backup" && !apart {
@@ -90,7 +95,8 @@ func (a *account) cut(name string, k key, later int) int {
 	return a.end(name, k)
 }
 
-// end is the step from which on a variable has nothing of a worker.
+// end returns the first step of a worker from which on the variable has
+// applied none of its pushes.
 func (a *account) end(name string, k key) int {
 	for step := ledger.Steps; step > a.books[k].from; step-- {
 		if a.count(name, k, step-1) != 0 {
@@ -100,8 +106,9 @@ func (a *account) end(name string, k key) int {
 	return a.books[k].from
 }
 
-// bounds are how often a variable must have applied a push: at least and at most so
-// many times. If least is more than most, every count is wrong.
+// bounds returns the smallest and the largest number of times that a variable
+// may have applied a push. If least is greater than most, any number is an
+// error.
 func (a *account) bounds(k key, step, cut int) (least, most float64) {
 	b := a.books[k]
 	_, effective := a.next[k.generation]
@@ -110,21 +117,24 @@ func (a *account) bounds(k key, step, cut int) (least, most float64) {
 	case b == nil || b.late[step] || !last && (!effective || step < b.from || step >= cut):
 	case b.made[step]:
 		least, most = 1, 1
-	case !b.begun[step] && !last && a.mode != "backup": // the next generation skips it
+	// The worker did not begin this step: the checkpoint already contains it,
+	// and the next generation skips it.
+	case !b.begun[step] && !last && a.mode != "backup":
 		least = 1
-	case b.begun[step]: // its worker was told nothing
+	case b.begun[step]: // the step's outcome was never reported to the worker
 		most = 1
 		if !last && a.mode != "backup" && !a.excused(k, step) {
 			least = 1
 		}
 	}
-	if b != nil && a.held[k.generation] && b.made[step] { // plx scale loses nothing
+	if b != nil && a.held[k.generation] && b.made[step] { // plx scale must not lose pushes
 		least = 1
 	}
 	return least, most
 }
 
-// examine compares a worker's book with what the variables have counted.
+// examine compares a worker's ledger with the pushes that the variables have
+// counted.
 func (a *account) examine(k key) error {
 	var errs []error
 	wrong := func(name string, step int, format string, args ...any) {
@@ -149,23 +159,26 @@ func (a *account) examine(k key) error {
 	return errors.Join(errs...)
 }
 
-// count is how often a variable has applied a push.
+// count returns how often a variable has applied a push.
 func (a *account) count(name string, k key, step int) float64 {
 	return a.applied[name][ledger.Push{Generation: k.generation, Worker: k.worker, Step: step}.Row()]
 }
 
-// without reports whether the job went on without a worker.
+// without reports whether the job continued without worker k after it was
+// lost.
 func (a *account) without(k key) bool { return slices.Contains(a.lost[k.generation], k.worker) }
 
-// excused reports whether a push may be in some variables and not in others: the
-// last of a worker that the job went on without.
+// excused reports whether some variables may have applied the push and others
+// not. This is allowed for the last push of a worker that the job continued
+// without.
 func (a *account) excused(k key, step int) bool {
 	return a.without(k) && a.books[k] != nil && a.books[k].untold(step)
 }
 
-// complete fails for a worker of the last generation that has not made all steps,
-// and for any with more open steps than one, which it may have if its generation
-// ended or the job went on without it.
+// complete returns an error if a worker of the last generation has not made
+// all its steps. It also returns an error if a worker has more than one
+// unfinished step; one is allowed if its generation ended or the job continued
+// without it.
 func (a *account) complete(k key, b *book) error {
 	ended := k.generation < a.last || a.without(k)
 	if n := b.open(); n > 1 || n > 0 && !ended {
@@ -177,8 +190,9 @@ func (a *account) complete(k key, b *book) error {
 	return nil
 }
 
-// quorums fails if in backup not as many workers made a step as it takes. The
-// gradient of the last step of a lost worker may be missing.
+// quorums returns an error if, in backup mode, a step has the gradients of too
+// few or too many workers. The gradient of a lost worker's last step may be
+// missing.
 func (a *account) quorums(g int) error {
 	later, effective := a.next[g]
 	if a.mode != "backup" || g > a.last || g < a.last && !effective {
@@ -207,8 +221,8 @@ func (a *account) quorums(g int) error {
 	return errors.Join(errs...)
 }
 
-// within fails in ssp for a checkpoint that has of a worker more or fewer steps
-// than it can have made while the chief came to its own.
+// within returns an error if, in ssp mode, the number of a worker's steps in a
+// checkpoint differs from the chief's by more than the staleness bound allows.
 func (a *account) within(k key, b *book) error {
 	later, effective := a.next[k.generation]
 	if a.mode != "ssp" || !effective {
@@ -224,12 +238,13 @@ func (a *account) within(k key, b *book) error {
 	return nil
 }
 
-// stale fails if a worker did not see its own steps; in ssp if it did not see all
-// steps of another that lie more than the bound before its own; in backup if a
-// gradient that counts was not computed from exactly the steps before.
+// stale returns an error if a worker computed a gradient from values that it
+// must not have seen. A worker must see all its own steps. In ssp mode it must
+// see all steps of others that are older than the bound. In backup mode, a
+// gradient that counts must be computed from exactly the earlier steps.
 func (a *account) stale() error {
 	var errs []error
-	made := map[key]int{} // so far
+	made := map[key]int{} // number of steps that each worker has made so far
 	for _, e := range a.entries {
 		k := key{e.Generation, e.Worker}
 		if e.Kind == ledger.Made {
@@ -251,9 +266,10 @@ func (a *account) stale() error {
 	return errors.Join(errs...)
 }
 
-// visible is how many steps of a worker another has seen, at least and at most, when
-// it began one of its own. In ssp a worker that a checkpoint has too far ahead waits
-// in its first step, after it has noted what it sees.
+// visible returns the smallest and the largest number of steps of worker k
+// that another worker may have seen when it began the step of entry e. The
+// first step after a resumption is exempt in ssp mode: a worker may have to
+// wait in that step, after it has recorded what it sees.
 func (a *account) visible(k key, e ledger.Entry) (least, most int) {
 	b, own := a.books[k], a.books[key{e.Generation, e.Worker}]
 	most = ledger.Steps

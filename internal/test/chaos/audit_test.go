@@ -35,7 +35,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// A checkpoint is one cut, behind which as many workers go on.
+// A checkpoint must be a consistent cut from which the same number of workers
+// resumes.
 func TestAuditOfCuts(t *testing.T) {
 	for name, c := range map[string]spoiled{
 		"of the chief's future":    {wentBack, func(w *world) { w.add(push{Step: 28}, 1) }, "step 28: applied 1 times, want 0 to 0; its checkpoint is a cut before step 28"},
@@ -60,8 +61,9 @@ func TestAuditOfCuts(t *testing.T) {
 	}
 }
 
-// untold is a job in which worker 2 has begun step 40 when all were killed, and
-// whose checkpoint has that step, or so many of its variables.
+// untold returns a function for a job in which worker 2 had begun step 40 when
+// all workers were killed. The checkpoint contains that step if in is set, or
+// only in the named variables.
 func untold(in bool, names ...string) func(mode string) *world {
 	return func(mode string) *world {
 		w := newWorld(mode)
@@ -81,9 +83,9 @@ func untold(in bool, names ...string) func(mode string) *world {
 	}
 }
 
-// What was begun when a generation ended is in its checkpoint as a whole, or not
-// at all.
-func TestAuditOfWhatNobodyWasTold(t *testing.T) {
+// A step that was begun when a generation ended must be in the checkpoint for
+// all variables or for none.
+func TestAuditOfUnreportedSteps(t *testing.T) {
 	for name, c := range map[string]spoiled{
 		"it is there":               {untold(true), func(*world) {}, ""},
 		"it is not":                 {untold(false), func(*world) {}, ""},
@@ -98,8 +100,8 @@ func TestAuditOfWhatNobodyWasTold(t *testing.T) {
 	}
 }
 
-// What workers were told of before plx scale held them is not lost, even where
-// plx says so.
+// plx scale must not lose a step that was reported to a worker, even if plx
+// reports it as lost.
 func TestAuditOfScaling(t *testing.T) {
 	oneMore := func(w *world) {
 		extra := newWorld(w.mode)
@@ -117,8 +119,8 @@ func TestAuditOfScaling(t *testing.T) {
 	}
 }
 
-// inStep is a job in backup, of which in each step worker 2 comes too late, and
-// which loses worker 1 behind step 60 of its second generation.
+// inStep returns a job in backup mode in which worker 2 is late for every
+// step. It loses worker 1 after step 60 of the second generation.
 func inStep(string) *world {
 	w := newWorld("backup")
 	w.generation(0, []int{0, 0, 0}, 0, nil)
@@ -134,8 +136,8 @@ func inStep(string) *world {
 	return w
 }
 
-// inTime lets some of all workers make steps in backup, of which those before a
-// cut are in effect.
+// inTime simulates steps of some of all workers in backup mode. The steps
+// before the cut are effective.
 func (w *world) inTime(g, from, until, cut, all int, workers ...int) {
 	for step := from; step < until; step++ {
 		w.step(g, step, all, workers...)
@@ -147,8 +149,9 @@ func (w *world) inTime(g, from, until, cut, all int, workers ...int) {
 	}
 }
 
-// inStepBack is a job in backup that loses a host, has made steps in vain with two
-// workers, and goes on with three behind the step that it had gone back to.
+// inStepBack returns a job in backup mode that loses a host, makes ineffective
+// steps with two workers, and then resumes with three from the same checkpoint
+// as these two.
 func inStepBack(string) *world {
 	w := newWorld("backup")
 	w.generation(0, []int{0, 0, 0}, 0, nil)
@@ -166,7 +169,8 @@ func inStepBack(string) *world {
 	return w
 }
 
-// inStepFewer is a job in backup that loses a host and goes on with two workers.
+// inStepFewer returns a job in backup mode that loses a host and resumes with
+// two workers.
 func inStepFewer(string) *world {
 	w := newWorld("backup")
 	w.generation(0, []int{0, 0, 0}, 0, nil)
@@ -207,8 +211,8 @@ func TestAuditOfBackup(t *testing.T) {
 	}
 }
 
-// others has the last step of generation 0 made by one worker in place of
-// another, which were both told nothing of it.
+// others returns a change to a job: one worker's last step of generation 0 is
+// replaced by another worker's. The outcome of both steps was never reported.
 func others(step, one, by int, names ...string) func(*world) {
 	return func(w *world) {
 		w.cutOut(func(e ledger.Entry) bool {
@@ -222,7 +226,8 @@ func others(step, one, by int, names ...string) func(*world) {
 	}
 }
 
-// beginsWith has a worker say that it begins with another step.
+// beginsWith returns a change to a job: a worker's ledger begins with a
+// different step.
 func beginsWith(g, worker, step int) func(*world) {
 	return func(w *world) {
 		for i, e := range w.entries {

@@ -1,12 +1,14 @@
-// Package chaos is the oracle of the fault grid, which package e2e tries on test hosts:
-// which cells there are (a fault of a victim in an architecture), what must become of
-// each, and whether what plx and the tasks print shows that it did. The weights at the
-// end must be the same bits as without the fault. If workers do not wait for each other
-// there are no such bits: then Audit counts how often every gradient was applied.
+// Package chaos judges the results of the fault grid, which package e2e runs
+// on test hosts. A cell of the grid is one fault of one victim in one
+// architecture. The package defines the cells and the required outcome of
+// each. It checks whether the output of plx and of the tasks shows that
+// outcome. At the end, the weights must be bit-identical to those of a run
+// without the fault. If workers do not wait for each other, weights are not
+// reproducible; then Audit checks how often every gradient was applied.
 //
-// What must become of a cell stands in promise.go before anybody tries it. A fault
-// comes after a step that follows from a seed and the cell's name, as soon as the chief
-// reports that step.
+// The required outcomes are in promise.go, written before a cell was first
+// run. The step at which a fault happens depends on a seed and the cell's
+// name. The test injects the fault as soon as the chief reports that step.
 package chaos
 
 import (
@@ -18,19 +20,19 @@ import (
 	"time"
 )
 
-// Cell is one fault of one victim in one architecture, or in one mode in which
-// workers do not wait for each other.
+// Cell is one fault of one victim in one architecture.
 type Cell struct {
-	Arch   string // architecture, or mode in which workers do not wait for each other
+	Arch   string // an architecture such as ps, or a mode such as async in which workers do not wait for each other
 	Victim Victim
 	Fault  Fault
 }
 
-// Fault is what befalls a victim.
+// Fault is a type of failure that the test injects.
 type Fault string
 
-// The faults. Those of the network befall the victim's host. The last three are two
-// faults, the second while the job recovers from the first.
+// The faults. Network faults affect the victim's host. The last three are
+// pairs of faults: the second one happens while the job recovers from the
+// first.
 const (
 	Kill    Fault = "kill"
 	Stop    Fault = "stop"
@@ -51,7 +53,7 @@ const (
 	Regrouping Fault = "regrouping"
 )
 
-// faults are all, with their names in the report.
+// faults lists all faults with their titles in the report.
 var faults = []struct {
 	Fault
 	title string
@@ -74,22 +76,23 @@ var faults = []struct {
 	{Regrouping, "SIGKILL, and the network link of h3 goes down before the next generation starts"},
 }
 
-// Victim is whom a fault befalls.
+// Victim is the task, process or host that a fault hits.
 type Victim string
 
-// The victims. The first three are tasks, on a host each; the next three are
-// processes of the agent on the worker's host. A detached job has no launcher:
-// its departed victim follows the job, its stray victim is one of its tasks, and
-// its seat is the agent on the chief's host that drives it. The last three are
-// victims while the job is scaled from the first two hosts to all: two of its
-// tasks, and the host that joins.
+// The victims. Chief, Worker and Server are tasks, each on its own host.
+// Supervisor, Watchdog and Agent are processes of the agent on the worker's
+// host. Departed, Stray and Seat belong to a detached job, which has no
+// launcher: Departed is the client that follows its output, Stray is one of
+// its tasks, and Seat is the agent on the chief's host that drives it. The
+// last three are hit while plx scales the job from the first two hosts to all:
+// two of its tasks, and the host that joins.
 const (
 	Chief        Victim = "chief"
 	Worker       Victim = "worker"
 	Server       Victim = "server"
 	Supervisor   Victim = "supervisor"
 	Watchdog     Victim = "watchdog"
-	Agent        Victim = "agent" // both processes at once
+	Agent        Victim = "agent" // supervisor and watchdog at once
 	Launcher     Victim = "launcher"
 	Departed     Victim = "detached-launcher"
 	Stray        Victim = "detached-worker"
@@ -99,12 +102,12 @@ const (
 	Joining      Victim = "scaled-joining"
 )
 
-// person is what the grid knows about a victim.
+// person describes a victim.
 type person struct {
 	Victim
 	title string // name of the victim in the report
-	task  string // name of the task if all workers wait for each other; "": the victim is no task
-	host  int    // index of the victim's host; -1: the launching machine
+	task  string // name of the task in the synchronous architectures; "" if the victim is not a task
+	host  int    // index of the victim's host; -1 means the machine of the launcher
 }
 
 var people = []person{
@@ -127,7 +130,8 @@ func (v Victim) person() person {
 	return people[slices.IndexFunc(people, func(p person) bool { return p.Victim == v })]
 }
 
-// Host is the index of the victim's host; -1 is the launching machine.
+// Host is the index of the victim's host; -1 means the machine of the
+// launcher.
 func (v Victim) Host() int { return v.person().host }
 
 // Detached reports whether the victim's job has no launcher.
@@ -136,7 +140,7 @@ func (v Victim) Detached() bool { return strings.HasPrefix(string(v), "detached-
 // Scaled reports whether the victim's job is being scaled.
 func (v Victim) Scaled() bool { return strings.HasPrefix(string(v), "scaled-") }
 
-// Task is the victim's name as a task, "" if it is none.
+// Task is the name of the victim's task; "" if the victim is not a task.
 func (c Cell) Task() string {
 	if c.Loose() && c.Victim == Server {
 		return "ps:1"
@@ -144,11 +148,12 @@ func (c Cell) Task() string {
 	return c.Victim.person().task
 }
 
-// Architectures are those in which workers wait for each other.
+// Architectures are the architectures in which workers wait for each other in
+// every step.
 var Architectures = []string{"ps", "allreduce", "hybrid"}
 
-// modes are those in which workers do not wait for each other, and Syncs is --sync in
-// each. They train in ps.
+// modes are the training modes in which workers do not wait for each other.
+// Syncs maps each to its value of --sync. All of them use parameter servers.
 var (
 	modes = []string{"async", "ssp", "backup"}
 	Syncs = map[string]string{"async": "async", "ssp": fmt.Sprint("ssp:", bound), "backup": fmt.Sprint("backup:", spares)}
@@ -160,7 +165,8 @@ func (c Cell) Loose() bool { return Syncs[c.Arch] != "" }
 // Name is the cell's path, such as ps/worker/kill.
 func (c Cell) Name() string { return fmt.Sprintf("%s/%s/%s", c.Arch, c.Victim, c.Fault) }
 
-// every returns all combinations, with the cells that cannot be.
+// every returns all combinations of architecture, victim and fault, including
+// impossible ones.
 func every() []Cell {
 	var all []Cell
 	for _, a := range slices.Concat(Architectures, modes) {
@@ -173,20 +179,21 @@ func every() []Cell {
 	return all
 }
 
-// Grid returns the cells that can be tried.
+// Grid returns the cells that the test runs.
 func Grid() []Cell {
 	return slices.DeleteFunc(every(), func(c Cell) bool { return c.Promise().Outcome == none })
 }
 
-// A run has so many steps, with a checkpoint after every seventh.
+// A job takes Steps steps and writes a checkpoint after every CheckpointEvery
+// of them.
 const (
 	CheckpointEvery = 7
 	Steps           = 80
 )
 
-// Target is the step after which the fault comes. It follows from the seed and the
-// cell's name, lies in the first half of the run, and neither it nor its successor
-// is a checkpoint's.
+// Target is the step after which the test injects the fault. It depends on the
+// seed and the cell's name, and is in the first half of the run. Neither this
+// step nor the next one is a checkpoint step.
 func (c Cell) Target(seed uint64) int {
 	name := fnv.New64a()
 	name.Write([]byte(c.Name())) // a hash never fails to write
@@ -199,16 +206,19 @@ func (c Cell) Target(seed uint64) int {
 	}
 }
 
-// The shortest time of a step: unhurried if the job must outlast a lease.
+// Minimum durations of a step. unhurried is for jobs that must run for longer
+// than a lease.
 const (
 	Fast      = 30 * time.Millisecond
 	unhurried = 150 * time.Millisecond
 )
 
-// Pace is the shortest time of a step of the cell's job.
+// Pace is the minimum duration of a step in the cell's job.
 func (c Cell) Pace() time.Duration {
 	slow := c.Victim == Launcher || c.Victim == Seat || c.Victim.Scaled() || c.Victim.person().task == "" && c.Fault == Stop
-	if c.Loose() { // nobody waits for a lost worker, and the others must not be done before the loss is noticed
+	// No worker waits for a lost one. Steps must be slow enough that the
+	// others do not finish before plx notices the loss.
+	if c.Loose() {
 		slow = c.Victim.Scaled() || c.Promise().Outcome == GoesOn && slices.Contains([]Fault{Stop, Cut, Power}, c.Fault)
 	}
 	if slow {

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Every victim and fault has its promise, or a reason why there is no cell.
-func TestEveryCellIsSpokenFor(t *testing.T) {
+// Every combination of victim and fault must have a promise, or a reason why
+// the grid does not contain it.
+func TestEveryCellHasAPromiseOrAReason(t *testing.T) {
 	all, tried := every(), Grid()
 	if want := (len(Architectures) + len(modes)) * len(people) * len(faults); len(all) != want {
 		t.Errorf("%d cells, want %d", len(all), want)
@@ -32,7 +33,7 @@ func TestEveryCellIsSpokenFor(t *testing.T) {
 	}
 }
 
-func TestRowsOfPromisesAreAllReached(t *testing.T) {
+func TestEveryPromiseAppliesToACell(t *testing.T) {
 	for i, r := range promises {
 		reached := slices.ContainsFunc(every(), func(c Cell) bool {
 			first := slices.IndexFunc(promises, func(r row) bool { return r.holds(c) })
@@ -64,7 +65,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-func TestNamesAreTheirOwn(t *testing.T) {
+func TestCellNamesAreUnique(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range every() {
 		if seen[c.Name()] || !regexp.MustCompile(`^[a-z]+/[a-z-]+/[a-z]+$`).MatchString(c.Name()) {

@@ -49,7 +49,7 @@ func of(g, worker int) func(ledger.Entry) bool {
 	return func(e ledger.Entry) bool { return e.Generation == g && e.Worker == worker }
 }
 
-// anew is a job that was killed before it had a checkpoint.
+// anew returns a job that was killed before it had a checkpoint.
 func anew(mode string) *world {
 	w := newWorld(mode)
 	w.generation(0, []int{0, 0, 0}, 5, []int{0, 0, 0})
@@ -57,7 +57,7 @@ func anew(mode string) *world {
 	return w
 }
 
-func TestBooksInTurn(t *testing.T) {
+func TestLedgerEntriesMustBeInOrder(t *testing.T) {
 	last := func(w *world) *ledger.Entry { return &w.entries[len(w.entries)-1] }
 	for name, c := range map[string]spoiled{
 		"made before it was begun": {wentOn, func(w *world) {
@@ -79,8 +79,8 @@ func TestBooksInTurn(t *testing.T) {
 	}
 }
 
-// over is a job that was killed when all had made all their steps, the chief
-// having gone on with some that are nobody's.
+// over returns a job that was killed after all workers had made all their
+// steps, while the chief made steps that count nothing.
 func over(mode string) *world {
 	w := newWorld(mode)
 	w.generation(0, []int{0, 0, 0}, ledger.Steps, nil)

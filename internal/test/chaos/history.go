@@ -10,15 +10,15 @@ import (
 	"github.com/plx-run/plx/internal/test/chaos/ledger"
 )
 
-// story is what plx printed of a job's generations.
+// story is what plx printed about the generations of a job.
 type story struct {
-	lost    map[int][]int // by generation: workers that it went on without
-	held    map[int]bool  // generations that plx scale ended after a checkpoint at which all workers stood still
-	told    map[int]loss  // by generation: what plx printed of its resumption; no entry: nothing
-	resumed [][2]int      // pairs: step after which a chief resumed, generation of the checkpoint; in any order
+	lost    map[int][]int // for each generation, the lost workers that the job continued without
+	held    map[int]bool  // generations that plx scale ended at a checkpoint for which all workers paused
+	told    map[int]loss  // for each generation, what plx printed about its resumption; no entry if it printed nothing
+	resumed [][2]int      // for each resumption of a chief, the step after which it resumed and the generation that wrote the checkpoint; unordered
 }
 
-// tell reads what was printed.
+// tell extracts the story from the lines of a transcript.
 func tell(lines []line) story {
 	s := story{lost: map[int][]int{}, held: map[int]bool{}, told: map[int]loss{}}
 	generation := 0
@@ -49,17 +49,19 @@ func tell(lines []line) story {
 
 type key struct{ generation, worker int }
 
-// book is what one worker noted in one generation.
+// book is the ledger of one worker in one generation, indexed by step.
 type book struct {
-	from, next        int          // the first step; the step after the last one that was begun
-	begun, made, late map[int]bool // steps that were begun; that counted; that came too late to count
+	from, next        int          // the first step; the step after the last one begun
+	begun, made, late map[int]bool // steps that were begun, that counted, and that came too late to count
 }
 
-// untold reports whether a step was begun and its worker was told nothing.
+// untold reports whether the step was begun and its outcome never reported to
+// the worker.
 func (b *book) untold(step int) bool { return b.begun[step] && !b.made[step] && !b.late[step] }
 
-// note takes an entry, and reports whether it may come now. Only in backup a
-// worker skips steps, or comes too late for one.
+// note adds a ledger entry to the book. It returns false if the entry is not
+// allowed at this point. Only in backup mode may a worker skip steps or be
+// late for one.
 func (b *book) note(e ledger.Entry, backup bool) bool {
 	switch {
 	case e.Kind == ledger.Begun && (e.Step == b.next || backup && e.Step > b.next):
@@ -74,7 +76,8 @@ func (b *book) note(e ledger.Entry, backup bool) bool {
 	return true
 }
 
-// open counts the steps of which the worker was told nothing.
+// open counts the steps that were begun and whose outcome was never reported
+// to the worker.
 func (b *book) open() (n int) {
 	for step := range b.begun {
 		if b.untold(step) {
@@ -84,14 +87,14 @@ func (b *book) open() (n int) {
 	return n
 }
 
-// keys are those of all books, in order.
+// keys returns the keys of all books, sorted by generation and worker.
 func (a *account) keys() []key {
 	return slices.SortedFunc(maps.Keys(a.books), func(x, y key) int {
 		return cmp.Or(cmp.Compare(x.generation, y.generation), cmp.Compare(x.worker, y.worker))
 	})
 }
 
-// sort puts entries into books.
+// sort distributes all ledger entries to the books of their workers.
 func (a *account) sort() error {
 	a.books, a.workers, a.last = map[key]*book{}, map[int]int{}, 0
 	var errs []error
@@ -104,7 +107,8 @@ func (a *account) sort() error {
 	return errors.Join(errs...)
 }
 
-// take puts an entry into its book, and reports whether it may come there.
+// take adds an entry to its worker's book. It returns false if the entry is
+// not allowed there.
 func (a *account) take(e ledger.Entry) bool {
 	k := key{e.Generation, e.Worker}
 	b := a.books[k]
@@ -120,8 +124,8 @@ func (a *account) take(e ledger.Entry) bool {
 	return b.note(e, a.mode == "backup") && (e.Kind != ledger.Begun || len(e.Seen) == a.workers[e.Generation])
 }
 
-// trace finds out from whose checkpoint each generation resumed, and so which of
-// them are in effect.
+// trace finds out from which generation's checkpoint each generation resumed,
+// and so which generations are effective.
 func (a *account) trace() error {
 	a.origin, a.next = map[int]int{}, map[int]int{}
 	var errs []error
@@ -141,13 +145,13 @@ func (a *account) trace() error {
 	}
 }
 
-// trail finds out where a generation comes from: its chief noted the step with
-// which it joined.
+// trail finds the generation whose checkpoint generation g resumed from, by
+// the step with which its chief joined.
 func (a *account) trail(g int) error {
 	a.origin[g] = -1
 	chief := a.books[key{g, 0}]
 	if chief == nil || chief.from == 0 {
-		return nil // it ended before it began, or starts from the first step
+		return nil // the generation ended before it began, or it starts from the first step
 	}
 	for _, r := range a.resumed {
 		if r[0] == chief.from && r[1] < g {
@@ -160,8 +164,9 @@ func (a *account) trail(g int) error {
 	return nil
 }
 
-// together fails for a worker of a generation in effect that was never there, and
-// for one that begins with a step of its own if all resume after the chief's.
+// together returns an error if a worker of an effective generation has no
+// ledger. It also returns an error if a worker begins with another step than
+// the chief although all must resume after the chief's step.
 func (a *account) together(g int) error {
 	var errs []error
 	chief := a.books[key{g, 0}]
@@ -176,8 +181,8 @@ func (a *account) together(g int) error {
 	return errors.Join(errs...)
 }
 
-// alike fails for a generation in vain that resumed from the same checkpoint as the
-// one in effect, with another step of some worker's.
+// alike returns an error if an ineffective generation resumed from the same
+// checkpoint as the effective one, but some worker began at a different step.
 func (a *account) alike() error {
 	var errs []error
 	for _, k := range a.keys() {
@@ -193,8 +198,9 @@ func (a *account) alike() error {
 	return errors.Join(errs...)
 }
 
-// apart reports whether each worker of a generation begins with a step of its own:
-// as many workers made the checkpoint, at different steps.
+// apart reports whether each worker of generation g resumes after its own
+// step. This is so if the checkpoint was made by the same number of workers,
+// except in backup mode.
 func (a *account) apart(g int) bool {
 	return a.mode != "backup" && a.workers[a.origin[g]] == a.workers[g]
 }

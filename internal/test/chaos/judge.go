@@ -10,38 +10,39 @@ import (
 	"github.com/plx-run/plx/internal/test/chaos/ledger"
 )
 
-// Sample is what became of one cell.
+// Sample is the result of one cell.
 type Sample struct {
 	Cell    string  `json:"cell"`    // name, such as ps/worker/kill
-	Outcome Outcome `json:"outcome"` // what the promise says
-	Began   string  `json:"began"`   // when the cell began, in UTC, as in RFC 3339
-	Commit  string  `json:"commit"`  // of the tree that was tried
-	Seed    uint64  `json:"seed"`    // from which Target follows
-	Target  int     `json:"target"`  // the step after which the fault was to come
+	Outcome Outcome `json:"outcome"` // required outcome, from the promise
+	Began   string  `json:"began"`   // time at which the cell began, in UTC, in RFC 3339 format
+	Commit  string  `json:"commit"`  // git commit of the tested tree
+	Seed    uint64  `json:"seed"`    // seed of Cell.Target
+	Target  int     `json:"target"`  // step after which the fault was to happen
 	Proof   string  `json:"proof"`   // how the test saw that the fault took effect, such as "plx was sent SIGKILL"
 	Measures
 	Code  int     `json:"code"`  // plx's exit status
-	Ended float64 `json:"ended"` // seconds from the fault until the job had ended
-	Said  string  `json:"said"`  // the line that names the fault; "": the promise wants none
-	Took  float64 `json:"took"`  // seconds that the whole cell took
+	Ended float64 `json:"ended"` // seconds from the fault to the end of the job
+	Said  string  `json:"said"`  // the output line that names the fault; "" if the promise requires none
+	Took  float64 `json:"took"`  // duration of the whole cell, in seconds
 }
 
-// Samples are those of all cells, as they are kept.
+// Samples is the JSON file with the results of all cells.
 type Samples struct {
 	Samples []Sample `json:"samples"`
 }
 
-// Survived says what is wrong with a sample of a job that was to survive. digest is
-// that of the weights without a fault.
+// Survived checks the sample of a job that had to survive the fault, and
+// returns all violations of the promise. digest is the checksum of the weights
+// of a run without the fault.
 func (s *Sample) Survived(c Cell, digest string) error {
 	if c.Loose() {
-		digest = "" // nobody prints one
+		digest = "" // in these modes, no task prints a digest
 	}
 	return errors.Join(verdict(c.Promise(), *s, digest), s.toldOf(c))
 }
 
-// Relaunched says what is wrong with the launch after a job that has ended at a step, of
-// which next was measured.
+// Relaunched checks the launch that follows a job which the fault ended after
+// step reached. next holds the measures of that launch.
 func (s *Sample) Relaunched(reached int, next Measures, digest string) error {
 	s.Reached, s.Resumed, s.Digest = reached, next.Resumed, next.Digest
 	s.Redone = reached + 1 - next.Resumed
@@ -54,8 +55,9 @@ func (s *Sample) Relaunched(reached int, next Measures, digest string) error {
 	return nil
 }
 
-// Named returns the line that names the fault, or says why there is none where the
-// promise wants one. The fault came at a time; host and address are the victim's.
+// Named returns the output line that names the fault. If the promise requires
+// such a line and there is none after the time of the fault, Named returns an
+// error. host and address are those of the victim.
 func (t *Transcript) Named(c Cell, fault time.Time, host, address string) (said string, err error) {
 	p := c.Promise()
 	names := strings.NewReplacer("VICTIM", c.Task(), "HOST", host, "ADDRESS", address)
@@ -84,8 +86,8 @@ func (t *Transcript) Named(c Cell, fault time.Time, host, address string) (said 
 	return said, nil
 }
 
-// Scaled says what is wrong with what plx scale wrote: whether the job was scaled, with
-// the exit status that belongs to it.
+// Scaled checks the output of plx scale: it must report whether it scaled the
+// job, and its exit status must match the report.
 func (t *Transcript) Scaled(code int) error {
 	lines, _ := t.so()
 	for word, want := range scaledWords {
@@ -96,8 +98,8 @@ func (t *Transcript) Scaled(code int) error {
 	return fmt.Errorf("plx scale: exit status %d, and no word that belongs to it", code)
 }
 
-// Audit says what is wrong with the steps of a job whose workers do not wait for each
-// other: with what workers noted, and variables counted, in folders.
+// Audit checks the steps of a job whose workers do not wait for each other. It
+// reads the workers' ledgers and the variables' counts from folders.
 func (t *Transcript) Audit(mode string, folders []string) error {
 	lines, _ := t.so()
 	a := account{mode: mode, story: tell(lines)}
@@ -116,7 +118,8 @@ func (t *Transcript) Audit(mode string, folders []string) error {
 	return a.audit()
 }
 
-// verdict says in what a job that was to survive has broken the promise.
+// verdict returns all violations of the promise by a job that had to survive.
+// digest is the checksum of the weights without a fault.
 func verdict(p Promise, s Sample, digest string) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -138,17 +141,19 @@ func verdict(p Promise, s Sample, digest string) error {
 	if s.Unsaved > p.Unsaved && len(p.Warns) == 0 {
 		wrong("%d checkpoints were not made", s.Unsaved)
 	}
-	// A checkpoint is written while training goes on: the newest may not be whole.
+	// Three checkpoint intervals per generation, because the newest checkpoint
+	// may still be incomplete when the fault happens.
 	if most := s.Generations * 3 * CheckpointEvery; s.Redone > most {
 		wrong("%d steps were made twice, want at most %d", s.Redone, most)
 	}
 	return errors.Join(errs...)
 }
 
-// toldOf says in what plx has counted recomputed steps wrongly. It may know of one
-// more than the chief has printed: the connection broke when that was made, or another
-// worker had come a step further. If workers do not wait for each other their books
-// say it (losses); whoever scales a job is told elsewhere.
+// toldOf checks the number of recomputed steps that plx reports. It may be one
+// more than the chief's output shows: the chief may have lost its connection
+// before it printed the last step, or another worker may have been one step
+// ahead. Jobs in which workers do not wait for each other are checked by
+// losses instead, and jobs being scaled print this number elsewhere.
 func (s Sample) toldOf(c Cell) error {
 	switch {
 	case s.Generations == 0 || c.Victim.Detached() || c.Victim.Scaled() || c.Loose():

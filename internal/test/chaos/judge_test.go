@@ -41,9 +41,9 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// What plx says of steps that are made twice is compared with what the chief has
-// printed.
-func TestToldOf(t *testing.T) {
+// The number of recomputed steps that plx reports must agree with the steps
+// that the chief printed.
+func TestReportedRecomputedStepsAreChecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		cell   Cell
 		sample Measures
@@ -77,7 +77,7 @@ func TestRelaunched(t *testing.T) {
 	}
 }
 
-// The words of a promise stand in one line after the fault.
+// All words of a promise must be in one line after the fault.
 func TestNamed(t *testing.T) {
 	script := NewTranscript()
 	say := func(text string) { _, _ = script.Write([]byte(text + "\n")) }
@@ -108,7 +108,7 @@ func TestNamed(t *testing.T) {
 	}
 }
 
-// Steps are slow only where a job has to outlast a lease.
+// Only jobs that must run for longer than a lease may have slow steps.
 func TestPace(t *testing.T) {
 	for _, c := range Grid() {
 		left := time.Duration(Steps/2) * c.Pace()

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// losses compares what plx has said with the books. plx says nothing of a
-// generation whose chief made no step; it counts the steps of that generation
-// when a later one makes a step.
+// losses compares the lost steps that plx reports with the workers' ledgers.
+// plx reports nothing about a generation whose chief made no step. It counts
+// the lost steps of such a generation when a later generation makes a step.
 func (a *account) losses() error {
 	type step struct{ generation, number int }
 	counted := map[step]bool{}
@@ -25,8 +25,8 @@ func (a *account) losses() error {
 		if said && told.behind != b.from {
 			errs = append(errs, fmt.Errorf("generation %d resumes after step %d, plx says %d", g, b.from, told.behind))
 		}
-		// The chief's steps that were lost: those that it was told of, and those that it
-		// was told nothing of. In backup a step is everybody's.
+		// The chief's lost steps, whether their outcome was reported to the
+		// chief or not. In backup mode, the steps of all workers count.
 		lost := map[step]bool{}
 		for _, k := range a.keys() {
 			for n := range a.books[k].begun {
@@ -43,7 +43,7 @@ func (a *account) losses() error {
 			}
 		}
 		switch {
-		case b.from == 0: // everything is recomputed, and plx says that the generation starts from the beginning
+		case b.from == 0: // all steps are recomputed, and plx prints that the generation starts from the beginning
 		case said && told.chief > len(lost):
 			errs = append(errs, fmt.Errorf("the chief lost %d steps, and %d more of which it was not told; plx says at least %d", made, len(lost)-made, told.chief))
 		case !said && made > 0:
@@ -53,7 +53,8 @@ func (a *account) losses() error {
 	return errors.Join(errs...)
 }
 
-// kept reports whether a push is in effect when generation g begins.
+// kept reports whether the state with which generation g begins contains the
+// push.
 func (a *account) kept(g int, k key, step int) bool {
 	for later := g; later > k.generation; {
 		made := a.origin[later]

@@ -43,8 +43,8 @@ func FuzzLossOf(f *testing.F) {
 	})
 }
 
-// plx names the step after which a generation resumes, and counts no more steps of
-// the chief than the books have and are not in effect.
+// plx must report the step after which a generation resumes. It must not
+// report more lost steps of the chief than the ledgers show.
 func TestAuditOfLosses(t *testing.T) {
 	says := func(g, chief int) func(*world) {
 		return func(w *world) { w.story.told[g] = loss{w.story.told[g].behind, chief} }

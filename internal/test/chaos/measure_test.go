@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// told makes a transcript of "seconds text" lines.
+// told returns a transcript that consists of lines "SECONDS TEXT".
 func told(t *testing.T, text string) []line {
 	t.Helper()
 	var lines []line
@@ -91,7 +91,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-func TestSaying(t *testing.T) {
+func TestSayingFindsALineAfterTheFault(t *testing.T) {
 	lines := told(t, `
 		1 plx: worker:1 on h2 was ended
 		3 worker:0 h1 ! plx: worker:1 on h2 is silent

@@ -5,51 +5,58 @@ import (
 	"time"
 )
 
-// Outcome is what becomes of a job.
+// Outcome is what must happen to a job after a fault.
 type Outcome string
 
-// The outcomes. After each of them no process of the job is left anywhere.
+// The outcomes. In every case, no process of the job may be left on any host.
 const (
-	// Recovers: another generation resumes from a checkpoint, the job exits with
-	// 0, and its weights are the same bits as without the fault.
+	// Recovers: another generation resumes from a checkpoint, the job exits
+	// with status 0, and its weights are bit-identical to those of a run
+	// without the fault.
 	Recovers Outcome = "recovers"
-	// GoesOn: the job needs no other generation, exits with 0 and has those bits.
+	// GoesOn: the job needs no other generation, exits with status 0 and has
+	// the same weights as without the fault.
 	GoesOn Outcome = "goes on"
-	// Either of the two.
+	// Either: the job may do what Recovers or what GoesOn describes.
 	Either Outcome = "recovers or goes on"
-	// Ends: the job ends with an error that names host and cause. A launch of the
-	// same name resumes from a checkpoint and comes to the same bits.
+	// Ends: the job fails with an error that names the host and the cause. The
+	// next launch of the same job resumes from a checkpoint and ends with the
+	// same weights as without the fault.
 	Ends Outcome = "ends"
-	// none: there can be no such cell.
+	// none: the grid does not contain this cell.
 	none Outcome = ""
 )
 
-// Promise is what must become of a cell. It is written down before the cell is tried.
+// Promise is the required result of a cell. It is written before the cell is
+// run.
 type Promise struct {
-	Outcome Outcome       // none: there is no such cell; why says the reason
-	Within  time.Duration // longest time from the fault to the next step, or to the end of a job that is to end
-	Says    []string      // words of one line of plx after the fault, VICTIM and HOST replaced; empty: no check
-	Warns   []string      // words of one line of a task after the fault, HOST and ADDRESS replaced; empty: no check
-	Unsaved int           // most checkpoints that may fail, if warns is empty
-	Codes   []int         // allowed exit statuses of plx if the job is to end; else it must be 0
-	why     string        // why there is no such cell; "": there is one
+	Outcome Outcome       // none means that the grid does not contain the cell; why gives the reason
+	Within  time.Duration // longest allowed time from the fault to the next step, or to the end of a job with outcome Ends
+	Says    []string      // strings that one line of plx after the fault must contain, with VICTIM and HOST replaced; nil means no check
+	Warns   []string      // strings that one line of a task after the fault must contain, with HOST and ADDRESS replaced; nil means no check
+	Unsaved int           // largest number of checkpoints that may fail; used only if Warns is empty
+	Codes   []int         // exit statuses of plx that are allowed for outcome Ends; for the others it must be 0
+	why     string        // why the grid does not contain the cell; "" if it does
 }
 
-// Lease is that of all jobs, the shortest that plx takes.
+// Lease is the lease of all jobs of the grid: a host counts as lost if it has
+// not been heard from for this long. It is the shortest lease that plx
+// accepts.
 const Lease = 5 * time.Second
 
-// Bounds of the times. plx sees at once that a process ended, and after a while that
-// one is silent. A host is lost a lease after it was last heard; its processes are
-// gone another lease later.
+// Time limits. soon is for processes that ended, which plx notices at once.
+// silent is for processes that hang, which plx notices after a timeout.
+// twoLease is for lost hosts: plx declares a host lost after one lease, and
+// its processes are gone after another.
 const (
 	soon     = 15 * time.Second
 	silent   = 20 * time.Second
 	twoLease = 2*Lease + 20*time.Second
 )
 
-// row gives a promise to all cells of some victims and faults.
+// row assigns a promise to all cells of some victims and faults.
 type row struct {
-	arch    string   // architecture or mode; "": all architectures; loosely: all modes
+	arch    string   // an architecture or mode; "" means all architectures, and loosely means all modes
 	victims []Victim // nil: all victims
 	faults  []Fault  // nil: all faults
 	Promise Promise
@@ -68,13 +75,16 @@ var (
 // loosely stands for all modes in which workers do not wait for each other.
 const loosely = "loosely"
 
-// oneCopy is the checkpoint of which a copy was on its way to the lost worker.
+// oneCopy is the number of checkpoints that may fail because a copy of one was
+// being sent to the lost worker.
 const oneCopy = 1
 
-// without begins the words that a job goes on without its second worker.
+// without is how plx's message begins when the job continues without its
+// second worker.
 const without = "the job goes on without "
 
-// promises: the first row that has the victim and the fault holds.
+// promises lists the promises of all cells. The first row that matches a cell
+// applies.
 var promises = []row{
 	{"allreduce", []Victim{Server}, nil, Promise{why: "with nothing to own a server ends as soon as training begins"}},
 
@@ -82,7 +92,8 @@ var promises = []row{
 	{"", tasks, []Fault{Stop}, Promise{Outcome: Recovers, Within: silent, Says: []string{"VICTIM", "HOST"}}},
 	{"", tasks, []Fault{Exit}, Promise{Outcome: Recovers, Within: soon, Says: []string{"VICTIM", "HOST", "exited with status 0"}}},
 	{"", tasks, []Fault{Reset}, Promise{Outcome: Recovers, Within: soon, Says: []string{" on h"}}},
-	// If a second copy of a checkpoint is changed, the job goes on without the checkpoint.
+	// If the second copy of a checkpoint is corrupted, that checkpoint fails
+	// and the job continues.
 	{"", tasks, []Fault{Corrupt}, Promise{Outcome: Either, Within: soon, Unsaved: oneCopy}},
 	{"", tasks, []Fault{Cut, Mute, Deaf, Power}, Promise{Outcome: Recovers, Within: twoLease, Says: []string{"host HOST"}}},
 	{"", tasks, []Fault{Slow}, Promise{Outcome: GoesOn, Within: silent}},
@@ -111,19 +122,21 @@ var promises = []row{
 	{loosely, needed, []Fault{Stop}, Promise{Outcome: Recovers, Within: silent, Says: []string{"VICTIM", "HOST"}}},
 	{loosely, needed, []Fault{Exit}, Promise{Outcome: Recovers, Within: soon, Says: []string{"VICTIM", "HOST", "exited with status 0"}}},
 	{loosely, []Victim{Chief}, []Fault{Reset}, Promise{Outcome: Recovers, Within: soon, Says: []string{" on h"}}},
-	// The connection may have been that of a worker that nobody needs.
+	// The reset connection may be that of a worker which the job can continue
+	// without.
 	{loosely, []Victim{Server}, []Fault{Reset}, Promise{Outcome: Either, Within: soon, Unsaved: oneCopy, Says: []string{" on h"}}},
 	{loosely, needed, []Fault{Cut, Power}, Promise{Outcome: Recovers, Within: twoLease, Says: []string{"host HOST"}}},
 	{loosely, needed, []Fault{Again}, Promise{Outcome: Recovers, Within: silent, Says: []string{"2 of 3)", "VICTIM", "HOST", "signal 9"}}},
 	{loosely, []Victim{ScaledChief, ScaledWorker}, []Fault{Kill}, Promise{Outcome: Either, Within: twoLease, Unsaved: oneCopy}},
 	{loosely, []Victim{Joining}, []Fault{Cut}, Promise{Outcome: Either, Within: twoLease, Unsaved: oneCopy}},
-	// backup:1 needs two workers, and only one may be left.
+	// These two cells run in one mode only, because backup:1 needs at least
+	// two workers, and after the fault only one may be left.
 	{"async", []Victim{ScaledWorker}, []Fault{Cut}, Promise{Outcome: Either, Within: twoLease, Unsaved: oneCopy}},
 	{"ssp", []Victim{ScaledChief}, []Fault{Power}, Promise{Outcome: Either, Within: twoLease, Unsaved: oneCopy}},
 	{loosely, nil, nil, Promise{why: "as where workers wait for each other: a few cells show what the modes are about"}},
 
 	{"", []Victim{Launcher}, []Fault{Kill, OOM, Power}, Promise{Outcome: Ends, Within: Lease + 2*time.Second, Codes: []int{137}}},
-	// The launcher resumes if it can within --wait-host.
+	// A launcher that can resume within --wait-host does so.
 	{"", []Victim{Launcher}, []Fault{Stop, Cut, Mute, Deaf}, Promise{Outcome: Recovers, Within: twoLease, Says: []string{"host h"}}},
 	{"", []Victim{Launcher}, []Fault{Slow, Reset}, Promise{Outcome: GoesOn, Within: silent}},
 	{"", []Victim{Launcher}, []Fault{Exit, Full, Fsync}, Promise{why: "the launcher computes nothing and writes no checkpoints"}},
@@ -131,7 +144,7 @@ var promises = []row{
 	{"", tasks, []Fault{Starting, Again}, Promise{Outcome: Recovers, Within: silent, Says: []string{"2 of 3)", "VICTIM", "HOST", "signal 9"}}},
 	{"", []Victim{Worker}, []Fault{Regrouping}, Promise{Outcome: Recovers, Within: twoLease, Says: []string{"without h3"}}},
 	{"", nil, []Fault{Starting, Again, Regrouping}, Promise{why: "two faults: a few cells"}},
-	// plx scale may succeed or not, and reports which.
+	// plx scale may succeed or fail, but must report which.
 	{"", []Victim{ScaledChief, ScaledWorker}, []Fault{Kill, Cut, Power}, Promise{Outcome: Either, Within: twoLease}},
 	{"", []Victim{Joining}, []Fault{Cut, Power}, Promise{Outcome: Either, Within: twoLease}},
 	{"", []Victim{ScaledChief, ScaledWorker, Joining}, nil, Promise{why: "a change of hosts that meets a fault: a few cells"}},
@@ -143,7 +156,7 @@ var promises = []row{
 	{"", []Victim{Departed, Stray, Seat}, nil, Promise{why: "as with a launcher: a few cells show that none is needed"}},
 }
 
-// Promise is the cell's.
+// Promise returns the required result of the cell.
 func (c Cell) Promise() Promise {
 	for _, r := range promises {
 		if r.holds(c) {

@@ -6,7 +6,7 @@ import (
 	"github.com/plx-run/plx/internal/test/chaos/ledger"
 )
 
-func TestAuditOfSight(t *testing.T) {
+func TestAuditOfStaleness(t *testing.T) {
 	seen := func(other, less int) func(*world) {
 		return func(w *world) { w.entries[len(w.entries)-2].Seen[other] -= less }
 	}
@@ -31,8 +31,9 @@ func begun(w *world, p push) *ledger.Entry {
 	return nil
 }
 
-// In backup a gradient that counts was computed from exactly the steps before.
-func TestAuditOfSightInBackup(t *testing.T) {
+// In backup mode, a gradient that counts must be computed from exactly the
+// earlier steps.
+func TestAuditOfStalenessInBackup(t *testing.T) {
 	for name, c := range map[string]spoiled{
 		"one too few":        {inStep, func(w *world) { begun(w, push{Step: 30}).Seen[1]-- }, "worker:0 in generation 0 saw 29 steps of worker:1 before its own step 30, want 30 to 30"},
 		"one too many":       {inStep, func(w *world) { begun(w, push{Step: 30}).Seen[1]++ }, "saw 31 steps of worker:1"},
@@ -49,7 +50,8 @@ func TestAuditOfSightInBackup(t *testing.T) {
 	}
 }
 
-// ahead is a job that goes on where each worker was.
+// ahead returns a function for a job in which each worker resumes after its
+// own step.
 func ahead(cut ...int) func(string) *world {
 	return func(mode string) *world {
 		w := newWorld(mode)
@@ -61,8 +63,9 @@ func ahead(cut ...int) func(string) *world {
 	}
 }
 
-// Who begins too far ahead sees the others when it has waited for them.
-func TestAuditOfSightFromACut(t *testing.T) {
+// A worker that resumes too far ahead sees the others' steps only after it has
+// waited for them.
+func TestAuditOfStalenessAfterResumption(t *testing.T) {
 	sees := func(step, n int) func(*world) {
 		return func(w *world) { begun(w, push{Generation: 1, Worker: 1, Step: step}).Seen[2] = n }
 	}
@@ -75,7 +78,7 @@ func TestAuditOfSightFromACut(t *testing.T) {
 	}
 }
 
-// What ssp bounds in a checkpoint, async does not.
+// ssp limits how far workers may be apart in a checkpoint, async does not.
 func TestAuditOfBounds(t *testing.T) {
 	well := func(*world) {}
 	for name, c := range map[string]spoiled{
@@ -87,7 +90,7 @@ func TestAuditOfBounds(t *testing.T) {
 		c.want = ""
 		c.try(t, name, "async")
 	}
-	// Who was lost early is no further.
+	// The limit does not apply to a worker that was lost early.
 	lost := spoiled{func(mode string) *world {
 		w := newWorld(mode)
 		w.lost[0] = []int{2}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// What the tasks and plx print, as far as the grid reads it. Who changes such a line
-// changes it here too.
+// Patterns for the lines of plx and of the tasks that the grid reads. When
+// such a line changes, its pattern must change too.
 var (
 	stepLine   = regexp.MustCompile(`^worker:0 +\S+ +\| generation (\d+) \| step (\d+) \|`)
 	spoolLine  = regexp.MustCompile(`(?m)^generation \d+ \| step (\d+) \|`)
@@ -26,32 +26,33 @@ var (
 	restartLine = regexp.MustCompile(`^plx: .*restarting in `)
 	savedLine   = regexp.MustCompile(`^plx: scaling: saved after step \d+, generation (\d+) is ended`)
 	resumeLine  = regexp.MustCompile(`^plx: generation (\d+) resumes after step (\d+)(?:; at least (\d+) steps? will be recomputed)?$`)
-	// If plx names a lost task, "it" stands for that task, else the workers are named.
+	// If the line names a lost task, "it" refers to that task; otherwise the
+	// line lists the lost workers.
 	withoutLine = regexp.MustCompile(`^plx: (worker:\d+|host) .*; the job goes on without (.*)$`)
 	taskName    = regexp.MustCompile(`worker:(\d+)`)
-	// What plx scale prints at its end, and the exit status that belongs to it.
+	// the last line of plx scale, and the exit status that must go with each
 	scaledWords = map[string]int{"scaled from ": 0, "not scaled": 125}
 )
 
-// line is what plx wrote, and when.
+// line is one line of plx's output with its arrival time.
 type line struct {
 	at   time.Time // when the line arrived
 	text string    // without its newline
 }
 
-// Transcript is all that plx writes for one cell, in the order in which it comes. Its
-// methods may be called from any goroutine.
+// Transcript collects all output of plx for one cell, in order of arrival. It
+// is safe for concurrent use.
 type Transcript struct {
 	mu      sync.Mutex
 	lines   []line
-	rest    []byte        // of a line that has not ended
-	changed chan struct{} // closed and replaced when something is added
+	rest    []byte        // the incomplete last line
+	changed chan struct{} // closed and replaced whenever output is added
 }
 
-// NewTranscript returns an empty one.
+// NewTranscript returns an empty transcript.
 func NewTranscript() *Transcript { return &Transcript{changed: make(chan struct{})} }
 
-// Write adds what plx has written.
+// Write implements io.Writer: it adds output of plx.
 func (t *Transcript) Write(text []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,14 +69,15 @@ func (t *Transcript) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// so returns what has come so far, and a channel that is closed when more comes.
+// so returns the lines so far, and a channel that is closed when more output
+// arrives.
 func (t *Transcript) so() ([]line, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lines[:len(t.lines):len(t.lines)], t.changed
 }
 
-// String is what has come so far, with the times.
+// String returns the lines so far with their arrival times.
 func (t *Transcript) String() string {
 	var b strings.Builder
 	lines, _ := t.so()
@@ -85,7 +87,8 @@ func (t *Transcript) String() string {
 	return b.String()
 }
 
-// Await waits for a line that is meant, until ended is closed or ctx ends.
+// Await waits until meant returns true for a line. It returns false if ended
+// is closed or ctx is done first.
 func (t *Transcript) Await(ctx context.Context, ended <-chan struct{}, meant func(text string) bool) bool {
 	for seen := 0; ; {
 		lines, more := t.so()
@@ -107,7 +110,7 @@ func (t *Transcript) Await(ctx context.Context, ended <-chan struct{}, meant fun
 	}
 }
 
-// stepOf is the generation and the number of the step that a line reports.
+// stepOf returns the generation and the step that a line of the chief reports.
 func stepOf(text string) (generation, step int, ok bool) {
 	found := stepLine.FindStringSubmatch(text)
 	if found == nil {
@@ -116,7 +119,8 @@ func stepOf(text string) (generation, step int, ok bool) {
 	return number(found[1]), number(found[2]), true
 }
 
-// Reached returns whether a line reports a step, or a later one.
+// Reached returns a function for Await that reports whether a line reports the
+// given step or a later one.
 func Reached(step int) func(string) bool {
 	return func(text string) bool {
 		_, s, ok := stepOf(text)
@@ -124,25 +128,28 @@ func Reached(step int) func(string) bool {
 	}
 }
 
-// Anew reports whether a line reports a step of another generation than the first.
+// Anew reports whether a line reports a step of a generation after the first.
 func Anew(text string) bool {
 	generation, _, ok := stepOf(text)
 	return ok && generation > 0
 }
 
-// Restarts reports whether plx says that it has decided to restart.
+// Restarts reports whether a line is plx's announcement of a restart.
 func Restarts(text string) bool { return restartLine.MatchString(text) }
 
-// Saved reports whether plx says that it made a checkpoint to go on with other hosts.
+// Saved reports whether a line is plx's message that it has written the
+// checkpoint for scaling the job.
 func Saved(text string) bool { return savedLine.MatchString(text) }
 
-// Fired tells of a line in which task a failpoint did what.
+// Fired parses a failpoint's line. It returns the task in which the failpoint
+// fired, and the name and action of the failpoint.
 func Fired(text string) (task, what string, ok bool) {
 	task, what, _ = strings.Cut(text, "failpoint ")
 	return strings.Join(strings.Fields(strings.TrimRight(task, "! ")), " on "), what, firedLine.MatchString(text)
 }
 
-// Spooled is the last step in what the chief has printed to its spool; -1 if there is none.
+// Spooled returns the last step in the text of the chief's output spool; -1 if
+// there is none.
 func Spooled(text string) int {
 	found := spoolLine.FindAllStringSubmatch(text, -1)
 	if len(found) == 0 {
@@ -151,10 +158,10 @@ func Spooled(text string) int {
 	return number(found[len(found)-1][1])
 }
 
-// own reports whether a line is plx's own.
+// own reports whether a line was printed by plx itself, not by a task.
 func own(text string) bool { return strings.HasPrefix(text, "plx: ") }
 
-// number is what digits say, or -1 if no step, generation or worker has so many.
+// number parses digits. It returns -1 if the number does not fit into an int.
 func number(digits string) int {
 	n, err := strconv.Atoi(digits)
 	if err != nil {
@@ -163,8 +170,8 @@ func number(digits string) int {
 	return n
 }
 
-// saying finds a line that holds all words, among those from a time on that are
-// meant.
+// saying returns the first line at or after time from that satisfies meant and
+// contains all words.
 func saying(lines []line, from time.Time, words []string, meant func(string) bool) (text string, found bool) {
 	for _, l := range lines {
 		if l.at.Before(from) || !meant(l.text) {
@@ -177,28 +184,28 @@ func saying(lines []line, from time.Time, words []string, meant func(string) boo
 	return "", false
 }
 
-// Measures is what a transcript tells of a fault. Times are seconds after it; -1
-// means never.
+// Measures are the effects of a fault, read from a transcript. Times are in
+// seconds after the fault; -1 means never.
 type Measures struct {
-	Noticed     float64 `json:"noticed"`     // seconds from the fault to the first line about trouble; -1: none came
-	Back        float64 `json:"back"`        // seconds to the last generation's first step, or to the next step; -1: none
+	Noticed     float64 `json:"noticed"`     // seconds from the fault to the first line about a problem; -1 if there was none
+	Back        float64 `json:"back"`        // seconds to the first step of the last generation, or to the next step if there was no new generation; -1 if none
 	Redone      int     `json:"redone"`      // number of steps computed again, by this job or by the next launch
 	Generations int     `json:"generations"` // number of generations after the first
-	Struck      int     `json:"struck"`      // last step before the fault; -1: none
-	Reached     int     `json:"reached"`     // last step of a job that was to end; else 0
-	Resumed     int     `json:"resumed"`     // step after which the job, or the next launch, last resumed; -1: none did
+	Struck      int     `json:"struck"`      // last step before the fault; -1 if there was none
+	Reached     int     `json:"reached"`     // last step of a job with outcome Ends; 0 for other jobs
+	Resumed     int     `json:"resumed"`     // step after which the job, or the next launch, last resumed; -1 if it did not resume
 	Unsaved     int     `json:"unsaved"`     // number of checkpoints that failed, as the last generation reports
-	Digest      string  `json:"digest"`      // of all weights at the end; "": none was printed
-	Told        int     `json:"told"`        // number of recomputed steps that plx reports, a lower bound; -1: no report
+	Digest      string  `json:"digest"`      // SHA-256 of all weights at the end; "" if none was printed
+	Told        int     `json:"told"`        // number of recomputed steps that plx reports, a lower bound; -1 if it reports none
 }
 
-// Measure reads what happened around a fault that came at a time.
+// Measure returns the measures of a fault that happened at the given time.
 func (t *Transcript) Measure(fault time.Time) Measures {
 	lines, _ := t.so()
 	return measure(lines, fault)
 }
 
-// measure reads what happened around a fault that came at a time.
+// measure returns the measures of a fault that happened at the given time.
 func measure(lines []line, fault time.Time) Measures {
 	m := Measures{Noticed: -1, Back: -1, Struck: -1, Resumed: -1, Told: -1}
 	generation, last := 0, -1
@@ -228,8 +235,8 @@ func measure(lines []line, fault time.Time) Measures {
 	return m
 }
 
-// nextStep is when the first step was made after a fault and, if somebody noticed
-// it, after that.
+// nextStep returns the seconds from the fault to the first later step. If a
+// line about a problem came first, only steps after that line count.
 func nextStep(lines []line, fault time.Time, noticed float64) float64 {
 	for _, l := range lines {
 		if since := l.at.Sub(fault).Seconds(); since >= max(0, noticed) {
@@ -241,7 +248,7 @@ func nextStep(lines []line, fault time.Time, noticed float64) float64 {
 	return -1
 }
 
-// read takes what a line says once for the whole run.
+// read updates the measures that depend on a single line, such as the digest.
 func (m *Measures) read(text string) {
 	if found := digestLine.FindStringSubmatch(text); found != nil {
 		m.Digest = found[2]
@@ -257,19 +264,20 @@ func (m *Measures) read(text string) {
 	}
 }
 
-// about reports whether a line tells of trouble: it is neither the fault's own line
-// nor one that counts, at the end, checkpoints of which none failed or some were late.
+// about reports whether a line is about a problem. It excludes the failpoint's
+// own line and the closing summary of a job whose checkpoints did not fail or
+// were merely late.
 func about(text string) bool {
 	return !firedLine.MatchString(text) && !strings.Contains(text, " 0 failed") && !strings.Contains(text, " not made at their steps") && troubled.MatchString(text)
 }
 
-// loss is what plx says of a generation that resumes from a checkpoint.
+// loss is what plx prints about a generation that resumes from a checkpoint.
 type loss struct {
 	behind int // step after which the generation resumes
-	chief  int // least number of steps that the chief recomputes
+	chief  int // number of steps that the chief recomputes, a lower bound
 }
 
-// lossOf reads a line about a generation that resumes.
+// lossOf parses plx's line about a generation that resumes.
 func lossOf(text string) (generation int, l loss, ok bool) {
 	found := resumeLine.FindStringSubmatch(text)
 	if found == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/plx-run/plx/internal/test/chaos/ledger"
 )
 
-// world is a job, as it should be until it is spoiled.
+// world is a simulated job. It satisfies the audit until a test spoils it.
 type world struct {
 	account
 	told map[key]int // steps made
@@ -22,8 +22,9 @@ func newWorld(mode string) *world {
 	return w
 }
 
-// generation lets workers make steps, each from its own up to the same, of which
-// those before a cut are in effect; nil: all are.
+// generation simulates a generation in which each worker makes steps from its
+// own first step up to until. The steps before the worker's cut are effective;
+// a nil cut means all.
 func (w *world) generation(g int, from []int, until int, cut []int) {
 	for worker, first := range from {
 		w.entries = append(w.entries, ledger.Entry{Push: ledger.Push{Generation: g, Worker: worker, Step: first}, Kind: ledger.Joined, Workers: len(from)})
@@ -44,7 +45,7 @@ func (w *world) generation(g int, from []int, until int, cut []int) {
 	}
 }
 
-// step lets some of all workers make a step.
+// step simulates a step of the listed workers, out of all workers.
 func (w *world) step(g, step, all int, workers ...int) {
 	for _, worker := range workers {
 		w.begin(g, step, all, worker)
@@ -55,7 +56,8 @@ func (w *world) step(g, step, all int, workers ...int) {
 	}
 }
 
-// begin lets one of all workers begin a step, of which it is told nothing.
+// begin simulates a step that a worker begins, but whose outcome it never
+// learns.
 func (w *world) begin(g, step, all, worker int) {
 	seen := make([]int, all)
 	for i := range seen {
@@ -64,7 +66,8 @@ func (w *world) begin(g, step, all, worker int) {
 	w.entries = append(w.entries, ledger.Entry{Push: ledger.Push{Generation: g, Worker: worker, Step: step}, Kind: ledger.Begun, Seen: seen})
 }
 
-// add has a push applied so often, in all variables or in some.
+// add adds n to the count of a push in the named variables; without names, in
+// all.
 func (w *world) add(p ledger.Push, n float64, names ...string) {
 	if len(names) == 0 {
 		names = counters
@@ -79,8 +82,8 @@ func (w *world) cutOut(match func(ledger.Entry) bool) {
 	w.entries = slices.DeleteFunc(w.entries, match)
 }
 
-// wentBack is a job that all were killed in behind step 40, and that has gone on
-// from a checkpoint that was made when the chief was at step 28.
+// wentBack returns a job in which all workers were killed after step 40. It
+// resumed from a checkpoint made when the chief was at step 28.
 func wentBack(mode string) *world {
 	w := newWorld(mode)
 	cut := []int{28, 30, 27}
@@ -91,7 +94,8 @@ func wentBack(mode string) *world {
 	return w
 }
 
-// wentOn is a job that lost worker 1, in its step 40.
+// wentOn returns a job that lost worker 1 in the worker's step 40 and
+// continued without it.
 func wentOn(mode string) *world {
 	w := newWorld(mode)
 	w.lost[0] = []int{1}
@@ -106,8 +110,8 @@ func wentOn(mode string) *world {
 	return w
 }
 
-// fewer is a job that lost a host behind step 40, and has gone on with two
-// workers, both with the chief's step of the checkpoint.
+// fewer returns a job that lost a host after step 40 and resumed with two
+// workers. Both began at the chief's step of the checkpoint.
 func fewer(mode string) *world {
 	w := newWorld(mode)
 	w.generation(0, []int{0, 0, 0}, 40, []int{28, 30, 27})
@@ -117,7 +121,7 @@ func fewer(mode string) *world {
 	return w
 }
 
-// more is a job of two workers that was held and scaled to three, when the chief
+// more returns a job that plx scaled from two to three workers when the chief
 // was at step 28.
 func more(mode string) *world {
 	w := newWorld(mode)
@@ -128,9 +132,9 @@ func more(mode string) *world {
 	return w
 }
 
-// thrice is a job that has gone back twice: behind step 28 of the chief's, and
-// from 60 behind step 49. Between the two was a generation that made nothing
-// that is in effect.
+// thrice returns a job that resumed twice from a checkpoint: after the chief's
+// step 28, and from step 60 after step 49. The generation between the two made
+// no effective step.
 func thrice(mode string) *world {
 	w := newWorld(mode)
 	first, second := []int{28, 29, 27}, []int{49, 50, 51}
@@ -145,9 +149,9 @@ func thrice(mode string) *world {
 	return w
 }
 
-// older is a job that went on with two workers from a checkpoint of its first
-// generation, then from one of the second, and then, that being lost, with three
-// from the first again.
+// older returns a job that resumed with two workers from a checkpoint of its
+// first generation, then from one of the second. After that one was lost, it
+// resumed with three workers from the first again.
 func older(mode string) *world {
 	w := newWorld(mode)
 	first, second := []int{28, 29, 27}, []int{35, 34}
@@ -162,8 +166,8 @@ func older(mode string) *world {
 	return w
 }
 
-// newer is a job that went on with an older checkpoint than it had, and then,
-// with the host back, with the newer one.
+// newer returns a job that resumed from an older checkpoint because a host was
+// lost, and then, with the host back, from a newer one.
 func newer(mode string) *world {
 	w := newWorld(mode)
 	old, young := []int{21, 22, 21}, []int{28, 29, 27}
@@ -176,7 +180,8 @@ func newer(mode string) *world {
 	return w
 }
 
-// between is a job that went on in vain with two workers, and then with three.
+// between returns a job that resumed with two workers, without effective
+// steps, and then with three.
 func between(mode string) *world {
 	w := newWorld(mode)
 	cut := []int{28, 30, 27}
@@ -189,7 +194,8 @@ func between(mode string) *world {
 	return w
 }
 
-// spoiled is a world with something that is wrong with it, or not.
+// spoiled is a simulated job with an error that the audit must find, or
+// without one.
 type spoiled struct {
 	world func(mode string) *world
 	spoil func(*world)

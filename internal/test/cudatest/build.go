@@ -18,17 +18,18 @@ import (
 	"testing"
 )
 
-// folders of sources, within the module.
+// source folders, relative to the module's root
 const (
 	library = "internal/test/cudatest/library"
 	kernels = "trainer/executor/gpu/kernels"
 )
 
-// warnings are those of all compilations.
+// warnings are compiler flags for all compilations.
 var warnings = []string{"-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-fPIC"}
 
-// cxx compiles kernels. The machine's own instructions are faster and change no bits;
-// valgrind does not know all of them.
+// cxx are the g++ flags for the kernels. -march=native is faster and does not
+// change results; AVX-512 is excluded because valgrind does not support all of
+// it.
 var cxx = slices.Concat(warnings, machine(), []string{"-std=c++17", "-O1", "-ffp-contract=off", "-fno-math-errno", "-U_FORTIFY_SOURCE",
 	"-Wno-unknown-pragmas", "-Wno-psabi"})
 
@@ -39,7 +40,8 @@ func machine() []string {
 	return []string{"-march=native"}
 }
 
-// root is the folder of plx's module: tests run below it, also those of the tools' module.
+// root returns the root folder of plx's module, which contains the working
+// directory of every test, those of the module internal/tools included.
 func root(t testing.TB) string {
 	t.Helper()
 	at, err := os.Getwd()
@@ -56,7 +58,8 @@ func root(t testing.TB) string {
 	return ""
 }
 
-// builder compiles into a folder that later tests, also of other packages, find again.
+// builder compiles into a cache folder that later tests reuse, in other
+// packages too.
 type builder struct {
 	testing.TB
 	root, folder string
@@ -64,11 +67,11 @@ type builder struct {
 
 var (
 	building sync.Mutex
-	built    string // the folder that this process has built
+	built    string // folder with the compiled libraries; "" before this process has built or found it
 )
 
-// build returns the folder with everything compiled. The test is skipped if there is no
-// compiler.
+// build compiles everything and returns the folder with the result. It skips
+// the test if there is no C++ compiler.
 func build(t testing.TB) string {
 	t.Helper()
 	building.Lock()
@@ -85,8 +88,9 @@ func build(t testing.TB) string {
 	return built
 }
 
-// cached returns a builder with a folder in which work was called once for what it
-// depends on: files, and more.
+// cached returns a builder for the cache folder that belongs to the contents
+// of some files, named by patterns, and to more. If the folder is new, it
+// calls work to fill it.
 func (b builder) cached(work func(builder), more string, patterns ...string) builder {
 	b.Helper()
 	hash := sha256.New()
@@ -108,7 +112,7 @@ func (b builder) cached(work func(builder), more string, patterns ...string) bui
 	b.must(os.MkdirAll(b.folder, 0o755))
 	lock, err := os.Create(filepath.Join(b.folder, "lock"))
 	b.must(err)
-	defer func() { _ = lock.Close() }() // it was not written
+	defer func() { _ = lock.Close() }() // the error is ignored: nothing was written
 	b.must(syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	if _, err := os.Stat(filepath.Join(b.folder, "done")); err != nil {
 		work(b)
@@ -124,7 +128,7 @@ func (b builder) must(err error) {
 	}
 }
 
-// objects compiles the kernels.
+// objects compiles the kernels to object files.
 func (b builder) objects() {
 	b.Helper()
 	var work []func() error
@@ -134,7 +138,7 @@ func (b builder) objects() {
 	b.together(work...)
 }
 
-// sources are the files that name kernels.
+// sources returns the files that list the kernels' names.
 func (b builder) sources() []string {
 	b.Helper()
 	all, err := filepath.Glob(filepath.Join(b.root, kernels, "*.ptx"))
@@ -146,7 +150,7 @@ func moduleOf(file string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(filepath.Base(file), ".ptx"), ".cu")
 }
 
-// libraries compiles the rest, and links it with the kernels.
+// libraries compiles all other sources and links them with the kernels.
 func (b builder) libraries(objects string) {
 	b.Helper()
 	source := func(name string) string { return filepath.Join(b.root, library, name) }
@@ -178,10 +182,11 @@ func (b builder) together(work ...func() error) {
 	b.must(errors.Join(errs...))
 }
 
-// entry is a kernel's name in PTX and in CUDA C.
+// entry finds the names of kernels in PTX and in CUDA C.
 var entry = regexp.MustCompile(`(?:\.entry |KERNEL\(\d+\) |BLOCK_SUMS\()(\w+)[(,]`)
 
-// kernels compiles a module's kernels, and makes those callable that a file names.
+// kernels compiles the kernels of a module, with a launcher function for each
+// kernel that the file names mentions.
 func (b builder) kernels(names, name string) error {
 	text, err := os.ReadFile(names)
 	if err != nil {
@@ -189,7 +194,7 @@ func (b builder) kernels(names, name string) error {
 	}
 	source := fmt.Sprintf("#include %q\n", name+".cu")
 	for _, found := range entry.FindAllStringSubmatch(string(text), -1) {
-		if found[1] != "NAME" { // of a macro
+		if found[1] != "NAME" { // NAME is the parameter of a macro, not a kernel
 			source += fmt.Sprintf("LAUNCHER(%s)\n", found[1])
 		}
 	}
@@ -199,7 +204,7 @@ func (b builder) kernels(names, name string) error {
 	return b.compile(slices.Concat([]string{"g++"}, cxx, []string{"-I" + filepath.Join(b.root, kernels), "-I" + filepath.Join(b.root, library), "-c", name + ".cpp", "-o", name + ".o"})...)
 }
 
-// compile runs a compiler in the folder.
+// compile runs a compiler in the builder's folder.
 func (b builder) compile(args ...string) error {
 	c := exec.Command(args[0], args[1:]...)
 	c.Dir = b.folder
@@ -209,8 +214,8 @@ func (b builder) compile(args ...string) error {
 	return nil
 }
 
-// Build makes a stand-in for the driver in a folder and returns its path. Each has a
-// file of its own, so that each can be opened for itself.
+// Build copies the stand-in for libcuda.so.1 to a folder and returns its path.
+// Each test needs its own copy, so that each can load the library separately.
 func Build(t testing.TB, folder string) string { return copied(t, "libcuda.so.1", folder) }
 
 func copied(t testing.TB, name, folder string) string {
@@ -226,19 +231,19 @@ func copied(t testing.TB, name, folder string) string {
 	return to
 }
 
-// BLAS is a stand-in for cuBLAS.
+// BLAS describes a stand-in for cuBLAS.
 type BLAS struct {
-	Major   int    // of its version; 0 means 12
-	Without string // a function that it does not have
-	Failing string // a function that fails with CUBLAS_STATUS_EXECUTION_FAILED
+	Major   int    // major version of cuBLAS; 0 means 12
+	Without string // name of a function that the library lacks; "" means that it has all
+	Failing string // name of a function that fails with CUBLAS_STATUS_EXECUTION_FAILED; "" means none
 }
 
-// Build makes the library in a folder and returns its path.
+// Build writes the library to a folder and returns its path.
 func (o BLAS) Build(t testing.TB, folder string) string {
 	t.Helper()
 	path := copied(t, "libcublas.so.12", folder)
 	text, err := os.ReadFile(path)
-	if err == nil && o.Without != "" { // the loader finds no symbol of that name
+	if err == nil && o.Without != "" { // rename the function in the symbol table, so that the dynamic linker does not find it
 		text = bytes.ReplaceAll(text, []byte(o.Without+"\x00"), []byte("?"+o.Without[1:]+"\x00"))
 		err = os.WriteFile(path, text, 0o755)
 	}

@@ -1,32 +1,37 @@
-// Package cudatest gives tests a libcuda.so.1 without a GPU. The library is C with the
-// driver's symbols and argument layouts. The kernels in it are those of package
-// kernels, compiled by g++ with host.cuh in place of CUDA's words. A program that opens
-// the library, in this process or in another one, cannot tell it from a driver of one GPU.
+// Package cudatest is a stand-in for NVIDIA's driver library, libcuda.so.1,
+// for tests without a GPU. The library is written in C and has the driver's
+// symbols and argument layouts. It contains the kernels of package kernels,
+// compiled by g++ with host.cuh, which defines CUDA's keywords for the CPU. A
+// program that loads the library sees a driver with one GPU.
 //
 //	driver := cudatest.Start(t, cudatest.Options{})
-//	// PLX_CUDA and PLX_CUBLAS are set for this process and for what it starts.
+//	// PLX_CUDA and PLX_CUBLAS are set for this process and its child processes.
 //	gpu, err := cuda.Open(0)
 //
-// The stand-in is stricter than a driver where a mistake would show only on some
-// machines. Every call wants its context current on the calling thread. A copy
-// wants pinned memory. Pinned and allocated memory has contents that nobody would
-// take for a result. Memory is not given back while work is left. What a kernel writes
-// right before or after allocated memory is found.
+// The stand-in is stricter than a real driver, to detect mistakes that would
+// show only on some machines. Every call requires that its context is current
+// on the calling thread. Copies require pinned memory. New memory is filled
+// with values that no test takes for a result. Freeing memory fails while work
+// is pending. The stand-in detects writes of a kernel just before or after
+// allocated memory.
 //
-// Work on a stream runs only while some event is asked whether it is done, a few
-// pieces at a time, of streams that chance picks (Options.Seed). So work
-// that lacks an event between two streams runs in a wrong order sooner or later,
-// and a result that is read too early is wrong. The threads of a block take turns at
-// barriers, in one order and then in the other: many a missing barrier shows, and
-// threads that do not meet at one barrier always do. Valgrind finds the others, see
-// [Watch].
+// Work on a stream only runs when the program polls an event, a few operations
+// at a time, on streams that a random generator picks (Options.Seed). If an
+// event between two streams is missing, the work will sooner or later run in
+// the wrong order. A result that is read too early is wrong. The threads of a
+// block run one after the other between barriers, in ascending and then in
+// descending order. This reveals many missing barriers, and always detects
+// threads that do not reach the same barrier. Valgrind finds the remaining
+// ones, see [Watch].
 //
-// With Options.BLAS there is a stand-in for cuBLAS too, whose products are such work.
-// Without it programs do not look for cuBLAS: a real one does not know this driver.
+// Options.BLAS adds a stand-in for cuBLAS, whose products run as such stream
+// work. Without it, programs do not look for cuBLAS, because a real cuBLAS
+// does not work with this driver.
 //
-// A fault fails every later call, as on a GPU. The test that started the driver fails
-// then, and prints the fault.
+// After a fault, every later call fails, as on a GPU. Then the test that
+// started the driver fails and prints the fault.
 //
-// With the variable PLX_TEST_GPU, Start leaves this machine's driver to the test, so
-// that the same tests check a GPU: see internal/tools/gpucheck.
+// If the environment variable PLX_TEST_GPU is set, Start uses the machine's
+// own driver, so that the same tests check a real GPU: see
+// internal/tools/gpucheck.
 package cudatest

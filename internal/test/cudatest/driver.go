@@ -9,40 +9,40 @@ import (
 	"testing"
 )
 
-// Options say what the driver claims.
+// Options configures the stand-in for the driver.
 type Options struct {
-	Memory  uint64 // bytes of the GPU; 0 means 1 GiB
-	Version int    // newest CUDA version that the driver knows; 0 means 12040
-	Capable int    // compute capability of the GPU, 70 for 7.0; 0 means 70
-	NoPTX   bool   // the driver refuses all PTX
-	Seed    int    // for the order in which streams advance; 0 means 1
-	Faults  bool   // the test expects faults, and asks for them
-	Fault   int    // number of the launch that fails with an illegal address; 0 means none
-	Stuck   int    // number of pieces of work after which the GPU stops; 0 means never
-	Eager   bool   // work runs at once, so that it shows what a right order gives
-	Folder  string // of libraries; empty means one that the test makes
-	BLAS    *BLAS  // also a stand-in for cuBLAS; nil means none
+	Memory  uint64 // memory of the GPU in bytes; 0 means 1 GiB
+	Version int    // newest CUDA version that the driver supports, such as 12040 for 12.4; 0 means 12040
+	Capable int    // compute capability of the GPU, such as 70 for 7.0; 0 means 70
+	NoPTX   bool   // the driver rejects all PTX code
+	Seed    int    // seed of the order in which streams advance; 0 means 1
+	Faults  bool   // the test expects faults and calls Driver.Faults; otherwise a fault fails the test
+	Fault   int    // number of the kernel launch that fails with an illegal address; 0 means none
+	Stuck   int    // number of operations after which the GPU hangs; 0 means never
+	Eager   bool   // work runs immediately, to get the results of a correct order
+	Folder  string // parent folder of the libraries; "" means the system's temporary folder
+	BLAS    *BLAS  // options of a stand-in for cuBLAS; nil means that there is no cuBLAS
 }
 
-// Driver is a driver of one GPU. Each process that opens it gets a GPU of its
-// own, so that workers can be tested side by side.
+// Driver is a stand-in for a driver with one GPU. Each process that loads it
+// gets a separate GPU, so that several workers can be tested on one machine.
 type Driver struct {
-	Library string // the library's path
-	BLAS    string // PLX_CUBLAS: the path of the stand-in for cuBLAS, or off
+	Library string // path of the driver library
+	BLAS    string // value of PLX_CUBLAS: the path of the stand-in for cuBLAS, or "off"
 }
 
-// machineLibrary is the driver that this process was started with.
+// machineLibrary is the value of PLX_CUDA at the start of this process.
 var machineLibrary = os.Getenv("PLX_CUDA")
 
-// OnMachine reports whether tests use the GPU of this machine: the variable
-// PLX_TEST_GPU is set.
+// OnMachine reports whether tests use this machine's GPU, because PLX_TEST_GPU
+// is set.
 func OnMachine() bool { return os.Getenv("PLX_TEST_GPU") != "" }
 
-// Start starts a driver for a test, and makes it the driver of this process and
-// of what this process starts. It ends with the test.
+// Start sets up the stand-in for the driver until the end of the test, for
+// this process and its child processes.
 //
-// With PLX_TEST_GPU the driver is that of this machine. A test that asks for
-// something special is skipped then.
+// With PLX_TEST_GPU set, it uses the machine's driver instead, and skips tests
+// that need options of the stand-in.
 func Start(t testing.TB, o Options) *Driver {
 	t.Helper()
 	if OnMachine() {
@@ -59,7 +59,7 @@ func Start(t testing.TB, o Options) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(folder, 0o777); err != nil { // tasks may have another user
+	if err := os.Chmod(folder, 0o777); err != nil { // tasks may run as another user
 		t.Fatal(err)
 	}
 	d := &Driver{Library: Build(t, folder), BLAS: "off"}
@@ -81,7 +81,8 @@ func Start(t testing.TB, o Options) *Driver {
 	return d
 }
 
-// Environment is what a process needs to find the driver: NAME=VALUE.
+// Environment returns the variables, as NAME=VALUE, with which a process finds
+// the driver.
 func (d *Driver) Environment() []string {
 	return []string{"PLX_CUDA=" + d.Library, "PLX_CUBLAS=" + d.BLAS}
 }
@@ -93,7 +94,7 @@ func number(b bool) int {
 	return 0
 }
 
-// Faults are what has gone wrong until now.
+// Faults returns the faults that the driver has logged so far.
 func (d *Driver) Faults() (lines []string) {
 	for _, line := range d.log() {
 		if !strings.HasPrefix(line, "product: ") {
@@ -103,10 +104,12 @@ func (d *Driver) Faults() (lines []string) {
 	return lines
 }
 
-// Products is how often the stand-in for cuBLAS has multiplied until now.
+// Products returns how many matrix products the stand-in for cuBLAS has
+// computed so far.
 func (d *Driver) Products() int { return len(d.log()) - len(d.Faults()) }
 
-// log are the lines of the library's log. There is none if it has nothing to say.
+// log returns the lines of the library's log file, which does not exist if
+// nothing was logged.
 func (d *Driver) log() []string {
 	text, _ := os.ReadFile(d.Library + ".log")
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })

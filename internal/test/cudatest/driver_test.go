@@ -12,9 +12,9 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device/cuda"
 )
 
-// The stand-in itself finds threads that do not meet at a barrier, and writes around
-// allocated memory.
-func TestFaultsOfTheStandIn(t *testing.T) {
+// The stand-in for the driver must detect threads that do not reach the same
+// barrier, and writes around allocated memory.
+func TestStandInDetectsFaults(t *testing.T) {
 	if _, err := exec.LookPath("g++"); err != nil {
 		t.Skip("there is no C++ compiler: ", err)
 	}

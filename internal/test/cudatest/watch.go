@@ -12,31 +12,31 @@ import (
 	"time"
 )
 
-// Recording is calls of kernels, for Watch.
+// Recording is a list of kernel launches with their data, which Watch replays.
 type Recording struct {
 	calls uint32
 	text  bytes.Buffer
 }
 
-// Call is the launches of one operation.
+// Call records the kernel launches of one operation.
 type Call struct {
-	Operands [][]byte // what a kernel finds in memory
-	Sizes    []int    // of the operands; of one without bytes in Operands the contents are undefined
+	Operands [][]byte // content of each operand before the launches; nil if it is undefined
+	Sizes    []int    // size of each operand, in bytes
 	Launches []Launch
-	Results  [][]byte // what the first operands are afterwards
+	Results  [][]byte // expected content of the first operands after the launches
 }
 
 // Launch is one launch of a kernel.
 type Launch struct {
 	Kernel      string
 	Grid, Block [3]uint32
-	Pointers    []int  // operands that are the first parameters
-	Scalars     []byte // the other parameters
+	Pointers    []int  // numbers of the operands whose addresses are the first parameters
+	Scalars     []byte // encoded remaining parameters
 }
 
 func (r *Recording) numbers(all ...uint32) {
 	for _, n := range all {
-		r.text.Write(binary.LittleEndian.AppendUint32(nil, n)) // a buffer takes everything
+		r.text.Write(binary.LittleEndian.AppendUint32(nil, n)) // the error is nil: writes to a bytes.Buffer do not fail
 	}
 }
 
@@ -74,14 +74,15 @@ func (r *Recording) Add(c Call) {
 // Calls is the number of recorded calls.
 func (r *Recording) Calls() int { return int(r.calls) }
 
-// Tools of valgrind that Watch runs.
+// Valgrind tools for Watch.
 const (
-	Helgrind = "helgrind" // races and missing barriers
-	Memcheck = "memcheck" // wrong addresses, and values that nobody has set
+	Helgrind = "helgrind" // finds data races and missing barriers
+	Memcheck = "memcheck" // finds invalid addresses and uninitialized values
 )
 
-// Watch runs recorded calls under a tool of valgrind, with a thread for each CUDA
-// thread. The error has what the tool complains of. The test is skipped without valgrind.
+// Watch replays recorded kernel launches under a valgrind tool, with one
+// thread for each CUDA thread. Its error contains the tool's complaints. It
+// skips the test if valgrind is not installed.
 func Watch(t testing.TB, r *Recording, tool string) error {
 	t.Helper()
 	if _, err := exec.LookPath("valgrind"); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/internal/test/cudatest"
 )
 
-// ones are n float32 of 1.
+// ones returns n float32 numbers of 1, encoded as bytes.
 func ones(n int) (b []byte) {
 	for range n {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(1))
@@ -19,9 +19,9 @@ func ones(n int) (b []byte) {
 	return b
 }
 
-// The tools of valgrind find a planted fault of each kind, and nothing in a kernel that
-// is right.
-func TestPlantedFaults(t *testing.T) {
+// Valgrind's tools must find one planted bug of each type, and report nothing
+// for a correct kernel.
+func TestWatchFindsPlantedBugs(t *testing.T) {
 	for _, c := range []struct{ kernel, tool, want string }{
 		{"right", cudatest.Helgrind, ""},
 		{"right", cudatest.Memcheck, ""},
@@ -50,8 +50,8 @@ func TestPlantedFaults(t *testing.T) {
 	}
 }
 
-// A result that is not the recorded one is found too.
-func TestWrongResult(t *testing.T) {
+// Watch must also detect a result that differs from the recorded one.
+func TestWatchDetectsAWrongResult(t *testing.T) {
 	var r cudatest.Recording
 	r.Add(cudatest.Call{Operands: [][]byte{ones(1)}, Sizes: []int{4}, Results: [][]byte{{1, 2, 3, 4}}})
 	if err := cudatest.Watch(t, &r, cudatest.Memcheck); err == nil || !strings.Contains(err.Error(), "1 wrong results") {

@@ -1,4 +1,4 @@
-// Package devicetest is the suite that every binding of a GPU's driver passes.
+// Package devicetest is a test suite for bindings of GPU drivers.
 package devicetest
 
 import (
@@ -16,7 +16,8 @@ import (
 	"github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// Run tests a binding. open opens a GPU that no other test uses.
+// Run tests a driver binding. open returns a GPU for the exclusive use of one
+// test.
 func Run(t *testing.T, open func(t *testing.T) device.GPU) {
 	for name, test := range map[string]func(*testing.T, bench){
 		"memory": testMemory, "modules": testModules, "launch": testLaunch, "two streams": testStreams, "graph": testGraph,
@@ -26,7 +27,7 @@ func Run(t *testing.T, open func(t *testing.T) device.GPU) {
 	}
 }
 
-// bench is a GPU under test. Its methods fail the test.
+// bench is a GPU under test. Its methods fail the test on an error.
 type bench struct {
 	testing.TB
 	device.GPU
@@ -54,7 +55,7 @@ func bytesOf(x []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
 }
 
-// pinned is pinned memory of numbers.
+// pinned allocates pinned host memory for n numbers.
 func (b bench) pinned(n int) []float32 {
 	b.Helper()
 	p, err := b.AllocHost(4 * n)
@@ -76,7 +77,7 @@ func (b bench) event() device.Event {
 	return e
 }
 
-// finish waits for all work of a stream.
+// finish waits until all work on a stream is done.
 func (b bench) finish(s device.Stream) {
 	b.Helper()
 	e := b.event()
@@ -85,7 +86,7 @@ func (b bench) finish(s device.Stream) {
 	b.must(e.Close())
 }
 
-// sum is the kernel out = a + b.
+// sum returns the kernel that computes out = a + b.
 func (b bench) sum() device.Kernel {
 	b.Helper()
 	k, err := b.elementwise().Kernel("binary_add_f32")
@@ -106,7 +107,8 @@ func (b bench) elementwise() device.Module {
 	return nil
 }
 
-// call is a launch of sum for n elements.
+// call returns the shape and parameters of a launch of the kernel sum for n
+// elements.
 func call(out, x, y device.Pointer, n int) (device.Shape, []byte) {
 	o, err := kernels.Binary(kernels.Float32, "+", n, n, n)
 	if err != nil {
@@ -116,7 +118,7 @@ func call(out, x, y device.Pointer, n int) (device.Shape, []byte) {
 	return device.Shape{Grid: l.Grid, Block: l.Block}, l.Params(uint64(out), uint64(x), uint64(y))
 }
 
-// isError fails unless err is a refusal with a code.
+// isError fails the test unless err is a device.Error with the given code.
 func isError(t testing.TB, err error, code int) {
 	t.Helper()
 	var refused *device.Error
@@ -175,7 +177,7 @@ func testLaunch(t *testing.T, b bench) {
 	b.must(s.In(y, bytesOf(in[n:])))
 	shape, params := call(x, x, y, n)
 	b.must(s.Launch(k, shape, params))
-	clear(params) // the launch has copied them
+	clear(params) // allowed, because Launch has copied the parameters
 	b.must(s.Out(bytesOf(out), x))
 	b.finish(s)
 	for i, got := range out {
@@ -189,8 +191,9 @@ func testLaunch(t *testing.T, b bench) {
 	b.must(s.Close())
 }
 
-// LaunchAllocatesNothing fails if a launch allocates memory of this process. Only the
-// least of several counts is a launch's own: other goroutines of the process allocate too.
+// LaunchAllocatesNothing fails the test if a kernel launch allocates Go
+// memory. It takes the smallest of several measurements, because other
+// goroutines of the process may allocate too.
 func LaunchAllocatesNothing(t *testing.T, g device.GPU) {
 	b := bench{t, g}
 	s, k, x := b.stream(), b.sum(), b.alloc(400)
@@ -205,7 +208,8 @@ func LaunchAllocatesNothing(t *testing.T, g device.GPU) {
 	b.finish(s)
 }
 
-// Work of one stream that waits for an event sees what another stream did before.
+// testStreams checks that after waiting for an event, a stream sees the other
+// stream's earlier work.
 func testStreams(t *testing.T, b bench) {
 	const n, rounds = 64, 30
 	x, y, k := b.alloc(4*n), b.alloc(4*n), b.sum()
@@ -217,7 +221,7 @@ func testStreams(t *testing.T, b bench) {
 		for i := range row {
 			row[i] = float32(round)
 		}
-		b.must(copies.Wait(computed)) // x is read no longer
+		b.must(copies.Wait(computed)) // wait until the last launch has read x
 		b.must(copies.In(x, bytesOf(row)))
 		b.must(copies.Record(copied))
 		b.must(compute.Wait(copied))
@@ -267,11 +271,11 @@ func testGraph(t *testing.T, b bench) {
 	if _, err := s.Capture(func() error { return gone }); err != gone {
 		t.Errorf("a capture that fails: %v", err)
 	}
-	b.must(s.In(x, bytesOf(in))) // runs, and is not recorded
+	b.must(s.In(x, bytesOf(in))) // executes, because no capture is active any more
 	b.finish(s)
 }
 
-// A library's calls in Do have the context, and its error comes back.
+// testDo checks that Do returns the error of its function.
 func testDo(t *testing.T, b bench) {
 	gone := errors.New("gone")
 	if err := b.Do(func() error { return gone }); err != gone {
@@ -279,7 +283,8 @@ func testDo(t *testing.T, b bench) {
 	}
 }
 
-// Calls may come from any thread: each sets the context.
+// testGoroutines makes calls from several threads, because every call must set
+// the context of its thread.
 func testGoroutines(t *testing.T, b bench) {
 	k := b.sum()
 	var all sync.WaitGroup

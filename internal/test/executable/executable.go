@@ -1,4 +1,5 @@
-// Package executable writes files that the same process executes afterwards.
+// Package executable writes files that the process executes immediately
+// afterwards.
 package executable
 
 import (
@@ -6,10 +7,11 @@ import (
 	"syscall"
 )
 
-// Write is os.WriteFile for a script or program that is executed as soon as it is
-// written. A child that another goroutine starts while the file is open for writing
-// holds it open until that child executes its own program, and the kernel refuses for
-// so long to execute the file: "text file busy". Write starts no child in between.
+// Write is like os.WriteFile, for a script or program that is executed
+// immediately afterwards. With os.WriteFile, another goroutine could fork
+// while the file is open for writing. Its child would keep the file open until
+// it calls exec, and executing the file would fail with "text file busy".
+// Write prevents forks while it writes.
 func Write(path string, content []byte, mode os.FileMode) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

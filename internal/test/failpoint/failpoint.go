@@ -1,38 +1,41 @@
-// Package failpoint makes a program fail where a test wants it to: between two
-// system calls, in the third write, with a file half on disk.
+// Package failpoint injects faults into a program at named places: between two
+// system calls, in the third write, or when half of a file is written.
 //
-// Code names the places where it can fail:
+// Code calls a function at the places where it can fail:
 //
 //	if err := fault("checkpoint.rename"); err != nil {
 //		return err
 //	}
 //
-// and a test starts the program with
+// A test starts the program with an environment variable:
 //
 //	PLX_FAILPOINTS="checkpoint.rename=kill@2;checkpoint.write=error"
 //
-// An entry is a place, what happens there and, after @, at which hit, counted
-// from 1 in each process. Without @ it happens at every hit. A place's name is made
-// of letters, digits and . - _. With the path of a file, as in
-// "wire.send=error@/tmp/now", it happens at the first hit that can remove such a
-// file: a test that sees how far a program has come decides when. It then happens
-// once, in whichever process.
+// An entry consists of a place, an action and, after @, the number of the hit
+// at which the action happens, counted from 1 in each process. Without @, it
+// happens at every hit. Names of places consist of letters, digits and . - _.
+// The @ can also be followed by the path of a file, as in
+// "wire.send=error@/tmp/now". Then the action happens once, at the first hit
+// in any process that finds and removes the file. This lets a test trigger the
+// fault when the program has reached a certain state.
 //
 //	error    Here returns an error
-//	short    Here returns io.ErrShortWrite, and the caller writes half of what it has
+//	short    Here returns io.ErrShortWrite, and the caller writes half of its data
 //	exit     the process exits with status 0
 //	kill     the process sends itself SIGKILL
 //
-// Before each fault a line "failpoint checkpoint.rename: kill" is written to
-// standard error: a test can tell a fault that came from one that did not.
+// Before each fault, the process writes a line such as "failpoint
+// checkpoint.rename: kill" to standard error, so that a test can check that
+// the fault happened.
 //
-// The variable is read when the process starts. If it cannot be read the process
-// exits with status 2: no test may pass because a fault was misspelt. Without the
-// variable Here is one comparison.
+// The process reads the variable at its start. If the value is invalid, it
+// exits with status 2, so that no test passes because of a misspelled fault.
+// If the variable is not set, Here only makes one comparison.
 //
-// Only a program that is built with the tag failpoint can fail so: nothing of this package
-// is in what users get. A package with places calls a variable that does nothing, and which a
-// file with that tag sets to Here.
+// Only programs built with the tag failpoint can fail this way; released
+// binaries do not contain this package. A package with places calls a function
+// variable that does nothing by default. A file with the build tag sets that
+// variable to Here.
 package failpoint
 
 import (
@@ -48,7 +51,8 @@ import (
 
 const variable = "PLX_FAILPOINTS"
 
-// armed are the faults of this process; nil means none. It does not change.
+// armed holds the faults of this process; nil means none. It does not change
+// after init.
 var armed faults
 
 func init() {
@@ -59,8 +63,9 @@ func init() {
 	}
 }
 
-// Here is a place called name. It does what the first entry wants that is due
-// there, and returns nil if none is. Any goroutine may call it.
+// Here marks the place called name. It performs the action of the first entry
+// that is due at this hit, and returns nil if there is none. It is safe for
+// concurrent use.
 func Here(name string) error {
 	if armed == nil {
 		return nil
@@ -70,12 +75,12 @@ func Here(name string) error {
 
 type faults []*fault
 
-// fault is one entry of the variable.
+// fault is one entry of PLX_FAILPOINTS.
 type fault struct {
 	name, action string
-	hit          uint64        // number of the hit at which it happens, from 1; 0 means every hit
-	file         string        // it happens at the hit that removes this file; "" means hit counts
-	seen         atomic.Uint64 // hits so far
+	hit          uint64        // number of the hit at which the action happens, from 1; 0 means every hit
+	file         string        // the action happens at the hit that removes this file; "" means that hit decides
+	seen         atomic.Uint64 // number of hits so far
 }
 
 func (all faults) hit(name string) error {
@@ -100,7 +105,8 @@ func (f *fault) due() bool {
 	return f.hit == 0 || f.hit == n
 }
 
-// actions do what an entry asks for. Those that return give the error of Here.
+// actions maps each action's name to its function. If the function returns,
+// Here returns its error.
 var actions = map[string]func() error{
 	"error": func() error { return errors.New("an error") },
 	"short": func() error { return io.ErrShortWrite },
@@ -108,8 +114,8 @@ var actions = map[string]func() error{
 	"kill":  kill,
 }
 
-// kill does not return. Another thread may take the signal: until it comes this
-// one must not go on.
+// kill does not return. The signal may be delivered to another thread, so this
+// one must not continue until the process dies.
 func kill() error {
 	for {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
@@ -118,7 +124,8 @@ func kill() error {
 	}
 }
 
-// parse reads the variable; of an empty one it returns nil.
+// parse parses the value of PLX_FAILPOINTS. It returns nil if the value is
+// empty.
 func parse(text string) (faults, error) {
 	if text == "" {
 		return nil, nil
@@ -136,7 +143,7 @@ func parse(text string) (faults, error) {
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
-// parseEntry reads name=action, name=action@n or name=action@/path.
+// parseEntry parses name=action, name=action@n or name=action@/path.
 func parseEntry(entry string) (*fault, error) {
 	name, rest, _ := strings.Cut(entry, "=")
 	action, when, counted := strings.Cut(rest, "@")

@@ -19,8 +19,8 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// childVariable makes the test binary a program with a place that it comes by
-// three times.
+// childVariable is the environment variable that turns the test binary into a
+// program that passes one failpoint three times.
 const childVariable = "FAILPOINT_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -32,13 +32,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// program is the test binary as a child, its output in files.
+// program is the test binary, run as a child process with its output in files.
 type program struct {
 	*exec.Cmd
 	folder string
 }
 
-// start starts a child that a minute is plenty for.
+// start starts a child process with a timeout of a minute.
 func start(t *testing.T, failpoints string) program {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
@@ -64,7 +64,7 @@ func create(t *testing.T, folder, name string) *os.File {
 	return f
 }
 
-// checkSaid compares all that the child has written so far.
+// checkSaid compares the child's output so far with the expected texts.
 func (p program) checkSaid(t *testing.T, out, complaint string) {
 	t.Helper()
 	for name, want := range map[string]string{"out": out, "err": complaint} {
@@ -112,8 +112,8 @@ func TestExit(t *testing.T) {
 	p.checkSaid(t, "1 <nil>\n", "failpoint file.write: exit\n")
 }
 
-// A fault that was misspelt ends the program before it does anything.
-func TestMisspelt(t *testing.T) {
+// A misspelled fault must end the program at its start.
+func TestMisspelledFaultEndsTheProgram(t *testing.T) {
 	p := start(t, "file.write=kil")
 	var ended *exec.ExitError
 	if err := p.Wait(); !errors.As(err, &ended) || ended.ExitCode() != 2 {
@@ -122,7 +122,8 @@ func TestMisspelt(t *testing.T) {
 	p.checkSaid(t, "", "PLX_FAILPOINTS: entry \"file.write=kil\": action \"kil\", want error, exit, kill or short\n")
 }
 
-// Of many goroutines at one place, one is the fifth.
+// If many goroutines pass a place at the same time, exactly one of them is the
+// fifth hit.
 func TestHitsAreCounted(t *testing.T) {
 	f, err := parse("a=error@5")
 	if err != nil {
@@ -143,8 +144,9 @@ func TestHitsAreCounted(t *testing.T) {
 	}
 }
 
-// A file says when, once, to one of many goroutines.
-func TestFilesAreAwaited(t *testing.T) {
+// After the file appears, the fault must happen once, in one of many
+// goroutines.
+func TestFileTriggersTheFaultOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "now")
 	f, err := parse("a=short@" + file + ";a=error@3")
 	if err != nil {
@@ -167,8 +169,8 @@ func TestFilesAreAwaited(t *testing.T) {
 	}
 }
 
-// What cannot be read is refused with its entry.
-func TestParseRefuses(t *testing.T) {
+// The error for an invalid entry must contain the entry.
+func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"a":         `entry "a": action "", want error, exit, kill or short`,
 		"a=error;":  `entry "": name "", want letters, digits and . - _`,
@@ -184,7 +186,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// What is read, written down again, means the same.
+// An entry that is parsed, written and parsed again must not change.
 func FuzzParse(f *testing.F) {
 	f.Add("checkpoint.rename=kill@2;checkpoint.write=error")
 	f.Add("a=kill@;=;@=error;a=error@/y")

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// What ships, what tests and what measures lie apart: files that are not tests import
-// neither support of tests nor tools, also under build tags, which go list does not see.
-// Only files of the tag failpoint import what that tag is for.
-func TestApart(t *testing.T) {
+// Product files must not import test support or tools, even in files with
+// build tags, which go list does not see. Only files with the tag failpoint
+// may import package failpoint.
+func TestProductFilesDoNotImportTestSupport(t *testing.T) {
 	read, tagged := 0, 0
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(root, path) // path begins with root
@@ -58,8 +58,9 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// What draws pictures is in the module of the tools, not in what a user fetches.
-func TestNoPlotInTheModule(t *testing.T) {
+// Plotting libraries must be dependencies of the module internal/tools only,
+// so that users do not download them.
+func TestModuleDoesNotDependOnPlotLibraries(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
 		t.Fatal(err)

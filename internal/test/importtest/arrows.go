@@ -1,5 +1,6 @@
-// Package importtest holds the rules of who may import whom, and that plx is a
-// static program. It has no code; its tests read the module's source.
+// Package importtest tests the rules about which package may import which, and
+// that the plx binary is statically linked. It contains only tests, which read
+// the module's source.
 //
-// A new package needs a row in the table of arrows_test.go.
+// When you add a package, add a row to the table in arrows_test.go.
 package importtest

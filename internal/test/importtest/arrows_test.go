@@ -14,19 +14,20 @@ const (
 	root   = "../../.." // the module's folder
 )
 
-// arrow says what a package may import. Patterns are paths within the module;
-// one that ends in /... means the folder and all below it, "main" is the root.
+// arrow is a rule about what a package may import. Patterns are paths within
+// the module. A pattern that ends in /... matches the folder and everything
+// below it, and "main" is the root package.
 type arrow struct {
 	from string
 	to   []string // packages of plx
-	std  bool     // and, of others, the standard library only
-	not  []string // packages of the standard library that it must do without
+	std  bool     // true if the package may import nothing from other modules, only the standard library
+	not  []string // packages of the standard library that are forbidden
 }
 
-// arrows: the first row that matches a package holds.
+// arrows lists the rules. The first one that matches a package applies.
 var arrows = []arrow{
 	{from: "main", to: []string{"defaults", "launcher", "launcher/agent", "launcher/console", "launcher/doctor", "launcher/exec", "launcher/exit", "launcher/hosts", "launcher/jobs", "launcher/limits", "launcher/slurm", "launcher/ssh/sshconfig", "launcher/submit", "hostfile", "gpuprobe", "logs", "logs/style", "launcher/metrics"}},
-	// Text to hosts: no network, no probing.
+	// Parsers of the user's lists of hosts, without network access.
 	{from: "defaults", to: []string{"internal/bounded"}, not: []string{"net", "os/exec"}},
 	{from: "hostfile", std: true, not: []string{"net", "os/exec"}},
 	{from: "gpuprobe"},
@@ -68,11 +69,12 @@ var arrows = []arrow{
 	{from: "launcher/jobs", to: []string{
 		"internal/plural", "internal/bounded", "internal/filelock", "hostfile", "envsync", "envsync/venv", "logs", "trainer/cluster", "launcher/artifacts", "launcher/reservation", "launcher/console", "launcher/exit", "launcher/fetch", "launcher/hang", "launcher/hosts",
 		"launcher/logstream", "launcher/placement", "launcher/driver", "launcher/protocol", "launcher/slurm", "launcher/scratch", "launcher/submission", "launcher/transport", "launcher/provision", "logs/style", "launcher/live", "launcher/metrics", "launcher/notify", "launcher/openmetrics", "launcher/top", "launcher/event", "launcher/report", "internal/atomicfile"}},
-	// Launches that wait in Slurm's queue: what is known of them here, and how they get there.
+	// Jobs that wait in Slurm's queue: the local record of each, and the
+	// submission.
 	{from: "launcher/notify", to: []string{"launcher/console", "launcher/protocol", "logs", "logs/style"}},
 	{from: "launcher/submission", to: []string{"internal/atomicfile", "internal/bounded", "launcher/exit", "launcher/slurm"}},
 	{from: "launcher/submit", to: []string{"launcher/console", "launcher/entrypoint", "launcher/exit", "launcher/jobs", "launcher/slurm", "launcher/submission", "logs"}},
-	// Pure: machines and options in, ranks out.
+	// Pure functions from machines and options to ranks.
 	{from: "launcher/placement", std: true, not: []string{"os", "os/exec"},
 		to: []string{"internal/plural", "hostfile", "gpuprobe", "launcher/console", "launcher/exit", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/ssh", to: []string{"internal/bounded", "launcher/exit", "launcher/scratch", "launcher/ssh/pipe", "launcher/ssh/sshconfig", "launcher/transport"}},
@@ -85,17 +87,18 @@ var arrows = []arrow{
 	{from: "launcher/bootstrap", to: []string{"envsync"}, not: []string{"os", "os/exec"}},
 	{from: "launcher/via", to: []string{"envsync", "launcher/bootstrap", "launcher/exit", "launcher/ssh", "launcher/ssh/pipe"}},
 	{from: "launcher/protocol", to: []string{"launcher/metrics", "trainer/cluster"}},
-	// A pure state machine: no network, no files, no programs.
+	// A pure state machine, without network, files or child processes.
 	{from: "launcher/jobstate", std: true,
 		to:  []string{"internal/plural", "launcher/exit", "launcher/hang", "launcher/protocol", "trainer/cluster"},
 		not: []string{"net", "os", "os/exec"}},
-	// Pure: what tasks wait for in, the culprit out.
+	// Pure functions from the functions in which tasks wait to the cause of a
+	// hang.
 	{from: "launcher/hang", std: true, to: []string{"launcher/protocol", "trainer/cluster"}, not: []string{"net", "os", "os/exec"}},
-	// Pure: lines of output in, values out.
+	// Pure functions from lines of output to metrics.
 	{from: "launcher/metrics", std: true, not: []string{"net", "os", "os/exec"}},
 	{from: "launcher/driver", to: []string{"launcher/event", "launcher/jobstate", "launcher/protocol", "trainer/cluster"}},
 	{from: "launcher/agent/process", to: []string{"internal/plural", "launcher/protocol", "trainer/cluster"}},
-	// Pure but for the function that reads the clock of the machine.
+	// Pure, except for a function that reads the machine's clock.
 	{from: "launcher/agent/lease"},
 	{from: "launcher/agent/jobfolder", to: []string{"internal/atomicfile", "internal/bounded", "launcher/exit", "launcher/agent/process", "launcher/metrics", "launcher/protocol", "envsync", "envsync/tree", "envsync/tree/store", "trainer/cluster"}},
 	{from: "launcher/agent/program", to: []string{"launcher/exit", "launcher/agent/jobfolder", "launcher/agent/process", "launcher/protocol", "trainer/cluster"}},
@@ -112,7 +115,7 @@ var arrows = []arrow{
 	{from: "launcher/agent", to: []string{"launcher/event", "launcher/metrics", "internal/bounded", "internal/filelock", "envsync", "gpuprobe", "envsync/tree", "envsync/venv", "envsync/venv/install", "launcher/agent/...", "launcher/exit", "launcher/limits", "launcher/protocol", "launcher/sshserver", "logs", "trainer/cluster"}},
 
 	{from: "trainer/cluster", std: true},
-	// Pure parts of the trainer: each can be understood alone.
+	// Pure parts of the trainer that can be understood without the rest.
 	{from: "trainer/random", std: true, not: []string{"net", "os"}},
 	{from: "trainer/data", std: true, to: []string{"trainer/random"}},
 	{from: "trainer/timeline", std: true, to: []string{"internal/atomicfile"}},
@@ -125,19 +128,23 @@ var arrows = []arrow{
 	{from: "trainer/blas"},
 	{from: "trainer/optimizer", std: true, to: []string{"trainer/wire"}, not: []string{"net"}},
 	{from: "trainer/sparse", std: true, to: []string{"trainer/optimizer", "trainer/random", "trainer/wire"}, not: []string{"net"}},
-	// Checkpoints on disk: who holds what elsewhere is for others to ask.
+	// Checkpoint files on disk. Other packages find out which hosts have which
+	// files.
 	{from: "trainer/checkpoint", std: true, to: []string{"internal/digest", "trainer/cluster", "trainer/optimizer"}, not: []string{"net"}},
-	// What runs between tasks: peers below, the two protocols above it.
+	// Communication between tasks: channels and peers, and the two protocols
+	// that use them.
 	{from: "trainer/cluster/channel", std: true, to: []string{"trainer/cluster"}},
 	{from: "trainer/peers", to: []string{"trainer/cluster", "trainer/cluster/channel", "trainer/wire"}},
 	{from: "trainer/collective", to: []string{"trainer/cluster", "trainer/peers", "trainer/wire"}},
-	// Who waits for whom, and who holds what: no network.
+	// Decisions about which workers wait for each other and which task holds
+	// which shard, without network.
 	{from: "trainer/policy", std: true, to: []string{"trainer/optimizer"}, not: []string{"net", "os"}},
 	{from: "trainer/layout", std: true, to: []string{"trainer/cluster", "trainer/optimizer", "trainer/policy", "trainer/sparse"}, not: []string{"net", "os"}},
-	// Sums, optimisers and values of shards: no network, no files.
+	// Gradient sums, optimizers and shard values, without network or files.
 	{from: "trainer/aggregate", std: true, to: []string{"trainer/cluster", "trainer/layout", "trainer/optimizer", "trainer/policy", "trainer/sparse", "trainer/wire"}, not: []string{"net", "os"}},
 	{from: "trainer/exchange/transition", to: []string{"trainer/aggregate", "trainer/cluster", "trainer/layout", "trainer/peers", "trainer/wire"}},
-	// What travels, and sums of a host: no network.
+	// Messages of the exchange, and local aggregation on a host, without
+	// network.
 	{from: "trainer/exchange/message", std: true, to: []string{"trainer/aggregate", "trainer/layout", "trainer/sparse", "trainer/wire"}, not: []string{"net", "os"}},
 	{from: "trainer/exchange/localsum", std: true, to: []string{"trainer/exchange/message", "trainer/aggregate", "trainer/cluster", "trainer/layout",
 		"trainer/sparse", "trainer/wire"}, not: []string{"net", "os"}},
@@ -148,45 +155,50 @@ var arrows = []arrow{
 		"trainer/sparse", "trainer/timeline"}},
 	{from: "trainer/exchange"}, // documentation
 	{from: "trainer/lifetime", std: true, not: []string{"net", "os"}},
-	// How one is chosen, how it lies in files, how files travel; who decides all that.
+	// The choice of a checkpoint, its file format, its transfer, and the store
+	// that controls these.
 	{from: "trainer/checkpoint/choose", std: true, to: []string{"trainer/checkpoint", "trainer/cluster"}, not: []string{"net", "os"}},
 	{from: "trainer/checkpoint/tensors", std: true, to: []string{"trainer/aggregate", "trainer/checkpoint", "trainer/cluster", "trainer/exchange/transition", "trainer/layout", "trainer/safetensors"}, not: []string{"net", "os"}},
 	{from: "trainer/checkpoint/transfer", to: []string{"trainer/checkpoint", "trainer/cluster", "trainer/lifetime", "trainer/peers", "trainer/safetensors", "trainer/wire"}},
 	{from: "trainer/checkpoint/store", to: []string{"internal/plural", "trainer/checkpoint", "trainer/checkpoint/choose",
 		"trainer/checkpoint/tensors", "trainer/checkpoint/transfer", "trainer/cluster", "trainer/exchange/transition", "trainer/layout", "trainer/lifetime",
 		"trainer/peers", "trainer/safetensors", "trainer/wire"}},
-	// The values of a checkpoint without the job that made it.
+	// Reads the values of a checkpoint without the job that wrote it.
 	{from: "trainer/checkpoint/weights", std: true, to: []string{"trainer/aggregate", "trainer/checkpoint", "trainer/checkpoint/choose", "trainer/checkpoint/tensors",
 		"trainer/cluster", "trainer/exchange/transition", "trainer/layout", "trainer/safetensors"}, not: []string{"net", "os/exec"}},
-	// When a checkpoint is made: the store writes it.
+	// Decides when to make a checkpoint; the store writes it.
 	{from: "trainer/checkpoint/saver", std: true, to: []string{"trainer/checkpoint/store", "trainer/cluster", "trainer/exchange/client"}, not: []string{"net", "os"}},
-	// State that a model carries from step to step, on its way to the store.
+	// Passes state that a model carries from step to step to the checkpoint
+	// store.
 	{from: "trainer/checkpoint/carriage", to: []string{"internal/plural", "trainer/checkpoint/store", "trainer/checkpoint/tensors", "trainer/replica"}, not: []string{"net", "os"}},
-	// When functions of the program are called: it sends nothing.
+	// Decides when to call the user's hook functions. It sends nothing.
 	{from: "trainer/hooks", std: true, to: []string{"trainer/layout", "trainer/replica", "trainer/wire"}, not: []string{"net", "os"}},
-	// What program and user choose, without a model.
+	// Settings of the program and the user, independent of a model.
 	{from: "trainer/config", std: true, to: []string{"internal/plural", "trainer/cluster", "trainer/hooks", "trainer/policy", "trainer/timeline"}, not: []string{"net"}},
 	{from: "trainer/telemetry", std: true, to: []string{"trainer/cluster", "trainer/config", "trainer/graph", "trainer/layout", "trainer/summary", "trainer/timeline", "trainer/wire"}, not: []string{"net"}},
-	// A graph in, a graph out: nothing is computed.
+	// Transforms graphs, without computing values.
 	{from: "trainer/growth", to: []string{"trainer/executor/memory", "trainer/executor/vertex", "trainer/nn/ops"}},
 	{from: "trainer/rewrite", to: []string{"trainer/executor/memory", "trainer/executor/vertex", "trainer/nn/ops", "trainer/replica"}},
-	// What a worker computes with: graphs, and rows of tables for them.
+	// A worker's computation: graphs, and the table rows that they use.
 	{from: "trainer/replica", to: []string{"trainer/executor", "trainer/executor/gpu", "trainer/executor/memory", "trainer/executor/vertex", "trainer/operation", "trainer/wire"}},
-	// The GPU that a worker was given, and the variables that stay on it.
+	// The GPU that is assigned to a worker, and the variables that stay in its
+	// memory.
 	{from: "trainer/device", std: true, to: []string{"trainer/config", "trainer/executor/device", "trainer/executor/device/cgocuda", "trainer/executor/device/cuda", "trainer/executor/gpu"}, not: []string{"net"}},
 	{from: "trainer/resident", to: []string{"trainer/aggregate", "trainer/executor/gpu", "trainer/layout", "trainer/operation", "trainer/optimizer", "trainer/replica"}},
 	{from: "trainer/embedding", to: []string{"trainer/exchange/client", "trainer/exchange/message", "trainer/replica", "trainer/sparse", "trainer/wire"}},
-	// Where rows are to be: decided here, moved by the exchange.
+	// Decides on which server each table row should be. The exchange moves the
+	// rows.
 	{from: "trainer/autotune", std: true, not: []string{"net"}, to: []string{"trainer/autotune/cost", "trainer/autotune/partition", "trainer/cluster",
 		"trainer/collective", "trainer/exchange/client", "trainer/exchange/transition", "trainer/layout", "trainer/timeline"}},
-	// What runs inside one: graphs and their operations.
+	// What a replica executes: graphs and their operations.
 	{from: "trainer/operation", to: []string{"trainer/executor/gpu/kernels", "trainer/random"}},
 	{from: "trainer/executor/memory"},
-	// Pure: it computes nothing and knows no device.
+	// Pure: it computes no values and does not depend on a device.
 	{from: "trainer/executor/vertex", not: []string{"net", "os"}},
 	{from: "trainer/executor/compile", to: []string{"trainer/executor/memory", "trainer/executor/vertex", "trainer/operation"}, not: []string{"net", "os"}},
 	{from: "trainer/executor/cpu", to: []string{"trainer/executor/compile", "trainer/executor/memory", "trainer/operation"}},
-	// What the executor needs of a GPU, and the driver that has it.
+	// The executor's interface to a GPU, and the driver bindings that
+	// implement it.
 	{from: "trainer/executor/device", std: true, not: []string{"net", "os"}},
 	{from: "trainer/executor/device/cuda", to: []string{"trainer/executor/device"}},
 	{from: "trainer/executor/device/cgocuda", to: []string{"trainer/executor/device"}},
@@ -201,28 +213,31 @@ var arrows = []arrow{
 	{from: "trainer/nn/recurrent", to: []string{"trainer/nn/exponential", "trainer/nn/matrix"}},
 	{from: "trainer/nn/ops", to: []string{"trainer/executor/gpu/kernels", "trainer/executor/memory", "trainer/nn/exponential", "trainer/nn/matrix", "trainer/nn/recurrent",
 		"trainer/operation", "trainer/random"}},
-	// Models layer by layer: it knows the trainer, which does not know it.
+	// Builds models layer by layer. It imports the trainer; the trainer must
+	// not import it.
 	{from: "trainer/nn", to: []string{"trainer", "trainer/layout", "trainer/nn/ops"}},
 	{from: "trainer", to: []string{"internal/plural", "trainer/..."}},
 	{from: "examples/...", to: []string{"trainer/...", "examples/internal/..."}},
 
-	// How files are read and written, wherever that is.
+	// Packages for reading and writing files.
 	{from: "internal/atomicfile", std: true, not: []string{"net", "os/exec"}},
 	{from: "internal/bounded", std: true, not: []string{"net", "os/exec"}},
 	{from: "internal/digest", std: true, not: []string{"net", "os", "os/exec"}},
 	{from: "internal/filelock", not: []string{"net", "os/exec"}},
 	{from: "internal/holes", std: true, not: []string{"net", "os", "os/exec"}},
 	{from: "internal/plural", std: true, not: []string{"net", "os", "os/exec"}},
-	// Support of tests may know all: what ships does not know it.
+	// Test support may import everything, but product packages must not import
+	// it.
 	{from: "internal/test/...", to: []string{"defaults", "envsync/...", "examples/...", "gpuprobe", "hostfile", "internal/...", "launcher/...", "logs/...", "trainer/..."}},
 	// Tests, and no other code.
 	{from: "e2e/..."},
 }
 
-// namesOfNothing say nothing about what is in a package.
+// namesOfNothing are package names that are forbidden because they do not
+// describe the content.
 var namesOfNothing = []string{"util", "utils", "common", "types", "helper", "helpers", "misc", "base", "shared", "node"}
 
-// listed is what go list says of a package.
+// listed is the output of go list for a package.
 type listed struct {
 	ImportPath string
 	Name       string
@@ -253,8 +268,8 @@ func list(t *testing.T, args ...string) []listed {
 	return all
 }
 
-// within is a package's path in the module: "main" for the root, false for a
-// package of another module.
+// within returns a package's path in the module, "main" for the root package.
+// It returns false for a package of another module.
 func within(path string) (string, bool) {
 	if path == module {
 		return "main", true
@@ -269,8 +284,9 @@ func matches(pattern, path string) bool {
 	return pattern == path
 }
 
-// breach says what is wrong with one import, or nothing. The dot of a domain
-// tells other modules' packages from the standard library's.
+// breach returns how an import violates the rule; "" if it does not. An import
+// path with a dot belongs to another module, one without to the standard
+// library.
 func (a arrow) breach(imported string) string {
 	if path, ours := within(imported); ours {
 		if !slices.ContainsFunc(a.to, func(p string) bool { return matches(p, path) }) {
@@ -288,7 +304,7 @@ func (a arrow) breach(imported string) string {
 	return ""
 }
 
-// check returns a line for every import of a package that is against the rules.
+// check returns a line for every import of a package that violates its rule.
 func check(p listed) []string {
 	path, ours := within(p.ImportPath)
 	if !ours {
@@ -310,7 +326,7 @@ func check(p listed) []string {
 	return wrong
 }
 
-func TestArrows(t *testing.T) {
+func TestImportRules(t *testing.T) {
 	packages := list(t, "./...")
 	if len(packages) == 0 {
 		t.Fatal("no packages found")
@@ -333,7 +349,7 @@ func TestPackageNames(t *testing.T) {
 	}
 }
 
-func TestCheckFindsWhatIsWrong(t *testing.T) {
+func TestCheckFindsViolations(t *testing.T) {
 	for _, test := range []struct {
 		from, imported string
 		wrong          bool

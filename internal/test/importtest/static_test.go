@@ -11,25 +11,26 @@ import (
 	"testing"
 )
 
-// libc lists what links the C library, with cgo or past it.
+// libc lists packages that link the C library, through cgo or without it.
 var libc = []string{"github.com/ebitengine/purego", "gorgonia.org/", module + "/trainer/blas"}
 
-// TestPlxKnowsNoLibc looks at all that the program is made of.
-func TestPlxKnowsNoLibc(t *testing.T) {
+// TestPlxDoesNotLinkLibc checks all packages that the plx binary consists of.
+func TestPlxDoesNotLinkLibc(t *testing.T) {
 	for _, p := range list(t, "-deps", ".") {
 		for _, bad := range libc {
 			if strings.HasPrefix(p.ImportPath, bad) {
 				t.Errorf("plx is made of %s, which links libc", p.ImportPath)
 			}
 		}
-		// The standard library has pure parts in their place.
+		// Packages of the standard library are exempt, because each also has
+		// an implementation without cgo.
 		if !p.Standard && len(p.CgoFiles) > 0 {
 			t.Errorf("plx is made of %s, which uses cgo", p.ImportPath)
 		}
 	}
 }
 
-// build builds plx without cgo, as it is released.
+// build builds plx without cgo, like a release.
 func build(t *testing.T) (program string) {
 	t.Helper()
 	if testing.Short() {
@@ -45,8 +46,9 @@ func build(t *testing.T) (program string) {
 	return program
 }
 
-// A launch starts plx three times on each host. What its packages do before main they do
-// each time: a regular expression of a package is compiled when it is first used.
+// Package initialization must be fast, because a launch starts plx three times
+// on each host. For example, regular expressions of packages must be compiled
+// on first use.
 func TestPlxStartsQuickly(t *testing.T) {
 	cmd := exec.Command(build(t), "version")
 	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
@@ -54,7 +56,8 @@ func TestPlxStartsQuickly(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, trace)
 	}
-	// init PACKAGE @0.1 ms, 0.2 ms clock, 3 bytes, 4 allocs
+	// each line looks like: init PACKAGE @0.1 ms, 0.2 ms clock, 3 bytes, 4
+	// allocs
 	packages, all := 0, 0
 	for line := range strings.Lines(string(trace)) {
 		words := strings.Fields(line)

@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// raw are the files that may write to the user's terminal without package console, and what they
-// write. Whatever else plx prints passes through the console, which makes it harmless.
+// raw lists the files that may write to the user's terminal without package
+// console, and what they write. All other output of plx must pass through the
+// console, which removes control sequences.
 var raw = map[string]string{
 	"launcher/exec/print.go":   "outputs of programs, which logs.Safe makes harmless on a terminal",
 	"launcher/jobs/resolve.go": "a table on stderr, by the console",
@@ -25,7 +26,8 @@ var raw = map[string]string{
 	"cmd_config.go":            "a terminal without a width",
 }
 
-// Nothing but the console writes to the outputs of plx, so no text of a stranger passes it by.
+// Only package console may write to the outputs of plx, so that text from
+// other hosts cannot reach the terminal unfiltered.
 func TestOnlyTheConsoleWritesToTheTerminal(t *testing.T) {
 	unused := map[string]bool{}
 	for name := range raw {
@@ -70,12 +72,12 @@ func TestOnlyTheConsoleWritesToTheTerminal(t *testing.T) {
 	}
 }
 
-// sequences is the one file with literals of escape sequences. What is drawn uses package ansi
-// and the styles of logs/style.
+// sequences is the only file that may contain escape sequences as literals.
+// Other code uses package ansi and the styles of logs/style.
 const sequences = "logs/escape.go"
 
-// Literals of escape sequences live in one file.
-func TestSequencesInOneFile(t *testing.T) {
+// Literals with escape sequences must be in one file.
+func TestEscapeSequencesAreInOneFile(t *testing.T) {
 	found := 0
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(root, path) // path begins with root
@@ -115,8 +117,9 @@ func TestSequencesInOneFile(t *testing.T) {
 	}
 }
 
-// output reports whether an expression is an output of plx: a field of a console.Terminal, of
-// package main's command or of the library's App, or that of the process.
+// output reports whether an expression is an output stream of plx: one of the
+// process, or a field of a console.Terminal, of package main's command or of
+// the library's App.
 func output(file *ast.File, s *ast.SelectorExpr) bool {
 	of := ""
 	switch x := s.X.(type) {

@@ -1,4 +1,4 @@
-// Package modeltest tests a model: every gradient against finite
+// Package modeltest checks the gradients of a model against finite
 // differences.
 package modeltest
 
@@ -15,12 +15,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Fill gives an input of the model its values.
+// Fill writes values for an input of the model to into. number is the index of
+// the input.
 type Fill func(input *gorgonia.Node, number int, into *tensor.Dense)
 
-// Gradients compares every element of every gradient of a float64 model of
-// batch rows with central differences. It differentiates by the model's
-// variables and by the rows of the named lookups.
+// Gradients compares the gradients of a float64 model with central
+// differences, element by element. batch is the number of rows of a batch. It
+// checks the gradients of all variables and of the rows that the named lookups
+// return.
 func Gradients(t *testing.T, build trainer.Build, batch int, fill Fill, lookups ...string) {
 	t.Helper()
 	p, m := compile(t, build, batch, lookups...)
@@ -47,11 +49,12 @@ func Gradients(t *testing.T, build trainer.Build, batch int, fill Fill, lookups 
 	}
 }
 
-// compiled is a model in float64 on one device. The rows of tables are inputs.
+// compiled is a float64 model compiled for the CPU. The rows of embedding
+// tables are inputs.
 type compiled struct {
 	*executor.Program
 	names     []string
-	values    [][]float64 // by name: the variable, or the rows of the lookup
+	values    [][]float64 // for each entry of names, the values of the variable or of the looked-up rows
 	gradients [][]float64
 	bytes     [][]byte
 }

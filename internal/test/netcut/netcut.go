@@ -1,13 +1,14 @@
-// Package netcut cuts the network in tests.
+// Package netcut simulates a broken network in tests.
 //
-// A proxy stands before an address and carries what comes to it:
+// A proxy forwards connections to an address until it is shut:
 //
-//	v := netcut.New(t, addr) // others dial v.Addr() instead of addr
-//	v.Shut()                // from now on nothing comes through
+//	v := netcut.New(t, addr) // clients dial v.Addr() instead of addr
+//	v.Shut()                // from now on the proxy forwards nothing
 //
-// Shut, it keeps connections open and lets nothing through, also not that one
-// side hung up: as where a cable is cut, a host is gone or a process frozen,
-// and not as where a process ends. It is never opened again.
+// After Shut, the proxy keeps connections open but forwards nothing, not even
+// that one side has closed its end. To the peers this looks like a cut cable,
+// a lost host or a frozen process, not like a process that ended. A proxy
+// cannot be reopened.
 package netcut
 
 import (
@@ -16,21 +17,22 @@ import (
 	"testing"
 )
 
-// Proxy carries connections to an address until it is shut.
+// Proxy forwards connections to an address until it is shut.
 type Proxy struct {
 	ln       net.Listener
 	to       string
 	shut     chan struct{}
 	once     sync.Once
-	over     chan struct{} // the test has ended
+	over     chan struct{} // closed at the end of the test
 	carrying sync.WaitGroup
 
 	mu    sync.Mutex
-	conns []net.Conn // both ends of each
+	conns []net.Conn // both sides of every connection; guarded by mu
 	ended bool
 }
 
-// New returns an open proxy on the loopback interface. It goes with the test.
+// New starts a proxy on the loopback interface that forwards to an address.
+// The end of the test stops it.
 func New(t testing.TB, to string) *Proxy {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,10 +45,10 @@ func New(t testing.TB, to string) *Proxy {
 	return v
 }
 
-// Addr is where it listens.
+// Addr is the address on which the proxy listens.
 func (v *Proxy) Addr() string { return v.ln.Addr().String() }
 
-// Shut lets nothing through any more.
+// Shut makes the proxy forward nothing more.
 func (v *Proxy) Shut() { v.once.Do(func() { close(v.shut) }) }
 
 func (v *Proxy) accept() {
@@ -68,7 +70,8 @@ func (v *Proxy) accept() {
 	}
 }
 
-// keep notes what end must close. It reports false, and closes it, after end.
+// keep registers connections that end must close. After end, it closes them
+// and returns false.
 func (v *Proxy) keep(conns ...net.Conn) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -79,7 +82,8 @@ func (v *Proxy) keep(conns ...net.Conn) bool {
 	return !v.ended
 }
 
-// carry passes bytes on, and that there are no more.
+// carry copies bytes from one connection to the other until one of them is
+// closed, then closes both. After Shut it stops copying and leaves them open.
 func (v *Proxy) carry(to, from net.Conn) {
 	b := make([]byte, 64<<10)
 	for {
@@ -98,14 +102,15 @@ func (v *Proxy) carry(to, from net.Conn) {
 	}
 }
 
-// hangUp needs v.mu.
+// hangUp closes all connections. The caller holds v.mu.
 func (v *Proxy) hangUp() {
 	for _, c := range v.conns {
 		c.Close() // it may be closed already
 	}
 }
 
-// end waits until nothing is left.
+// end closes the listener and all connections, and waits for the proxy's
+// goroutines.
 func (v *Proxy) end() {
 	v.mu.Lock()
 	v.ended = true

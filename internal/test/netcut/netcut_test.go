@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// echo answers line by line what it is sent.
+// echo starts a server that sends back each line.
 func echo(t *testing.T) net.Listener {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,7 +43,7 @@ func dial(t *testing.T, v *Proxy) net.Conn {
 	return conn
 }
 
-func TestOpenCarriesBothWaysAndTheEnd(t *testing.T) {
+func TestOpenProxyForwardsDataAndClose(t *testing.T) {
 	ln := echo(t)
 	conn := dial(t, New(t, ln.Addr().String()))
 	for _, line := range []string{"one\n", "two\n"} {
@@ -59,7 +59,7 @@ func TestOpenCarriesBothWaysAndTheEnd(t *testing.T) {
 	}
 }
 
-func TestShutLetsNothingThroughAndKeepsConnections(t *testing.T) {
+func TestShutProxyForwardsNothingAndKeepsConnections(t *testing.T) {
 	ln := echo(t)
 	v := New(t, ln.Addr().String())
 	before := dial(t, v)
@@ -80,7 +80,7 @@ func TestShutLetsNothingThroughAndKeepsConnections(t *testing.T) {
 	}
 }
 
-func TestNobodyBehindIsToldByHangingUp(t *testing.T) {
+func TestProxyHangsUpIfTheTargetIsUnreachable(t *testing.T) {
 	ln := echo(t)
 	ln.Close()
 	conn := dial(t, New(t, ln.Addr().String()))

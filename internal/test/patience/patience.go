@@ -1,8 +1,9 @@
-// Package patience holds the bound of what tests wait for that normally comes at once.
-// Only a hang meets it: a machine that is ten times slower passes.
+// Package patience defines the timeout of tests for events that normally
+// happen at once. It is long enough for a machine that is ten times slower, so
+// only a hang exceeds it.
 package patience
 
 import "time"
 
-// Limit is how long a test waits before it fails.
+// Limit is the time that a test waits for an event before it fails.
 const Limit = 2 * time.Minute

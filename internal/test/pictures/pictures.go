@@ -1,4 +1,4 @@
-// Package pictures makes files of pictures for tests.
+// Package pictures writes image files for tests.
 package pictures
 
 import (
@@ -19,13 +19,14 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// PNG is a made picture as a PNG file.
+// PNG encodes an artificial image of data.MakePictures as PNG.
 func PNG(t *testing.T, x data.Image) []byte {
 	t.Helper()
 	return encoded(t, x, png.Encode)
 }
 
-// JPEG is a made picture as a JPEG file, whose pixels are almost the same.
+// JPEG encodes an artificial image of data.MakePictures as JPEG, which changes
+// its pixels slightly.
 func JPEG(t *testing.T, x data.Image) []byte {
 	t.Helper()
 	return encoded(t, x, func(w io.Writer, p image.Image) error { return jpeg.Encode(w, p, &jpeg.Options{Quality: 95}) })
@@ -45,7 +46,7 @@ func encoded(t *testing.T, x data.Image, encode func(io.Writer, image.Image) err
 	return b.Bytes()
 }
 
-// Record frames a record.
+// Record encodes content as a TFRecord record.
 func Record(content []byte) []byte {
 	sum := func(b []byte) []byte {
 		s := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
@@ -55,13 +56,13 @@ func Record(content []byte) []byte {
 	return bytes.Join([][]byte{length, sum(length), content, sum(content)}, nil)
 }
 
-// message is a field of a message of protocol buffers that holds bytes.
+// message encodes a length-delimited field of a protocol buffer message.
 func message(number int, parts ...[]byte) []byte {
 	content := bytes.Join(parts, nil)
 	return append(binary.AppendUvarint([]byte{byte(number<<3 | 2)}, uint64(len(content))), content...)
 }
 
-// Example is a tf.train.Example of an encoded image and its class.
+// Example encodes a tf.train.Example with an encoded image and its class.
 func Example(encoded []byte, label int) []byte {
 	feature := func(name string, list []byte) []byte { return message(1, message(1, []byte(name)), message(2, list)) }
 	return message(1,
@@ -69,7 +70,7 @@ func Example(encoded []byte, label int) []byte {
 		feature("image/class/label", message(3, message(1, []byte{byte(label)}))))
 }
 
-// photo is a made picture as a JPEG file of another size and shape.
+// photo scales an artificial image to the given size and encodes it as JPEG.
 func photo(t *testing.T, x data.Image, width, height int) []byte {
 	t.Helper()
 	p, err := jpeg.Decode(bytes.NewReader(JPEG(t, x)))
@@ -89,8 +90,9 @@ func photo(t *testing.T, x data.Image, width, height int) []byte {
 	return b.Bytes()
 }
 
-// Write writes pictures of three classes and several sizes, as folders and as two
-// TFRecord files, one of them packed. Both have the same order.
+// Write writes images of three classes and several sizes twice: as a folder
+// per class, and as two TFRecord files, one of them compressed with gzip. The
+// images have the same order in both forms.
 func Write(t *testing.T, samples int) (folder, records string) {
 	t.Helper()
 	made, err := data.MakePictures(1, 0, 10*samples)

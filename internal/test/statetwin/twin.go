@@ -1,5 +1,5 @@
-// Package statetwin is the state of a training, written plainly, against which
-// tests of checkpoints compare what they restore.
+// Package statetwin is a simple model of a training's state. Tests of
+// checkpoints compare the restored state with it.
 package statetwin
 
 import (
@@ -15,24 +15,24 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// Twin is a training's state: by variable every unit that is stored, an element
-// or a row, as its values followed by its slots.
+// Twin is the state of a training. It stores every unit of each variable, an
+// element or a table row, as the unit's value followed by its optimizer slots.
 type Twin struct {
 	Variables []layout.Variable
 	Optimizer optimizer.Settings
-	Units     []map[int][]byte // by variable and unit; a row that was never updated is missing
-	Updates   []uint64         // by variable
-	Batch     int              // rows
+	Units     []map[int][]byte // for each variable, its units by number; a table row that was never updated is missing
+	Updates   []uint64         // number of updates of each variable
+	Batch     int              // rows of a global batch
 }
 
-// New draws a state of some variables.
+// New returns a random state of a fixed list of variables.
 func New(random *rand.Rand, rule optimizer.Rule) *Twin {
 	w := &Twin{Optimizer: optimizer.Settings{Rule: rule, Momentum: 0.9, Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-8}, Batch: 12}
 	w.Variables = []layout.Variable{
 		{Name: "w", Dtype: layout.Float32, Shape: []int{7, 300}},
 		{Name: "b", Dtype: layout.Float64, Shape: []int{random.IntN(20) + 1}},
 		{Name: "scalar", Dtype: layout.Float32},
-		{Name: "w[0:5]/slot.0", Dtype: layout.Float64, Shape: []int{3, 2}}, // a name that is asking for it
+		{Name: "w[0:5]/slot.0", Dtype: layout.Float64, Shape: []int{3, 2}}, // a name that looks like the name of a piece or slot in a checkpoint
 		{Name: "mean", Dtype: layout.Float32, Shape: []int{9}, Update: optimizer.Average, Momentum: 0.5},
 		{Name: "words", Dtype: layout.Float32, Shape: []int{500, 3}, Sparse: &layout.Sparse{}},
 		{Name: "rare", Dtype: layout.Float64, Shape: []int{1000, 2, 2}, Sparse: &layout.Sparse{}},
@@ -50,7 +50,7 @@ func New(random *rand.Rand, rule optimizer.Rule) *Twin {
 	return w
 }
 
-// Noise draws n bytes.
+// Noise returns n random bytes.
 func Noise(random *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -59,7 +59,7 @@ func Noise(random *rand.Rand, n int) []byte {
 	return b
 }
 
-// Unit is the number of bytes of an element or row of a variable.
+// Unit is the size in bytes of one element or table row of variable i.
 func (w *Twin) Unit(i int) int {
 	v := w.Variables[i]
 	if v.Sparse != nil {
@@ -75,7 +75,8 @@ func (w *Twin) slots(i int) int {
 	return w.Optimizer.Slots()
 }
 
-// Kept is a piece as a shard holder gives it.
+// Kept returns the content of a piece in the form in which a shard holder
+// passes it to a checkpoint.
 func (w *Twin) Kept(p layout.Piece) aggregate.Kept {
 	k := aggregate.Kept{Variable: p.Variable, Offset: p.Offset, Count: p.Count, Updates: w.Updates[p.Variable],
 		Slots: make([][]byte, w.slots(p.Variable))}
@@ -96,7 +97,8 @@ func (w *Twin) Kept(p layout.Piece) aggregate.Kept {
 	return k
 }
 
-// cut draws pieces of all variables for some shard holders.
+// cut divides all variables at random into pieces and assigns the pieces to
+// shard holders.
 func (w *Twin) cut(random *rand.Rand, holders int) (pieces []layout.Piece) {
 	for i, v := range w.Variables {
 		for at, n := 0, count(v); at < n; {
@@ -111,13 +113,13 @@ func (w *Twin) cut(random *rand.Rand, holders int) (pieces []layout.Piece) {
 	return pieces
 }
 
-// Whole is a piece that is all of a variable.
+// Whole returns the piece that covers all of variable i.
 func (w *Twin) Whole(i int) layout.Piece {
 	return layout.Piece{Variable: i, Count: count(w.Variables[i])}
 }
 
-// Declare is a declaration of the twin's variables over some shard holders, of
-// which each has something.
+// Declare returns a declaration that divides the variables among shard holders
+// at random. Every shard holder has at least one piece.
 func (w *Twin) Declare(random *rand.Rand, holders []cluster.Task, from string) *layout.Declaration {
 	d := &layout.Declaration{Holders: holders, Variables: w.Variables, Optimizer: w.Optimizer, Checkpoint: from}
 	for len(Holding(d)) < len(holders) {
@@ -126,7 +128,7 @@ func (w *Twin) Declare(random *rand.Rand, holders []cluster.Task, from string) *
 	return d
 }
 
-// Manifest is what the chief knows before a save.
+// Manifest returns the manifest that the chief begins a checkpoint with.
 func (w *Twin) Manifest(step uint64) checkpoint.Manifest {
 	m := checkpoint.Manifest{Job: "job", Step: step, VirtualWorkers: 4, Batch: w.Batch, Optimizer: w.Optimizer}
 	for _, v := range w.Variables {
@@ -136,7 +138,7 @@ func (w *Twin) Manifest(step uint64) checkpoint.Manifest {
 	return m
 }
 
-// Holding returns the shard holders that have a piece.
+// Holding returns the shard holders that hold at least one piece.
 func Holding(d *layout.Declaration) (tasks []cluster.Task) {
 	for i, t := range d.Holders {
 		if slices.ContainsFunc(d.Pieces, func(p layout.Piece) bool { return p.Holder == i }) {
@@ -146,8 +148,8 @@ func Holding(d *layout.Declaration) (tasks []cluster.Task) {
 	return tasks
 }
 
-// Taken is a piece that is being restored: Put is that of a shard holder,
-// written plainly.
+// Taken collects the content of a piece while it is restored. Its Put is a
+// simple version of a shard holder's.
 type Taken struct {
 	w     *Twin
 	piece layout.Piece
@@ -158,7 +160,7 @@ type Taken struct {
 	updates uint64
 }
 
-// Put takes values, as a shard holder does.
+// Put stores a part of the piece, as a shard holder does.
 func (r *Taken) Put(k aggregate.Kept) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,7 +195,7 @@ func (r *Taken) Put(k aggregate.Kept) error {
 	return nil
 }
 
-// Compare says where a restored piece is not the twin's.
+// Compare returns an error if the restored piece differs from the twin's.
 func (r *Taken) Compare() error {
 	name := r.w.Variables[r.piece.Variable].Name
 	for u := r.piece.Offset; u < r.piece.Offset+r.piece.Count; u++ {
@@ -208,12 +210,12 @@ func (r *Taken) Compare() error {
 	return nil
 }
 
-// Take begins to restore a piece.
+// Take returns a Taken that will collect the content of a piece.
 func (w *Twin) Take(p layout.Piece) *Taken {
 	return &Taken{w: w, piece: p, units: map[int][]byte{}, covered: map[int]bool{}}
 }
 
-// Restored returns the units that were put, in no order.
+// Restored returns the numbers of the restored units, unordered.
 func (r *Taken) Restored() (units []int) {
 	for u := range r.units {
 		units = append(units, u)
@@ -221,7 +223,7 @@ func (r *Taken) Restored() (units []int) {
 	return units
 }
 
-// count is the number of units of a variable.
+// count is the number of units of a variable: rows of a table, or elements.
 func count(v layout.Variable) int {
 	if v.Sparse != nil {
 		return v.Shape[0]

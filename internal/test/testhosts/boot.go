@@ -17,17 +17,18 @@ import (
 //go:embed boot.sh
 var bootScript string
 
-// boot is one run of a host, from power on to power off.
+// boot is one run of a test host, from power on to power off.
 type boot struct {
-	cmd   *exec.Cmd // process 1 of the host
-	home  string    // root's home, as seen from inside the host
-	mount HomeMount // present state of the home
+	cmd   *exec.Cmd // process 1 of the host, a shell script that executes sshd
+	home  string    // path of root's home directory inside the host
+	mount HomeMount // how the home directory is mounted now
 	table *table
-	ended chan struct{} // closed when all processes of the host are gone
+	ended chan struct{} // closed when all processes of the host have ended
 }
 
-// boot starts process 1 of a host. It waits until the caller has closed commands:
-// lines of ip(8) that set up its end of the link.
+// boot starts process 1 of a host. The process then reads ip(8) commands,
+// which set up the host's end of its network link. The caller writes them to
+// the returned file and closes it.
 func (w *warden) boot(d *disk, home string) (b *boot, commands *os.File, err error) {
 	if err := d.newBootID(); err != nil {
 		return nil, nil, err
@@ -36,12 +37,12 @@ func (w *warden) boot(d *disk, home string) (b *boot, commands *os.File, err err
 	if err != nil {
 		return nil, nil, err
 	}
-	defer log.Close() // the host has its own copy
+	defer log.Close() // the host's processes have a duplicate
 	linked, commands, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
 	}
-	defer linked.Close() // the host has its own copy
+	defer linked.Close() // the host's processes have a duplicate
 
 	cmd := exec.Command("sh", "-c", bootScript, "boot", d.name, d.path(""), home, stateDir, sshd)
 	cmd.Dir = "/"
@@ -56,21 +57,21 @@ func (w *warden) boot(d *disk, home string) (b *boot, commands *os.File, err err
 	return b, commands, nil
 }
 
-// pid is process 1 as seen from outside.
+// pid is the ID of the host's process 1 on this machine.
 func (b *boot) pid() int { return b.cmd.Process.Pid }
 
-// HomeMount is a state of a host's home.
+// HomeMount is the way in which a host's home directory is mounted.
 type HomeMount int
 
-// A NormalHome can be written. A ReadOnlyHome cannot. A FullHome is an empty
-// file system of its own with room for 64 KiB.
+// NormalHome is writable, ReadOnlyHome is not. FullHome is an empty, separate
+// file system with 64 KiB of space.
 const (
 	NormalHome HomeMount = iota
 	ReadOnlyHome
 	FullHome
 )
 
-// mountHome is [Host.MountHome] of a host with power.
+// mountHome implements [Host.MountHome] for a host that is running.
 func (b *boot) mountHome(m HomeMount) error {
 	if m == b.mount {
 		return nil
@@ -98,19 +99,19 @@ func (b *boot) mountHome(m HomeMount) error {
 	return err
 }
 
-// inMounts runs a program of the machine in the host's mount namespace.
+// inMounts runs a program of this machine in the host's mount namespace.
 func (b *boot) inMounts(args ...string) error {
 	return tool("", "nsenter", append([]string{"--mount", "--pid", "--target", strconv.Itoa(b.pid()), "--"}, args...)...)
 }
 
-// reap ends with process 1, which kill waits for.
+// reap waits for the end of process 1 and then closes ended.
 func (b *boot) reap() {
-	_ = b.cmd.Wait() // a killed sshd's status says nothing
+	_ = b.cmd.Wait() // the exit status of a killed sshd means nothing
 	close(b.ended)
 }
 
-// kill ends process 1, with which the kernel ends all others of the host, and
-// waits [patience.Limit] at most.
+// kill kills process 1, whereupon the kernel kills all other processes of the
+// host. It waits for their end, at most [patience.Limit].
 func (b *boot) kill() error {
 	if err := b.cmd.Process.Kill(); err != nil && err != os.ErrProcessDone {
 		return err
@@ -123,8 +124,9 @@ func (b *boot) kill() error {
 	}
 }
 
-// awaitListener looks into the kernel's table: to connect would cost a process
-// of sshd and one of its few unauthenticated connections.
+// awaitListener waits until sshd listens on a port. It reads the kernel's
+// table of sockets, because a connection would use one of the few
+// unauthenticated connections that sshd allows.
 func (b *boot) awaitListener(port int) error {
 	table := fmt.Sprintf("/proc/%d/net/tcp", b.pid())
 	listener := fmt.Sprintf(" 00000000:%04X 00000000:0000 0A ", port)
@@ -141,8 +143,8 @@ func (b *boot) awaitListener(port int) error {
 	return fmt.Errorf("sshd does not listen after %v", patience.Limit)
 }
 
-// warden is the thread that starts all hosts of a cluster. The kernel kills
-// them when that thread ends: at the latest with the process, however it ends.
+// warden is the OS thread that starts all hosts of a cluster. The kernel kills
+// the hosts when this thread ends, and so also when the process dies.
 type warden struct {
 	work chan func()
 	done chan struct{}
@@ -152,7 +154,7 @@ func newWarden() *warden {
 	w := &warden{work: make(chan func()), done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		runtime.LockOSThread() // never unlocked: the thread is to end here
+		runtime.LockOSThread() // never unlocked, so that the thread ends with this goroutine
 		for f := range w.work {
 			f()
 		}

@@ -15,19 +15,21 @@ import (
 	"time"
 )
 
-// The environment and the folder before a test could change them: with another
-// HOME the go tool would lose its caches, elsewhere it would find no module.
+// Environment and working directory at the start of the process, before a test
+// changed them. With another HOME, the go tool would not find its caches, and
+// in another directory it would not find the module.
 var (
 	startEnviron = os.Environ()
-	startDir, _  = os.Getwd() // without one the go tool complains
+	startDir, _  = os.Getwd() // if this fails, the go tool reports an error
 )
 
-var builds sync.Map // flags and package to func() (string, error)
+var builds sync.Map // maps flags and package to a func() (string, error) that builds once
 
-// Binary builds a Go package, named as for go build in the test's own folder,
-// without cgo, and returns the program's path. It builds once per process, and links
-// only what no process has linked; the path is one that hosts see too, and holds nothing
-// but this very build. With -short it skips the test. Flags are those of go build.
+// Binary builds a Go package without cgo and returns the path of the program.
+// pkg is an argument for go build in the test's directory, and flags are flags
+// of go build. Each process builds a package once, and links it only if no
+// process has linked the same program before. The program is in a directory of
+// its own, at a path that hosts see too. With -short, Binary skips the test.
 func Binary(tb testing.TB, pkg string, flags ...string) string {
 	tb.Helper()
 	if testing.Short() {
@@ -51,21 +53,23 @@ func build(pkg string, flags ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir) // removeOld tries again
+	defer os.RemoveAll(dir) // if this fails, removeOld removes the directory later
 	name, err := goTool("list", "-find", "-f", "{{.ImportPath}}", pkg)
 	if err != nil {
 		return "", err
 	}
 	program := filepath.Join(dir, path.Base(name))
-	// go build would link each time; go run takes what it has linked before from the build cache.
+	// go build would link every time; go run uses a linked program from the
+	// build cache.
 	if _, err := goTool(slices.Concat([]string{"run", "-buildvcs=false", "-exec=cp"}, flags, []string{pkg, program})...); err != nil {
 		return "", err
 	}
 	return keep(root, program)
 }
 
-// keep moves a program into a folder named by its content. A folder that is
-// there already stays, because somebody may run what is in it.
+// keep moves a program to a directory named after the hash of its content. If
+// the directory exists, keep leaves it alone, because a process may be running
+// the program in it.
 func keep(root, program string) (string, error) {
 	content, err := os.ReadFile(program)
 	if err != nil {
@@ -75,7 +79,7 @@ func keep(root, program string) (string, error) {
 	kept := filepath.Join(folder, filepath.Base(program))
 	if _, err := os.Stat(kept); err == nil {
 		now := time.Now()
-		return kept, os.Chtimes(folder, now, now) // young again, see removeOld
+		return kept, os.Chtimes(folder, now, now) // update the time, so that removeOld keeps the directory
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", err
@@ -83,7 +87,8 @@ func keep(root, program string) (string, error) {
 	return kept, os.Rename(program, kept)
 }
 
-// binDir is a folder that hosts see, or any for those who cannot have hosts.
+// binDir returns the directory for built programs. It is one that hosts see,
+// or, without root, one in the temporary directory.
 func binDir() (string, error) {
 	dir := filepath.Join(stateDir, "bin")
 	if os.Geteuid() != 0 {
@@ -95,15 +100,16 @@ func binDir() (string, error) {
 	return dir, nil
 }
 
-// removeOld keeps the folder small. Nobody runs a test for longer than a day.
+// removeOld removes programs that were not used for the given time. It must be
+// longer than any test runs.
 func removeOld(root string, age time.Duration) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
-		return // the build will say so
+		return // the build will report this error
 	}
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > age {
-			_ = os.RemoveAll(filepath.Join(root, entry.Name())) // the next one tries again
+			_ = os.RemoveAll(filepath.Join(root, entry.Name())) // if this fails, a later call tries again
 		}
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"path/filepath"
 )
 
-// SSH returns a command that runs a shell command on a host by the system's
-// own ssh, which follows the password file and so must be told of Home.
+// SSH returns a command that runs a shell command on a host with the system's
+// ssh. OpenSSH takes the home directory from the password file, not from HOME,
+// so SSH passes all files in c.Home explicitly.
 func (c *Cluster) SSH(ctx context.Context, h *Host, command string) *exec.Cmd {
 	in := func(name string) string { return filepath.Join(c.Home, ".ssh", name) }
 	cmd := exec.CommandContext(ctx, "ssh", "-F", in("config"), "-i", in("id_ed25519"),
@@ -20,7 +21,8 @@ func (c *Cluster) SSH(ctx context.Context, h *Host, command string) *exec.Cmd {
 	return cmd
 }
 
-// writeClientHome makes the client's key and returns its public line.
+// writeClientHome creates the client's SSH key and returns its public key as a
+// line of authorized_keys.
 func (c *Cluster) writeClientHome() (string, error) {
 	folder := filepath.Join(c.Home, ".ssh")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -29,7 +31,8 @@ func (c *Cluster) writeClientHome() (string, error) {
 	return writeKey(filepath.Join(folder, "id_ed25519"), "ed25519")
 }
 
-// writeClientConfig needs the hosts' keys.
+// writeClientConfig writes the client's ssh config and known_hosts. The hosts'
+// keys must exist.
 func (c *Cluster) writeClientConfig() error {
 	var config, known bytes.Buffer
 	for _, h := range c.Hosts {

@@ -14,39 +14,41 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Cluster is a set of hosts on one bridge. Its methods and those of its hosts
-// may be called from any goroutine.
+// Cluster is a set of test hosts on one network bridge. Its methods and those
+// of its hosts are safe for concurrent use.
 type Cluster struct {
-	// Home is the value of HOME for clients of the hosts. Its .ssh holds a config with
-	// the hosts' names, their keys in known_hosts, and id_ed25519.
+	// Home is the value of HOME for SSH clients of the hosts. Home/.ssh has a
+	// config with the hosts' names, their host keys in known_hosts, and the
+	// client's key id_ed25519.
 	Home string
-	// Hosts are h1, h2, and so on.
+	// Hosts are the hosts h1, h2, and so on.
 	Hosts []*Host
-	// Gateway is the address of the test's machine on the hosts' network.
+	// Gateway is the address of this machine in the hosts' network.
 	Gateway string
 
 	options Options
 	report  Reporter
 	net     *network
 	warden  *warden
-	key     string // line of authorized_keys that lets the client in
-	root    string // root's home, the same path on this machine and in each host
+	key     string // line of the hosts' authorized_keys with the client's public key
+	root    string // root's home directory, at the same path on this machine and in each host
 
 	mu    sync.Mutex
-	files int // number of resource files that were written
+	files int // number of resource files written so far; guarded by mu
 	once  sync.Once
-	err   error // result of Close; valid once Close was called
+	err   error // result of Close, once it was called
 }
 
-// Reporter is told what went wrong in operations that have no result; a
-// testing.TB is one.
+// Reporter receives the errors of operations that return none. A testing.TB is
+// a Reporter.
 type Reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Logf(format string, args ...any)
 }
 
-// ReportTo returns a Reporter for programs that are no tests: it prints lines.
+// ReportTo returns a Reporter for programs that are not tests: it prints each
+// message to w.
 func ReportTo(w io.Writer) Reporter { return printer{w} }
 
 type printer struct{ io.Writer }
@@ -55,10 +57,10 @@ func (printer) Helper() {}
 
 func (p printer) Errorf(format string, args ...any) { p.Logf(format, args...) }
 
-func (p printer) Logf(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) } // a report may be lost
+func (p printer) Logf(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) } // the error is ignored: a report may be lost
 
-// Start brings a cluster up and has tb take it down at its end. It ends the
-// test if the cluster does not come up.
+// Start starts a cluster and stops it at the end of the test. If the cluster
+// does not start, the test fails immediately.
 func Start(tb testing.TB, o Options) *Cluster {
 	tb.Helper()
 	require(tb)
@@ -77,8 +79,8 @@ func Start(tb testing.TB, o Options) *Cluster {
 	return c
 }
 
-// Open is Start for programs that are no tests. The caller owns the cluster
-// and must Close it.
+// Open is like Start, for programs that are not tests. The caller must close
+// the cluster.
 func Open(o Options, report Reporter) (*Cluster, error) {
 	if err := errors.Join(o.validate(), Available()); err != nil {
 		return nil, err
@@ -136,9 +138,9 @@ func (c *Cluster) open() (err error) {
 	return c.writeClientConfig()
 }
 
-// Close ends the hosts and removes all that belongs to them: processes,
-// namespaces, links, files. It waits ten seconds at most for each host's
-// processes, and reports those that are still there.
+// Close kills the hosts and removes their processes, namespaces, links and
+// files. It waits for the processes of each host, at most [patience.Limit],
+// and returns an error if one is left.
 func (c *Cluster) Close() error {
 	c.once.Do(func() {
 		var end errgroup.Group
@@ -152,8 +154,9 @@ func (c *Cluster) Close() error {
 	return c.err
 }
 
-// ResourceFile writes a resource file of these lines into Home, or of every
-// host's name and nothing else when there are no lines, and returns its path.
+// ResourceFile writes a resource file (plx's list of hosts) with these lines
+// to Home and returns its path. Without lines, the file has a line with the
+// name of each host.
 func (c *Cluster) ResourceFile(lines ...string) string {
 	c.report.Helper()
 	if len(lines) == 0 {
@@ -177,7 +180,7 @@ func (c *Cluster) check(what string, err error) {
 	}
 }
 
-// logServers shows the end of what each host's sshd wrote.
+// logServers reports the end of each host's sshd log.
 func (c *Cluster) logServers() {
 	const most = 2000
 	for _, h := range c.Hosts {
@@ -192,7 +195,8 @@ func (c *Cluster) logServers() {
 	}
 }
 
-// rootHome follows the password file, as sshd does, and not HOME.
+// rootHome returns root's home directory according to the password file, which
+// sshd uses, and not according to HOME.
 func rootHome() (string, error) {
 	root, err := user.LookupId("0")
 	if err != nil {

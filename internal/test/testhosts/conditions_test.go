@@ -52,7 +52,8 @@ func TestShape(t *testing.T) {
 		if err := test.run(); err != nil {
 			t.Fatal(err)
 		}
-		// 1 MiB at 1 MB/s is a second, less what the queue lets through at once.
+		// Sending 1 MiB at 1 MB/s takes a second, less the burst that the
+		// limit allows.
 		if took := time.Since(start); took < 700*time.Millisecond {
 			t.Errorf("1 MiB %s the host at 8 Mbit/s took %v", test.name, took)
 		}
@@ -63,7 +64,7 @@ func TestShape(t *testing.T) {
 	}
 }
 
-func TestTwoClustersAndNothingLeft(t *testing.T) {
+func TestTwoClustersLeaveNothingBehind(t *testing.T) {
 	require(t)
 	var clusters [2]*Cluster
 	for i := range clusters {
@@ -101,8 +102,8 @@ func TestTwoClustersAndNothingLeft(t *testing.T) {
 	ofA.assertGone(t)
 }
 
-// belongings are what a cluster has made, told from what a later cluster makes
-// that takes the same number.
+// belongings identifies everything that a cluster has created, so that it is
+// not confused with things of a later cluster with the same number.
 type belongings struct {
 	links  []net.Interface
 	marker string
@@ -145,8 +146,8 @@ func (b belongings) assertGone(t *testing.T) {
 	}
 }
 
-// TestKilledOwner kills a process that has a cluster, and sees the hosts die
-// with it and the next cluster clean up.
+// TestKilledOwner kills a process that owns a cluster. The kernel must kill
+// the hosts, and the next cluster must remove the rest.
 func TestKilledOwner(t *testing.T) {
 	require(t)
 	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
@@ -191,7 +192,8 @@ func TestKilledOwner(t *testing.T) {
 		})
 	}
 	Start(t, Options{Hosts: 1})
-	// The number may be taken anew by another test process, but not the files.
+	// Another test process may have reserved the number again, but the old
+	// files must be gone.
 	if text, err := os.ReadFile(filepath.Join(dir, "pids")); err == nil && bytes.Equal(text, pids) {
 		t.Errorf("the files of cluster %d are left", number)
 	}

@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// Cut takes the host's network link down. Both sides keep what they sent.
+// Cut takes the host's network link down. Data in flight stays in both sides'
+// send queues.
 func (h *Host) Cut() {
 	h.cluster.report.Helper()
 	h.cluster.check("cut "+h.Name, h.link.set("down"))
 }
 
-// CutFor cuts the host's link and heals it after a time. Then it closes the channel,
-// for which the caller waits before it closes the cluster.
+// CutFor takes the host's link down and restores it after d. It then closes
+// the returned channel; the caller must wait for this before it closes the
+// cluster.
 func (h *Host) CutFor(d time.Duration) <-chan struct{} {
 	h.cluster.report.Helper()
 	h.Cut()
@@ -25,7 +27,7 @@ func (h *Host) CutFor(d time.Duration) <-chan struct{} {
 	return healed
 }
 
-// Mute makes whatever the host sends vanish; it goes on to receive.
+// Mute drops all packets that the host sends. The host still receives.
 func (h *Host) Mute() {
 	h.cluster.report.Helper()
 	h.mu.Lock()
@@ -37,7 +39,7 @@ func (h *Host) Mute() {
 	h.cluster.check("mute "+h.Name, err)
 }
 
-// Deafen makes whatever is sent to the host vanish; it is heard as before.
+// Deafen drops all packets that are sent to the host. The host can still send.
 func (h *Host) Deafen() {
 	h.cluster.report.Helper()
 	h.cluster.check("deafen "+h.Name, tool("", "tc", black(h.link.name)...))
@@ -51,8 +53,9 @@ func (h *Host) Heal() {
 	h.cluster.check("heal "+h.Name, errors.Join(h.link.set("up"), h.shape()))
 }
 
-// Shape limits the host's link in both directions to a rate as tc(8) writes
-// it, such as 100mbit, with a queue of 400 ms; an empty rate lifts the limit.
+// Shape limits the host's link in both directions to a rate in the notation of
+// tc(8), such as 100mbit. Packets that would wait for more than 400 ms are
+// dropped. An empty rate removes the limit.
 func (h *Host) Shape(rate string) {
 	h.cluster.report.Helper()
 	h.mu.Lock()
@@ -61,7 +64,8 @@ func (h *Host) Shape(rate string) {
 	h.cluster.check("shape "+h.Name, h.shape())
 }
 
-// shape gives the link its rate. A host that is off gets it with the power.
+// shape applies h.rate to the link. If the host is off, powerOn applies the
+// rate later.
 func (h *Host) shape() error {
 	if h.boot == nil {
 		return nil
@@ -69,7 +73,8 @@ func (h *Host) shape() error {
 	return h.link.shape(h.boot.pid(), h.rate)
 }
 
-// Queued tells of what the host sends, and of what is sent to it.
+// Queued returns what the limits of Shape have done to packets from the host
+// and to packets to the host.
 func (h *Host) Queued() (from, to Queued, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,10 +84,10 @@ func (h *Host) Queued() (from, to Queued, err error) {
 	return h.link.queued(h.boot.pid())
 }
 
-// Traffic is how many bytes the host's link has carried since the power came
-// on, from the host and to it. Headers of Ethernet, IP and TCP are in it as
-// often as the kernel hands packets over, which is less often than they would
-// be on a wire: a large segment counts once.
+// Traffic returns how many bytes the host's link has carried since power on,
+// from the host and to it. The count includes the Ethernet, IP and TCP headers
+// once per packet that the kernel hands to the link. A large TCP segment
+// counts as one packet, so there are fewer headers than on a real network.
 func (h *Host) Traffic() (from, to uint64, err error) {
 	if from, to, err = h.link.traffic(); err != nil {
 		return 0, 0, fmt.Errorf("testhosts: traffic of %s: %w", h.Name, err)
@@ -90,7 +95,7 @@ func (h *Host) Traffic() (from, to uint64, err error) {
 	return from, to, nil
 }
 
-// SecondTraffic is Traffic of the host's link to the second network.
+// SecondTraffic is like Traffic, for the host's link to the second network.
 func (h *Host) SecondTraffic() (from, to uint64, err error) {
 	if from, to, err = h.second.traffic(); err != nil {
 		return 0, 0, fmt.Errorf("testhosts: traffic of %s on eth1: %w", h.Name, err)
@@ -98,21 +103,20 @@ func (h *Host) SecondTraffic() (from, to uint64, err error) {
 	return from, to, nil
 }
 
-// Mute makes whatever the machine itself sends to the hosts vanish; they reach
-// one another as before.
+// Mute drops all packets that this machine sends to the hosts. The hosts can
+// still reach each other.
 func (c *Cluster) Mute() {
 	c.report.Helper()
 	c.check("mute the machine", tool("", "tc", black(c.net.bridge())...))
 }
 
-// Deafen makes whatever the hosts that have power send to the machine itself
-// vanish.
+// Deafen drops all packets that running hosts send to this machine.
 func (c *Cluster) Deafen() {
 	c.report.Helper()
 	c.check("deafen the machine", c.everywhere("replace", c.Gateway, "lladdr", nobody, "nud", "permanent", "dev", "eth0"))
 }
 
-// Heal undoes Mute, Deafen and Shape of the machine's own link.
+// Heal undoes Cluster.Mute, Cluster.Deafen and Cluster.Shape.
 func (c *Cluster) Heal() {
 	c.report.Helper()
 	c.check("heal the machine", errors.Join(
@@ -120,28 +124,30 @@ func (c *Cluster) Heal() {
 		c.everywhere("flush", "to", c.Gateway, "dev", "eth0", "nud", "permanent")))
 }
 
-// Shape limits what the machine itself sends to the hosts, see [Host.Shape]. It
-// is for slow links: a packet is all that may be sent at once.
+// Shape limits the rate at which this machine sends to the hosts, like
+// [Host.Shape]. It suits only slow rates, because its burst is a single
+// packet.
 func (c *Cluster) Shape(rate string) {
 	c.report.Helper()
 	c.check("shape the machine", tool("", "tc", limits(c.net.bridge(),
 		"tbf", "rate", rate, "burst", "1600", "latency", "400ms")...))
 }
 
-// Queued tells of what the machine itself sends to the hosts.
+// Queued returns what the limits have done to packets that this machine sends
+// to the hosts.
 func (c *Cluster) Queued() (Queued, error) {
 	return queued([]string{"tc", "-s", "qdisc", "show", "dev", c.net.bridge(), "root"})
 }
 
-// nobody is an address that no link has.
+// nobody is a MAC address that no interface has.
 const nobody = "02:77:ff:ff:ff:ff"
 
-// everywhere changes every host's table of neighbours.
+// everywhere runs ip neigh on every host, to change its ARP table.
 func (c *Cluster) everywhere(args ...string) error {
 	var errs []error
 	for _, h := range c.Hosts {
 		h.mu.Lock()
-		if h.boot != nil { // one without power has no table
+		if h.boot != nil { // a host without power has no ARP table
 			errs = append(errs, inNetwork(h.boot.pid())("ip", append([]string{"neigh"}, args...)...))
 		}
 		h.mu.Unlock()

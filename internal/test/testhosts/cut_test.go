@@ -12,7 +12,7 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// way is a pair of ends between which datagrams are sent.
+// way sends datagrams between the test and a host, in both directions.
 type way struct {
 	t     *testing.T
 	c     *Cluster
@@ -24,13 +24,13 @@ type way struct {
 func newWay(t *testing.T, c *Cluster) *way {
 	t.Helper()
 	w := &way{t: t, c: c, h: c.Hosts[0]}
-	mustSSH(t, c, w.h, "true") // so that both know the other's link
+	mustSSH(t, c, w.h, "true") // so that both sides know each other's MAC address
 	var err error
 	if w.here, err = net.ListenPacket("udp", c.Gateway+":0"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.here.Close() })
-	// Nobody listens there; the kernel counts what comes.
+	// No process listens on this port; the host's kernel counts the datagrams.
 	if w.there, err = net.Dial("udp", w.h.Addr+":9"); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,8 @@ func newWay(t *testing.T, c *Cluster) *way {
 	return w
 }
 
-// most is how long to wait for what is to arrive, or to see that it does not.
+// most returns how long to wait for a datagram: long if it should arrive,
+// short if it should not.
 func most(arrives bool) time.Duration {
 	if arrives {
 		return patience.Limit
@@ -46,21 +47,22 @@ func most(arrives bool) time.Duration {
 	return 300 * time.Millisecond
 }
 
-// to reports whether what is sent to the host arrives.
+// to reports whether a datagram that the test sends reaches the host.
 func (w *way) to(limit time.Duration) bool {
 	before := w.arrived()
 	if _, err := w.there.Write([]byte("x")); err != nil {
-		w.there.Write([]byte("x")) // the error was about an earlier one that nobody wanted
+		w.there.Write([]byte("x")) // the error is ignored: it is about an earlier datagram, to a port without a listener
 	}
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if w.arrived() > before {
 			return true
 		}
 	}
-	return w.arrived() > before // the test may have slept through the time
+	return w.arrived() > before // check once more, because the test may have been suspended until the timeout
 }
 
-// arrived is how many datagrams the host's kernel had nobody for.
+// arrived returns how many datagrams have reached ports of the host that have
+// no listener.
 func (w *way) arrived() int {
 	w.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/snmp", w.h.boot.pid()))
@@ -80,7 +82,7 @@ func (w *way) arrived() int {
 	return 0
 }
 
-// from reports whether what the host sends arrives here.
+// from reports whether a datagram that the host sends reaches the test.
 func (w *way) from(limit time.Duration) bool {
 	w.t.Helper()
 	_, port, _ := net.SplitHostPort(w.here.LocalAddr().String())
@@ -131,7 +133,7 @@ func TestOneWayCuts(t *testing.T) {
 	w.check("healed again", true, true)
 }
 
-func TestTheMachineIsCutOff(t *testing.T) {
+func TestMachineCanBeCutOffFromItsHosts(t *testing.T) {
 	c := Start(t, Options{Hosts: 2})
 	w := newWay(t, c)
 	between := func() bool {

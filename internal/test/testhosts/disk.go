@@ -11,16 +11,16 @@ import (
 	"github.com/plx-run/plx/internal/test/executable"
 )
 
-// disk is what a host keeps while its power is off: a folder of this machine,
-// from which the boot binds files into place.
+// disk is the part of a host that survives a power off: a directory of this
+// machine, whose files each boot bind-mounts into the host.
 type disk struct {
 	name    string // of the host, such as h1
-	number  int    // of the host, from 1
-	dir     string // folder of this machine that holds everything
-	home    string // root's home of the host, as a folder of this machine
+	number  int    // number of the host, from 1
+	dir     string // directory on this machine with all files of the host
+	home    string // directory on this machine that is root's home on the host
 	options Options
 
-	container bool // the next boot keeps the boot id
+	container bool // the next boot keeps the boot ID, like a restarted container
 }
 
 func newDisk(n *network, number int, o Options) *disk {
@@ -38,8 +38,9 @@ const sshPort = 22
 
 func (d *disk) path(name string) string { return filepath.Join(d.dir, name) }
 
-// prepare writes all that the host's boot binds into place. hosts is the text of
-// /etc/hosts, authorized the line that lets the client in.
+// prepare writes all files that a boot bind-mounts into the host. hosts is the
+// content of /etc/hosts, and authorized the line of authorized_keys for the
+// client.
 func (d *disk) prepare(hosts, authorized string) error {
 	for _, folder := range []string{"ssh", "bin", "gpus"} {
 		if err := os.MkdirAll(d.path(folder), 0o755); err != nil {
@@ -73,8 +74,8 @@ func (d *disk) prepare(hosts, authorized string) error {
 	return nil
 }
 
-// noisyRC prints what people's rc files print: greetings on both streams,
-// colours, and a line that does not end.
+// noisyRC is a .bashrc that prints as some users' do: greetings on both output
+// streams, colors, and a line without an end.
 const noisyRC = `echo "Welcome to $(hostname)!"
 printf '\033[1;32mall systems green\033[0m\n'
 echo "module load: warning: no such module" >&2
@@ -93,8 +94,8 @@ func (d *disk) files(hosts, authorized string) map[string]string {
 	}
 }
 
-// newBootID gives a boot an id of its own; the kernel's is the machine's. A container
-// keeps the one it has.
+// newBootID writes a new boot ID for the host, because the kernel's boot ID is
+// the same for all hosts. A container keeps its boot ID.
 func (d *disk) newBootID() error {
 	if d.container {
 		return nil
@@ -104,12 +105,12 @@ func (d *disk) newBootID() error {
 
 func newUUID() string {
 	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails, by its documentation
+	_, _ = rand.Read(b[:]) // never fails, according to its documentation
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// setTool puts a program into the host's /usr/local/bin, at once and for good. An
-// empty script removes it.
+// setTool installs a program in the host's /usr/local/bin, for this boot and
+// all later ones. An empty script removes the program.
 func (d *disk) setTool(name, script string) error {
 	path := filepath.Join(d.path("bin"), name)
 	if script == "" {
@@ -121,8 +122,8 @@ func (d *disk) setTool(name, script string) error {
 	return replaceFile(path, script, 0o755)
 }
 
-// replaceFile never shows a reader half of a file, nor a file that is being
-// written to one who executes it.
+// replaceFile replaces a file atomically: a reader never sees an incomplete
+// file, and executing the file never fails with "text file busy".
 func replaceFile(path, text string, mode os.FileMode) error {
 	temporary := path + ".new"
 	if err := executable.Write(temporary, []byte(text), mode); err != nil {

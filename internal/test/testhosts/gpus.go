@@ -9,10 +9,11 @@ import (
 	"sync"
 )
 
-// machines are the recordings of gpuprobe's test data that fake GPUs are taken from.
+// machines are the recordings in gpuprobe's test data on which fake GPUs are
+// based.
 var machines = []string{"v100-sxm3-418", "quadro-rtx4000-535", "l40s-550"}
 
-// setGPUs is [Host.SetGPUs].
+// setGPUs implements [Host.SetGPUs].
 func (d *disk) setGPUs(count int, facts ...string) error {
 	if count == 0 && len(facts) == 0 {
 		return d.setTool("nvidia-smi", "")
@@ -25,7 +26,7 @@ func (d *disk) setGPUs(count int, facts ...string) error {
 	if err != nil {
 		return err
 	}
-	facts = append(recorded, facts...) // the last of two that differ counts
+	facts = append(recorded, facts...) // if two facts conflict, the later one wins
 	if err := replaceFile(d.path("gpus/facts"), strings.Join(facts, "\n")+"\n", 0o644); err != nil {
 		return err
 	}
@@ -35,8 +36,8 @@ func (d *disk) setGPUs(count int, facts ...string) error {
 	return d.setTool("nvidia-smi", "#!/bin/sh\nPLX_FAKE_GPUS=/run/gpus/facts exec /run/gpus/nvidia-smi \"$@\"\n")
 }
 
-// recorded are the facts of a machine with so many GPUs or more, without those that
-// are too many.
+// recorded returns the facts of a recorded machine that has at least count
+// GPUs, without the GPUs beyond count.
 func (d *disk) recorded(count int) ([]string, error) {
 	var fit [][]string
 	for _, name := range machines {
@@ -63,8 +64,8 @@ func (d *disk) recorded(count int) ([]string, error) {
 	return fit[(d.number-1)%len(fit)], nil
 }
 
-// testData is a file of gpuprobe's test data. It is not embedded, being another
-// package's.
+// testData returns a file of gpuprobe's test data. It reads the file at run
+// time, because go:embed cannot embed files of another package.
 func testData(name string) (string, error) {
 	module, err := moduleFolder()
 	if err != nil {

@@ -12,28 +12,29 @@ import (
 	"time"
 )
 
-// Host is one machine of a cluster. Operations without a result report their
-// failure to the cluster's Reporter.
+// Host is one machine of a cluster. Methods that return no error report
+// failures to the cluster's Reporter.
 type Host struct {
-	// Name is h1, h2, and so on: the host's own name, and an alias of its
-	// address in the client's ssh config and in every host's /etc/hosts.
+	// Name is h1, h2, and so on. It is the host's own name. The client's ssh
+	// config and every host's /etc/hosts map it to Addr.
 	Name string
-	// Addr is the host's IPv4 address. Addr6 is its IPv6 address, empty if the machine
-	// has no IPv6.
+	// Addr is the host's IPv4 address. Addr6 is its IPv6 address; empty if
+	// this machine has no IPv6.
 	Addr, Addr6 string
 	// SecondAddr and SecondAddr6 are the addresses of eth1, see Options.Second.
 	SecondAddr, SecondAddr6 string
-	// HomeDir is root's home of the host, as a folder of the test's machine.
+	// HomeDir is the directory on this machine that is root's home on the
+	// host.
 	HomeDir string
 
 	cluster *Cluster
 	disk    *disk
 	link    *link
-	second  *link // eth1; not plugged in without Options.Second
+	second  *link // link of eth1; not connected unless Options.Second is set
 
-	mu   sync.Mutex // held for a whole operation on the host
-	boot *boot      // nil: the power is off
-	rate string     // limit of the link, see Shape; "": none
+	mu   sync.Mutex // held during a whole operation, such as PowerOff
+	boot *boot      // nil while the power is off
+	rate string     // rate limit of the link, see Shape; "" means no limit
 }
 
 func newHost(c *Cluster, number int) *Host {
@@ -54,22 +55,24 @@ func newHost(c *Cluster, number int) *Host {
 	}
 }
 
-// PowerOff cuts the power: the link goes first, so that nobody hears from the
-// host again, then every process dies. What it wrote to its home stays.
+// PowerOff cuts the host's power. It takes the link down first, so that no
+// peer receives a last packet, and then kills all processes. Files in the home
+// directory stay.
 func (h *Host) PowerOff() {
 	h.cluster.report.Helper()
 	h.cluster.check("power off "+h.Name, h.powerOff())
 }
 
-// PowerOn starts the host again with the same keys, home and address, and
-// waits until sshd answers. Its link is whole, its home mounted normally.
+// PowerOn starts the host again with the same keys, home directory and
+// address, and waits until sshd listens. Cuts of its link and special mounts
+// of its home directory are undone.
 func (h *Host) PowerOn() {
 	h.cluster.report.Helper()
 	h.cluster.check("power on "+h.Name, h.powerOn())
 }
 
-// RestartContainer ends all processes of the host and starts it again as a container: in
-// new namespaces, with the boot id that it had.
+// RestartContainer kills all processes of the host and starts it again like a
+// container: in new namespaces, but with the same boot ID.
 func (h *Host) RestartContainer() {
 	h.cluster.report.Helper()
 	h.PowerOff()
@@ -84,13 +87,15 @@ func (h *Host) powerOff() error {
 	if h.boot == nil {
 		return nil
 	}
-	// A host whose processes had crashed has no link any more.
-	_ = h.link.set("down") // fails then
+	// If the host's processes have crashed, its link is already gone, and this
+	// fails.
+	_ = h.link.set("down") // fails if the link is already gone
 	if err := h.boot.kill(); err != nil {
 		return fmt.Errorf("host %s: %w", h.Name, err)
 	}
 	h.boot = nil
-	// The links die with the namespace, but later; a restart wants the names now.
+	// The kernel removes the links with the namespace, but only later. Remove
+	// them now, because a restart needs the same names.
 	_ = h.link.remove() // fails if the link is gone already
 	if h.cluster.options.Second {
 		_ = h.second.remove() // as above
@@ -108,7 +113,7 @@ func (h *Host) powerOn() error {
 	if err != nil {
 		return fmt.Errorf("host %s: %w", h.Name, err)
 	}
-	defer commands.Close() // connect has, or has failed
+	defer commands.Close() // closes it if connect has failed early
 	if err := h.connect(b, commands); err != nil {
 		return fmt.Errorf("host %s: %w (%v)", h.Name, err, b.kill())
 	}
@@ -118,7 +123,8 @@ func (h *Host) powerOn() error {
 	return nil
 }
 
-// connect makes the link, tells the host to set up its end, and waits for sshd.
+// connect creates the host's link, sends the host the commands that set up its
+// end, and waits until sshd listens.
 func (h *Host) connect(b *boot, commands *os.File) error {
 	n := h.cluster.net
 	if err := recordPid(n.pidFile(), b.pid()); err != nil {
@@ -147,8 +153,8 @@ func (h *Host) connect(b *boot, commands *os.File) error {
 	return b.awaitListener(sshPort)
 }
 
-// plugSecond makes the host's link to the second network. It returns the commands that
-// set up eth1 inside of the host.
+// plugSecond creates the host's link to the second network. It returns the
+// commands that set up eth1 inside the host.
 func (h *Host) plugSecond(pid int) (commands string, err error) {
 	n := h.cluster.net
 	if err := h.second.plug(pid, "eth1", n.secondMAC(h.disk.number), n.secondBridge()); err != nil {
@@ -161,7 +167,8 @@ func (h *Host) plugSecond(pid int) (commands string, err error) {
 	return commands + "link set eth1 up\n", nil
 }
 
-// WrongHostKey restarts the host with other host keys than known_hosts says.
+// WrongHostKey restarts the host with host keys that differ from those in
+// known_hosts.
 func (h *Host) WrongHostKey() {
 	h.cluster.report.Helper()
 	err := h.powerOff()
@@ -174,7 +181,7 @@ func (h *Host) WrongHostKey() {
 	h.cluster.check("change the host key of "+h.Name, err)
 }
 
-// isOff is an error if the host has no power. The caller holds h.mu.
+// isOff returns an error if the host has no power. The caller holds h.mu.
 func (h *Host) isOff() error {
 	if h.boot == nil {
 		return fmt.Errorf("host %s is off", h.Name)
@@ -182,8 +189,9 @@ func (h *Host) isOff() error {
 	return nil
 }
 
-// Command returns a command that runs a program inside the host, as root, with
-// a host's environment and home and not the test's. It dies with ctx.
+// Command returns a command that runs a program inside the host as root. The
+// program gets the host's environment and home directory instead of the
+// test's. It is killed when ctx is done.
 func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	h.mu.Lock()
 	err, pid := h.isOff(), 0
@@ -194,8 +202,9 @@ func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.C
 	root := h.cluster.root
 	inside := append([]string{
 		"--mount", "--uts", "--ipc", "--net", "--pid", "--target", strconv.Itoa(pid),
-		"--wdns=" + root, "--", // --wd is opened before the mounts of the host are entered
-		// nsenter must fork, and to end it would not end the program.
+		"--wdns=" + root, "--", // not --wd, which nsenter opens before it enters the host's mount namespace
+		// nsenter forks, so killing nsenter would not kill the program without
+		// setpriv --pdeathsig.
 		"setpriv", "--pdeathsig", "KILL", "--", name,
 	}, args...)
 	cmd := exec.CommandContext(ctx, "nsenter", inside...)
@@ -209,8 +218,8 @@ func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.C
 	return cmd
 }
 
-// MountHome changes how the host's home is mounted, for the programs that run
-// already too. HomeDir always shows the normal one.
+// MountHome changes how the host's home directory is mounted, also for running
+// programs. HomeDir always shows the normal directory.
 func (h *Host) MountHome(m HomeMount) {
 	h.cluster.report.Helper()
 	h.mu.Lock()
@@ -222,19 +231,19 @@ func (h *Host) MountHome(m HomeMount) {
 	h.cluster.check("mount the home of "+h.Name, err)
 }
 
-// SetGPUs gives the host so many fake GPUs, six at most, by the stand-in for
-// nvidia-smi of gpuprobe's test data in /usr/local/bin. They are the first ones of a
-// real machine whose nvidia-smi was recorded, another one on the next host as far as
-// there is one with so many. Further lines are facts for the stand-in, such as "mode
-// hang" or "driver 550.54.15"; its first lines say which it knows. No GPUs and no
-// facts take the tool away.
+// SetGPUs gives the host count fake GPUs, at most six, by a fake nvidia-smi in
+// /usr/local/bin. The GPUs are those of a real machine whose nvidia-smi output
+// was recorded. Different hosts get different machines, if several recordings
+// have enough GPUs. facts are additional lines for the fake nvidia-smi, such
+// as "mode hang" or "driver 550.54.15"; the first lines of its script list
+// them. With count 0 and no facts, SetGPUs removes nvidia-smi.
 func (h *Host) SetGPUs(count int, facts ...string) {
 	h.cluster.report.Helper()
 	h.cluster.check("set the GPUs of "+h.Name, h.disk.setGPUs(count, facts...))
 }
 
-// Logins is how often somebody has logged in over SSH so far: every connection
-// counts once, whatever runs on it.
+// Logins returns the number of SSH logins on this host so far. Each connection
+// counts once, however many commands run on it.
 func (h *Host) Logins() (int, error) {
 	log, err := os.ReadFile(h.disk.path("log"))
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// writeKnown writes the host's keys, under those of its addresses that it has.
+// writeKnown writes lines of known_hosts with the host's keys for its
+// addresses. It ignores empty addresses.
 func (d *disk) writeKnown(to *bytes.Buffer, addresses ...string) error {
 	var normal []string
 	for _, a := range addresses {
@@ -56,7 +57,8 @@ func (d *disk) writeHostKeys() error {
 	return nil
 }
 
-// writeKey makes a key pair, path and path.pub, and returns the public line.
+// writeKey creates a key pair in the files path and path.pub. It returns the
+// public key as a line of authorized_keys.
 func writeKey(path, kind string) (string, error) {
 	private, err := newKey(kind)
 	if err != nil {
@@ -89,7 +91,8 @@ func newKey(kind string) (crypto.Signer, error) {
 	return nil, fmt.Errorf("testhosts: no host keys of type %q", kind)
 }
 
-// sshdConfig leaves every limit at its default, as users' servers have it.
+// sshdConfig returns the host's sshd_config. It leaves every limit at
+// OpenSSH's default, as most users' servers do.
 func (d *disk) sshdConfig() string {
 	sftp := "internal-sftp"
 	if d.options.ExternalSFTP {
@@ -104,7 +107,7 @@ func (d *disk) sshdConfig() string {
 		"PasswordAuthentication no",
 		"KbdInteractiveAuthentication no",
 		"PermitRootLogin prohibit-password",
-		// Not in the home, which a test may take away.
+		// Not in the home directory, which a test may make unreadable.
 		"AuthorizedKeysFile /etc/ssh/authorized_keys",
 		"Subsystem sftp " + sftp,
 	}

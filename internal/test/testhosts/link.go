@@ -11,13 +11,15 @@ import (
 	"strings"
 )
 
-// link is a network cable of a host: an interface of this machine's, on a
-// bridge, and eth0 or eth1 inside of the host. The kernel removes both with the host.
+// link is a virtual network cable: a pair of interfaces, one on this machine's
+// bridge and one inside the host, eth0 or eth1. The kernel removes both when
+// the host dies.
 type link struct {
-	name string // of the interface on this machine
+	name string // name of the interface on this machine
 }
 
-// plug makes the link of a host whose process 1 is pid. inside is its name there.
+// plug creates the link of a host. pid is the host's process 1, and inside is
+// the name of the interface inside the host.
 func (l *link) plug(pid int, inside, mac, bridge string) error {
 	commands := fmt.Sprintf("link add %[1]s type veth peer name %[5]s address %[2]s netns %[3]d\n"+
 		"link set %[1]s master %[4]s up\n", l.name, mac, pid, bridge, inside)
@@ -26,10 +28,11 @@ func (l *link) plug(pid int, inside, mac, bridge string) error {
 
 func (l *link) remove() error { return tool("", "ip", "link", "del", l.name) }
 
-// set takes the link up or down.
+// set takes the link up or down; state is "up" or "down".
 func (l *link) set(state string) error { return tool("", "ip", "link", "set", l.name, state) }
 
-// shape limits both directions to a rate; an empty one lifts the limits.
+// shape limits both directions of the link to a rate. An empty rate removes
+// the limits.
 func (l *link) shape(pid int, rate string) error {
 	inside := inNetwork(pid)
 	burst, segment := shaping(rate)
@@ -43,28 +46,32 @@ func (l *link) shape(pid int, rate string) error {
 		inside("tc", limits("eth0", limit...)...))
 }
 
-// limits are tc's words that replace the limit of an interface.
+// limits returns arguments of tc that replace the queueing discipline of an
+// interface.
 func limits(name string, limit ...string) []string {
 	return append([]string{"qdisc", "replace", "dev", name, "root"}, limit...)
 }
 
-// black are tc's words for an interface that sends nothing on: no packet is as
-// small as what its token bucket may send at once, and so each is dropped.
+// black returns arguments of tc that make an interface drop every packet: its
+// token bucket is smaller than any packet.
 func black(name string) []string {
 	return limits(name, "tbf", "rate", "8kbit", "burst", "1", "limit", "1")
 }
 
-// inNetwork runs the machine's programs in the network of a process.
+// inNetwork returns a function that runs a program of this machine in the
+// network namespace of a process.
 func inNetwork(pid int) func(name string, args ...string) error {
 	return func(name string, args ...string) error {
 		return tool("", "nsenter", append([]string{"--net", "--target", strconv.Itoa(pid), name}, args...)...)
 	}
 }
 
-// Queued is what the limits on a link have done to packets since they were set.
+// Queued counts the packets that rate limits have dropped or delayed since the
+// limits were set.
 type Queued struct{ Dropped, Delayed uint64 }
 
-// queued tells of what the host sends, and of what is sent to it.
+// queued returns the counts for packets from the host and to the host. pid is
+// the host's process 1.
 func (l *link) queued(pid int) (from, to Queued, err error) {
 	show := []string{"tc", "-s", "qdisc", "show", "dev"}
 	inside := append([]string{"nsenter", "--net", "--target", strconv.Itoa(pid)}, append(show, "eth0", "root")...)
@@ -93,7 +100,8 @@ func queued(args []string) (q Queued, err error) {
 	return q, err
 }
 
-// traffic is how many bytes have come from the host and gone to it.
+// traffic returns how many bytes the link has carried from the host and to the
+// host.
 func (l *link) traffic() (from, to uint64, err error) {
 	folder := filepath.Join("/sys/class/net", l.name, "statistics")
 	if from, err = readCount(filepath.Join(folder, "rx_bytes")); err != nil {
@@ -111,8 +119,8 @@ func readCount(path string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// ParseRate reads a rate as tc(8) writes it, such as 100mbit or 1.5gbit, in
-// bits per second.
+// ParseRate parses a rate in the notation of tc(8), such as 100mbit or
+// 1.5gbit. It returns bits per second.
 func ParseRate(rate string) (float64, error) {
 	lower := strings.ToLower(rate)
 	for _, unit := range []struct {
@@ -130,14 +138,16 @@ func ParseRate(rate string) (float64, error) {
 	return 0, fmt.Errorf("testhosts: rate %q: want a number and bit, kbit, mbit or gbit", rate)
 }
 
-// largestSegment is what the kernel hands a link at once at most.
+// largestSegment is the largest packet that the kernel hands to a link at
+// once, in bytes.
 const largestSegment = 65536
 
-// shaping is what a link of a rate may send at once, and how large the pieces
-// are that it is handed. A piece that is larger than the burst would be cut
-// into packets one by one, which costs ten times the processor time: so a link
-// of 50 Mbit/s or more may send what it carries in a millisecond, or a piece
-// of 16 KiB, at once. Slower ones send two packets at most.
+// shaping returns the burst of a rate limit and the largest segment that the
+// kernel should hand to the link, in bytes. If a segment were larger than the
+// burst, tc would split it into packets, which takes ten times the CPU time.
+// From 50 Mbit/s on, the burst is therefore what the link carries in a
+// millisecond, but at least 16 KiB plus headers. For slower rates, it is about
+// two packets.
 func shaping(rate string) (burst, segment int) {
 	const few, piece, head = 4096, 16384, 1100
 	bits, err := ParseRate(rate)

@@ -27,7 +27,8 @@ func TestShaping(t *testing.T) {
 	}
 }
 
-// What a host sends is counted on its link, and on the other's.
+// The traffic counters must count what a host sends, on its own link and on
+// the receiver's.
 func TestTraffic(t *testing.T) {
 	c := Start(t, Options{Hosts: 2})
 	const size = 1 << 20

@@ -13,12 +13,13 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// ErrNoMemoryGroups says that the machine has no control groups for memory.
+// ErrNoMemoryGroups is returned on a machine without memory control groups.
 var ErrNoMemoryGroups = errors.New("testhosts: no control groups for memory")
 
-// memoryGroups is a hierarchy of control groups, of version 1 or 2.
+// memoryGroups describes the machine's hierarchy of memory control groups,
+// cgroup v1 or v2.
 type memoryGroups struct {
-	root, limit, events string // folder of the hierarchy; files of a group for its limit and for its events
+	root, limit, events string // folder of the hierarchy; names of the files in a group with its limit and its events
 }
 
 func findMemoryGroups() (memoryGroups, error) {
@@ -33,11 +34,12 @@ func findMemoryGroups() (memoryGroups, error) {
 	return memoryGroups{}, ErrNoMemoryGroups
 }
 
-// OutOfMemory has the kernel kill a process because memory has run out: that
-// of a control group into which the process is put, beside another one that
-// fills it. It returns once the kernel says that it has.
+// OutOfMemory makes the kernel's OOM killer kill a process. It moves the
+// process to a control group with little memory, and starts another process in
+// the group that uses up this memory. It returns after the kernel has reported
+// the kill.
 //
-// pid is the process as this machine sees it, see [Process.OuterPID].
+// pid is the ID of the process on this machine, see [Process.OuterPID].
 func OutOfMemory(pid int) error {
 	groups, err := findMemoryGroups()
 	if err != nil {
@@ -53,7 +55,7 @@ func OutOfMemory(pid int) error {
 
 type memoryGroup struct {
 	memoryGroups
-	folder string // of the group
+	folder string // path of the group's folder
 }
 
 func (g memoryGroup) write(name, value string) error {
@@ -83,28 +85,30 @@ func (g memoryGroup) kill(pid int) error {
 
 const groupLimit = 16 << 20
 
-// fill writes more into memory than the group may have, and returns what was
-// said of it. The kernel kills whoever does it too, but later.
+// fill writes more data to memory than the group may have, and returns the
+// error output of the process that does so. The OOM killer prefers the victim,
+// but kills this process later too.
 func (g memoryGroup) fill() string {
 	file, err := os.CreateTemp("/dev/shm", "plx-testhosts-")
 	if err != nil {
 		return err.Error()
 	}
-	defer os.Remove(file.Name()) // it lies in memory
+	defer os.Remove(file.Name()) // the file is in memory
 	defer file.Close()           // it is removed
 	script := fmt.Sprintf("echo $$ >%s/cgroup.procs && exec head -c %d /dev/zero", g.folder, 2*groupLimit)
 	var complaint strings.Builder
 	cmd := exec.Command("sh", "-c", script)
 	cmd.Stdout, cmd.Stderr = file, &complaint
-	err = cmd.Run() // there is to be no room for it
+	err = cmd.Run() // expected to fail for lack of memory
 	return fmt.Sprintf("%v: %s", err, complaint.String())
 }
 
-// remove waits for the end of what was in the group, [patience.Limit] at most.
+// remove moves surviving processes out of the group and removes it, as soon as
+// all others have ended. It waits at most [patience.Limit].
 func (g memoryGroup) remove() error {
-	left, _ := os.ReadFile(filepath.Join(g.folder, "cgroup.procs")) // one that was not killed goes back
+	left, _ := os.ReadFile(filepath.Join(g.folder, "cgroup.procs")) // a process that was not killed must leave the group
 	for pid := range strings.Lines(string(left)) {
-		_ = os.WriteFile(filepath.Join(g.root, "cgroup.procs"), []byte(strings.TrimSpace(pid)), 0) // it may have ended
+		_ = os.WriteFile(filepath.Join(g.root, "cgroup.procs"), []byte(strings.TrimSpace(pid)), 0) // fails if the process has ended
 	}
 	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(5 * time.Millisecond) {
 		err := os.Remove(g.folder)

@@ -4,5 +4,6 @@ package testhosts
 
 import "syscall"
 
-// newNamespaces is never reached where [Available] wants Linux.
+// newNamespaces is never called, because [Available] returns an error on
+// systems other than Linux.
 func newNamespaces() *syscall.SysProcAttr { return nil }

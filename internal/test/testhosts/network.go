@@ -12,23 +12,23 @@ import (
 	"syscall"
 )
 
-// stateDir is where clusters live. It must not be below /tmp or root's home,
-// which the hosts have of their own.
+// stateDir holds the files of all clusters. It must not be in /tmp or in
+// root's home, because the hosts have these directories of their own.
 const stateDir = "/var/lib/plx-testhosts"
 
-// network is a claim on 10.77.N.0/24, fd77:0:0:N::/64, the bridge plxN and the
-// folder net-N. The claim is a lock on a file: it ends with the process that
-// holds it, however that ends, and whoever claims the number next removes what
-// was left.
+// network is a reservation of the addresses 10.77.N.0/24 and fd77:0:0:N::/64,
+// the bridge plxN and the folder net-N. A file lock holds the reservation, so
+// that it ends when the process dies. The next process that reserves the
+// number removes what is left.
 type network struct {
 	number int      // the N in addresses, bridge and folder
 	dir    string   // path of the folder net-N
-	lock   *os.File // open file that holds the claim until it is closed
-	ipv6   bool     // this machine has IPv6
+	lock   *os.File // locked file; closing it ends the reservation
+	ipv6   bool     // true if this machine has IPv6
 }
 
-// claimNetwork takes the first free number, after it has removed what dead
-// processes left behind.
+// claimNetwork removes what dead processes left behind, and then reserves the
+// first free number.
 func claimNetwork() (*network, error) {
 	if err := os.MkdirAll(filepath.Join(stateDir, "bin"), 0o755); err != nil {
 		return nil, err
@@ -49,26 +49,27 @@ func claimNetwork() (*network, error) {
 	return nil, errors.New("testhosts: no free network in 10.77.0.0/16")
 }
 
-// sweep removes the remains of clusters whose process has died. What cannot be
-// removed now is left to the next claim of that number, which reports it.
+// sweep removes what is left of clusters whose process has died. It ignores
+// errors: the next reservation of that number tries again and reports them.
 func sweep() {
 	locks, err := filepath.Glob(filepath.Join(stateDir, "net-*.lock"))
 	if err != nil {
-		return // only a malformed pattern
+		return // happens only for a malformed pattern
 	}
 	for _, lock := range locks {
 		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(lock), "net-"), ".lock")
 		number, err := strconv.Atoi(name)
 		if err != nil {
-			continue // no file of ours
+			continue // not a lock file of this package
 		}
 		if n, err := tryClaim(number); err == nil && n != nil {
-			_ = n.release() // as above
+			_ = n.release() // the next reservation tries again
 		}
 	}
 }
 
-// tryClaim returns nil when another process or cluster holds the number.
+// tryClaim reserves a number. It returns nil if another process or cluster
+// holds the number.
 func tryClaim(number int) (*network, error) {
 	path := filepath.Join(stateDir, fmt.Sprintf("net-%d.lock", number))
 	lock, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -91,8 +92,8 @@ func tryClaim(number int) (*network, error) {
 	return n, nil
 }
 
-// isFile is false when the file was removed, by the release of an earlier
-// claim, between its opening and its locking.
+// isFile reports whether f is still the file at path. Another process may have
+// removed the file after this one opened it and before it locked it.
 func isFile(f *os.File, path string) bool {
 	open, err := f.Stat()
 	if err != nil {
@@ -102,7 +103,8 @@ func isFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(open, named)
 }
 
-// inUse says that the machine itself is in 10.77.N.0/24 by a link not of ours.
+// inUse reports whether this machine has an address in 10.77.N.0/24 on an
+// interface that is not of this package.
 func inUse(number int) bool {
 	links, err := net.Interfaces()
 	if err != nil {
@@ -131,7 +133,7 @@ func (n *network) link(host int) string    { return fmt.Sprintf("plx%dh%d", n.nu
 func (n *network) gateway() string         { return n.address(254) }
 func (n *network) address(host int) string { return fmt.Sprintf("10.77.%d.%d", n.number, host) }
 
-// address6 is empty on a machine without IPv6.
+// address6 returns a host's IPv6 address; empty on a machine without IPv6.
 func (n *network) address6(host int) string {
 	if !n.ipv6 {
 		return ""
@@ -139,12 +141,13 @@ func (n *network) address6(host int) string {
 	return fmt.Sprintf("fd77:0:0:%x::%x", n.number, host)
 }
 
-// mac stays the same over a host's restarts, so that nobody's ARP table gets stale.
+// mac returns the MAC address of a host. It does not change when the host
+// restarts, so that ARP tables stay valid.
 func (n *network) mac(host int) string {
 	return fmt.Sprintf("02:77:00:%02x:00:%02x", n.number, host)
 }
 
-// etcHosts names so many hosts.
+// etcHosts returns an /etc/hosts file with the given number of hosts.
 func (n *network) etcHosts(hosts int) string {
 	var text strings.Builder
 	text.WriteString("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
@@ -154,7 +157,7 @@ func (n *network) etcHosts(hosts int) string {
 	return text.String()
 }
 
-// up makes the bridge and the folder.
+// up creates the bridge and the folder.
 func (n *network) up() error {
 	if err := os.MkdirAll(n.dir, 0o755); err != nil {
 		return err
@@ -167,8 +170,8 @@ func (n *network) up() error {
 	return tool(commands, "ip", "-batch", "-")
 }
 
-// A second network is a bridge of its own, on which the test's machine has no address:
-// 10.78.N.0/24 and fd78:0:0:N::/64.
+// The second network is a separate bridge with the addresses 10.78.N.0/24 and
+// fd78:0:0:N::/64. This machine has no address on it.
 
 func (n *network) secondBridge() string       { return n.bridge() + "b" }
 func (n *network) secondLink(host int) string { return n.link(host) + "b" }
@@ -177,7 +180,8 @@ func (n *network) secondMAC(host int) string {
 	return fmt.Sprintf("02:78:00:%02x:00:%02x", n.number, host)
 }
 
-// second6 is empty on a machine without IPv6, and else spelled as others print it.
+// second6 returns a host's IPv6 address in the second network, in its
+// canonical form; empty on a machine without IPv6.
 func (n *network) second6(host int) string {
 	if !n.ipv6 {
 		return ""
@@ -185,19 +189,21 @@ func (n *network) second6(host int) string {
 	return netip.MustParseAddr(fmt.Sprintf("fd78:0:0:%x::%x", n.number, host)).String()
 }
 
-// upSecond makes the bridge of the second network.
+// upSecond creates the bridge of the second network.
 func (n *network) upSecond() error {
 	return tool(fmt.Sprintf("link add %[1]s type bridge forward_delay 0 mcast_snooping 0\nlink set %[1]s up\n", n.secondBridge()),
 		"ip", "-batch", "-")
 }
 
-// release removes everything and gives the claim back.
+// release removes the network's processes, links and files, and ends the
+// reservation.
 func (n *network) release() error {
 	err := n.scrub()
 	return errors.Join(err, os.Remove(n.lock.Name()), n.lock.Close())
 }
 
-// scrub ends the recorded processes that still run, and removes links and files.
+// scrub kills recorded processes that are still running, and removes links and
+// files.
 func (n *network) scrub() error {
 	if err := killRecorded(n.pidFile()); err != nil {
 		return err
@@ -222,8 +228,8 @@ func (n *network) removeLinks() error {
 	if commands.Len() == 0 {
 		return nil
 	}
-	// A link may vanish by itself with its host's namespace: go on after an
-	// error, and look whether anything is left instead.
+	// The kernel may remove a link meanwhile, with its host's namespace.
+	// Ignore errors, and check afterwards that the bridge is gone.
 	_ = tool(commands.String(), "ip", "-force", "-batch", "-")
 	if _, err := net.InterfaceByName(n.bridge()); err == nil {
 		return fmt.Errorf("testhosts: cannot remove the bridge %s", n.bridge())
@@ -236,7 +242,7 @@ func (n *network) pidFile() string { return filepath.Join(n.dir, "pids") }
 func readTrimmed(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return "" // as good as empty to all callers
+		return "" // all callers treat a missing file like an empty one
 	}
 	return strings.TrimSpace(string(text))
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// Processes returns the host's whole process table, read from outside so that
-// the reading itself is not in it; nothing when the power is off.
+// Processes returns all processes of the host; none if its power is off. It
+// reads the process table from outside, so that no process of its own is in
+// the result.
 func (h *Host) Processes() ([]Process, error) {
 	return h.processes(func(string) bool { return true })
 }
 
-// processes returns the processes whose names are meant.
+// processes returns the processes for whose names meant returns true.
 func (h *Host) processes(meant func(name string) bool) ([]Process, error) {
 	h.mu.Lock()
 	b := h.boot
@@ -33,16 +34,16 @@ func (h *Host) processes(meant func(name string) bool) ([]Process, error) {
 	return all, nil
 }
 
-// Strays are the processes that are not the SSH server's: what runs on the
-// host for somebody, or was left behind.
+// Strays returns the processes that are not part of the SSH server: programs
+// that a client runs on the host or has left behind.
 func (h *Host) Strays() ([]Process, error) {
 	return h.processes(func(name string) bool { return !isServer(name) })
 }
 
 func isServer(name string) bool { return strings.HasPrefix(name, "sshd") || name == "sftp-server" }
 
-// AwaitIdle waits until the host has no strays, or says which are left when
-// ctx ends.
+// AwaitIdle waits until the host has no strays. If ctx ends first, it returns
+// an error that lists them.
 func (h *Host) AwaitIdle(ctx context.Context) error {
 	for {
 		strays, err := h.Strays()
@@ -57,13 +58,16 @@ func (h *Host) AwaitIdle(ctx context.Context) error {
 	}
 }
 
-// Freeze stops all processes of the host. The kernel still acknowledges what
-// arrives.
+// Freeze sends SIGSTOP to all processes of the host. The kernel still
+// acknowledges TCP segments that arrive.
 func (h *Host) Freeze() {
 	h.cluster.report.Helper()
 	asked := map[int]bool{}
 	h.cluster.check("freeze "+h.Name, h.signalUntil(syscall.SIGSTOP, func(p Process) bool {
-		if p.State == 'D' { // as one in vfork whose child was stopped before its exec: it stops before it does anything else
+		// A process in state D waits in vfork for a child that was stopped
+		// before its exec. It has a pending SIGSTOP, so it stops before it
+		// does anything else.
+		if p.State == 'D' {
 			waits := asked[p.PID]
 			asked[p.PID] = true
 			return waits
@@ -72,9 +76,9 @@ func (h *Host) Freeze() {
 	}))
 }
 
-// Thaw continues all processes, also those that were stopped before Freeze. It first
-// continues every process, stopped or not: one in vfork is not stopped yet, and
-// SIGCONT takes back the SIGSTOP that waits for it.
+// Thaw sends SIGCONT to all processes, also to those that were stopped before
+// Freeze. It first signals every process whether stopped or not: a process in
+// vfork is not stopped yet, and SIGCONT cancels its pending SIGSTOP.
 func (h *Host) Thaw() {
 	h.cluster.report.Helper()
 	frozen, err := h.Processes()
@@ -89,7 +93,8 @@ func (h *Host) Thaw() {
 	}))
 }
 
-// signalUntil repeats, because processes that run may start others meanwhile.
+// signalUntil sends a signal to all processes until done is true for each. It
+// repeats this, because running processes may start others meanwhile.
 func (h *Host) signalUntil(s syscall.Signal, done func(Process) bool) error {
 	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(2 * time.Millisecond) {
 		all, err := h.Processes()

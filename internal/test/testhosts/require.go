@@ -10,11 +10,12 @@ import (
 	"testing"
 )
 
-// sshd must be started by its absolute path, which the package fixes.
+// sshd is the server's absolute path, because sshd refuses to start without
+// one.
 const sshd = "/usr/sbin/sshd"
 
-// require skips a test that cannot have hosts here; in CI that is a failure. With
-// -short it skips every test.
+// require skips the test if this machine cannot have test hosts; in CI it
+// fails the test. With -short, it skips every test.
 func require(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
@@ -30,7 +31,8 @@ func require(tb testing.TB) {
 	}
 }
 
-// Available says why this machine cannot have test hosts, or nil.
+// Available returns nil if this machine can have test hosts, or the reason why
+// not.
 func Available() error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("testhosts: needs Linux")
@@ -46,8 +48,8 @@ func Available() error {
 	return needCapabilities()
 }
 
-// needCapabilities notices the root of a container, who is not allowed what
-// root is allowed elsewhere.
+// needCapabilities returns an error if this process is root but lacks the
+// necessary capabilities, as in many containers.
 func needCapabilities() error {
 	const netAdmin, sysAdmin = 12, 21
 	status, err := os.ReadFile("/proc/self/status")
@@ -64,7 +66,7 @@ func needCapabilities() error {
 	return nil
 }
 
-// statusField returns the value of one line of a /proc/PID/status text.
+// statusField returns the value of one field of a /proc/PID/status file.
 func statusField(status, name string) string {
 	for line := range strings.Lines(status) {
 		if key, value, found := strings.Cut(line, ":"); found && key == name {
@@ -74,7 +76,7 @@ func statusField(status, name string) string {
 	return ""
 }
 
-// tool runs one of the system's programs and gives its complaint as the error.
+// tool runs a system program. If it fails, the error contains its output.
 func tool(stdin string, name string, args ...string) error {
 	cmd := exec.Command(name, args...)
 	cmd.Stdin = strings.NewReader(stdin)

@@ -12,32 +12,34 @@ import (
 	"syscall"
 )
 
-// Process is one line of a host's process table.
+// Process is one process of a host.
 type Process struct {
-	// PID and PPID are the ids inside the host. PPID is 0 for process 1 and for a
-	// process that [Host.Command] has started.
+	// PID and PPID are process IDs inside the host. PPID is 0 for process 1
+	// and for processes that [Host.Command] has started.
 	PID, PPID int
-	// OuterPID is the id of the process outside the host, on the test's machine.
+	// OuterPID is the ID of the process on this machine, outside the host.
 	OuterPID int
-	// Name is the kernel's name, at most 15 bytes. Args is empty for a zombie.
+	// Name is the kernel's name of the process, at most 15 bytes. Args is the
+	// command line; empty for a zombie.
 	Name string
 	Args []string
 	// State is R, S, D, T, Z and so on, as in proc(5).
 	State byte
 	// Environ is the environment that the process was started with, as NAME=VALUE.
 	Environ []string
-	// Server tells that the process belongs to the SSH server: process 1, its process
-	// for a connection, sftp.
+	// Server is true if the process is part of the SSH server: process 1,
+	// sshd's process of a connection, or sftp-server.
 	Server bool
 
-	start string // start time as in proc(5), to tell the process from a later one
+	start string // start time as in proc(5), to distinguish this process from a later one with the same ID
 }
 
 func (p Process) String() string {
 	return fmt.Sprintf("%d (parent %d) %c %s %q", p.PID, p.PPID, p.State, p.Name, p.Args)
 }
 
-// Signal sends a signal; os.ErrProcessDone if that very process is gone.
+// Signal sends a signal to the process. It returns os.ErrProcessDone if the
+// process has ended, even if another process has its ID now.
 func (p Process) Signal(s syscall.Signal) error {
 	if start, err := startTime(outside(p.OuterPID)); err != nil || start != p.start {
 		return os.ErrProcessDone
@@ -51,29 +53,32 @@ func (p Process) Signal(s syscall.Signal) error {
 	return nil
 }
 
-// table is the process table of one boot of a host. It is read from the /proc that
-// the host has mounted, which shows nothing but the host's processes. Only their
-// ids outside must be looked for among all processes of this machine, once each.
+// table reads the processes of a host during one boot. It reads the /proc
+// inside the host, which has only the host's processes. To find a process's ID
+// on this machine, it must search all processes of the machine, so it does
+// this only once per process.
 type table struct {
-	init int // pid of the host's process 1, as seen from outside
+	init int // ID of the host's process 1 on this machine
 
 	mu    sync.Mutex
-	outer map[lifetime]int // pids as seen from outside; read again if a process is missing
+	outer map[lifetime]int // IDs on this machine; refreshed if a process is missing; guarded by mu
 }
 
-// lifetime tells a process of a host from a later one of the same id.
+// lifetime identifies a process of a host, even if a later one gets the same
+// ID.
 type lifetime struct {
-	pid   int    // as the host sees it
+	pid   int    // ID inside the host
 	start string // start time as in proc(5)
 }
 
 func newTable(init int) *table { return &table{init: init, outer: map[lifetime]int{}} }
 
-// outside is the folder of a process that this machine sees as pid.
+// outside returns the /proc folder of the process with this ID on this
+// machine.
 func outside(pid int) string { return fmt.Sprintf("/proc/%d", pid) }
 
-// read returns the processes whose names are meant. A process that ends meanwhile
-// may be left out.
+// read returns the processes for whose names meant returns true. It may leave
+// out processes that end meanwhile.
 func (t *table) read(meant func(name string) bool) ([]Process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,15 +106,17 @@ func (t *table) read(meant func(name string) bool) ([]Process, error) {
 			looked = true
 			outer, known = t.outer[lifetime{pid, p.start}]
 		}
+		// A process that is still unknown has ended, or has started after look.
 		if known {
 			p.OuterPID = outer
 			all = append(all, p)
-		} // else it has ended, or began after the look
+		}
 	}
 	return all, nil
 }
 
-// look finds the ids outside of all processes that run now. The caller holds t.mu.
+// look finds the IDs, on this machine, of all processes of the host. The
+// caller holds t.mu.
 func (t *table) look() error {
 	space, err := os.Readlink(outside(t.init) + "/ns/pid")
 	if err != nil {
@@ -122,7 +129,7 @@ func (t *table) look() error {
 	clear(t.outer)
 	for _, outer := range pids {
 		if link, err := os.Readlink(outside(outer) + "/ns/pid"); err != nil || link != space {
-			continue // another's, or it has ended
+			continue // not a process of this host, or it has ended
 		}
 		status, _ := os.ReadFile(outside(outer) + "/status")
 		ids := strings.Fields(statusField(string(status), "NSpid"))
@@ -137,7 +144,7 @@ func (t *table) look() error {
 	return nil
 }
 
-// numbered lists the ids of the processes that a /proc shows.
+// numbered returns the process IDs that a /proc directory lists.
 func numbered(proc string) ([]int, error) {
 	folder, err := os.Open(proc)
 	if err != nil {
@@ -155,7 +162,7 @@ func numbered(proc string) ([]int, error) {
 	return pids, err
 }
 
-// readProcess leaves OuterPID out.
+// readProcess reads a process from its /proc folder. It does not set OuterPID.
 func readProcess(folder string, pid int) (Process, error) {
 	fields, err := statFields(folder)
 	if err != nil {
@@ -172,7 +179,8 @@ func readProcess(folder string, pid int) (Process, error) {
 	}, nil
 }
 
-// readList reads strings that end with NUL; none when the process has ended.
+// readList reads a file of NUL-terminated strings. It returns nil if the
+// process has ended.
 func readList(path string) []string {
 	text, err := os.ReadFile(path)
 	if err != nil || len(text) == 0 {
@@ -181,8 +189,9 @@ func readList(path string) []string {
 	return strings.Split(string(bytes.TrimSuffix(text, []byte{0})), "\x00")
 }
 
-// statFields are those of proc(5) from the state on, which is field 3. A name may
-// hold anything, so they are counted from its closing parenthesis, the last one.
+// statFields returns the fields of /proc/PID/stat from field 3, the state, on.
+// A process name may contain spaces and parentheses, so the fields are counted
+// from the last closing parenthesis.
 func statFields(folder string) ([]string, error) {
 	stat, err := os.ReadFile(folder + "/stat")
 	if err != nil {
@@ -195,7 +204,8 @@ func statFields(folder string) ([]string, error) {
 	return fields, nil
 }
 
-// startTime tells one process from a later one of the same id. It is field 22.
+// startTime returns the start time of a process, field 22 of /proc/PID/stat.
+// It distinguishes a process from a later one with the same ID.
 func startTime(folder string) (string, error) {
 	fields, err := statFields(folder)
 	if err != nil {
@@ -204,7 +214,8 @@ func startTime(folder string) (string, error) {
 	return fields[19], nil
 }
 
-// recordPid notes a process for whoever cleans up after this one has died.
+// recordPid records a process in a file, so that a later test run can kill it
+// if this one dies.
 func recordPid(path string, pid int) error {
 	start, err := startTime(outside(pid))
 	if err != nil {
@@ -218,7 +229,8 @@ func recordPid(path string, pid int) error {
 	return errors.Join(err, file.Close())
 }
 
-// killRecorded ends what recordPid noted and still runs.
+// killRecorded kills the processes that recordPid has recorded and that are
+// still running.
 func killRecorded(path string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -230,7 +242,7 @@ func killRecorded(path string) error {
 	for line := range strings.Lines(string(text)) {
 		var p Process
 		if _, err := fmt.Sscanf(line, "%d %s", &p.OuterPID, &p.start); err != nil {
-			continue // its writer died while it wrote
+			continue // an incomplete line, because its writer died
 		}
 		if err := p.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return err

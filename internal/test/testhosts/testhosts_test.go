@@ -23,7 +23,7 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// runSSH runs a shell command on a host and returns its streams.
+// runSSH runs a shell command on a host and returns both output streams.
 func runSSH(t *testing.T, c *Cluster, h *Host, command string) (stdout, stderr string, err error) {
 	t.Helper()
 	cmd := c.SSH(bounded(t), h, command)
@@ -42,7 +42,7 @@ func mustSSH(t *testing.T, c *Cluster, h *Host, command string) string {
 	return strings.TrimSpace(out)
 }
 
-// reachable says whether sshd greets within a second.
+// reachable reports whether sshd sends its greeting within a second.
 func reachable(h *Host) bool {
 	address := net.JoinHostPort(h.Addr, fmt.Sprint(sshPort))
 	conn, err := net.DialTimeout("tcp", address, time.Second)
@@ -65,7 +65,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-func TestHostsAreMachinesOfTheirOwn(t *testing.T) {
+func TestHostsAreSeparateMachines(t *testing.T) {
 	c := Start(t, Options{Hosts: 3})
 	seen := map[string]string{}
 	for _, h := range c.Hosts {
@@ -107,7 +107,7 @@ func TestCutAndHeal(t *testing.T) {
 	mustSSH(t, c, h, "true")
 }
 
-func TestPowerOffKillsEverythingAndSaysNothing(t *testing.T) {
+func TestPowerOffKillsAllProcessesAndSendsNothing(t *testing.T) {
 	c := Start(t, Options{Hosts: 1})
 	h := c.Hosts[0]
 	first := mustSSH(t, c, h, "setsid sleep 1000 >/dev/null 2>&1 </dev/null & cat /proc/sys/kernel/random/boot_id; echo kept >~/kept")
@@ -182,7 +182,7 @@ func TestProcessTable(t *testing.T) {
 	var p Process
 	eventually(t, "the sleep is the only stray", func() bool {
 		strays, err := h.Strays()
-		if err != nil || len(strays) != 1 || len(strays[0].Args) == 0 { // the kernel still sets it up
+		if err != nil || len(strays) != 1 || len(strays[0].Args) == 0 { // the process has not called exec yet
 			return false
 		}
 		p = strays[0]
@@ -253,7 +253,8 @@ func TestCommandRunsInside(t *testing.T) {
 	}
 }
 
-// Both networks reach all hosts, also one whose power was off, and count their own bytes.
+// Both networks must reach all hosts, even after a power off, and count their
+// traffic separately.
 func TestSecondNetwork(t *testing.T) {
 	c := Start(t, Options{Hosts: 2, Second: true})
 	h1, h2 := c.Hosts[0], c.Hosts[1]

@@ -1,17 +1,19 @@
-// Package testslurm gives tests a real Slurm cluster over test hosts.
+// Package testslurm provides tests with a real Slurm cluster on test hosts.
 //
 //	cluster := testslurm.Start(t, testslurm.Options{Nodes: 2, CPUs: 4})
 //	out, err := cluster.Command(ctx, "sbatch", "job.sh").Output()
 //
-// The first host is the login node, and runs slurmctld and munged. Every other host is a
-// node and runs slurmd. All share a home, as on most clusters. The programs are those of
-// Debian's package slurm-wlm.
+// The first host is the login node, which runs slurmctld and munged. Every
+// other host is a compute node, which runs slurmd. All hosts share a home
+// directory, as on most clusters. The programs are those of Debian's package
+// slurm-wlm.
 //
-// Jobs of the partition urgent preempt those of main, the default: Slurm requeues these.
+// Jobs in the partition urgent preempt jobs in the default partition, main,
+// which Slurm then requeues.
 //
-// It differs from a cluster as it should be in two things: no job is kept to its cores and
-// devices, and all users are root. Processes are tracked by control groups, which need the
-// freezer of cgroup v1.
+// The cluster differs from a real one in two ways: Slurm does not confine jobs
+// to their cores and devices, and all users are root. Slurm tracks processes
+// by control groups, which requires the freezer of cgroup v1.
 package testslurm
 
 import (
@@ -33,9 +35,9 @@ import (
 
 // Options describes a cluster. Only Nodes must be set.
 type Options struct {
-	Nodes int // number of nodes beside the login node
-	CPUs  int // of each node, as Slurm counts them; 0: 4
-	GPUs  int // fake ones of each node; 0: Slurm manages none
+	Nodes int // number of compute nodes, not counting the login node
+	CPUs  int // CPUs of each node in Slurm's configuration; 0 means 4
+	GPUs  int // fake GPUs of each node; 0 means that Slurm manages no GPUs
 }
 
 // Cluster is a Slurm cluster.
@@ -43,15 +45,16 @@ type Cluster struct {
 	*testhosts.Cluster
 	Login *testhosts.Host
 	Nodes []*testhosts.Host
-	// Home is the folder of this machine that is the home on every host.
+	// Home is the directory on this machine that is the home directory on
+	// every host.
 	Home string
 
 	tb      testing.TB
 	options Options
-	dir     string // state, logs and configuration; the same path on this machine and on the hosts
+	dir     string // state, logs and configuration, at the same path on this machine and on the hosts
 }
 
-// HomeThere is the path of the home on the hosts.
+// HomeThere is the path of the home directory on the hosts.
 func (c *Cluster) HomeThere() string {
 	c.tb.Helper()
 	root, err := user.LookupId("0")
@@ -61,10 +64,11 @@ func (c *Cluster) HomeThere() string {
 	return root.HomeDir
 }
 
-// limit bounds the start of a daemon, and each change of a node's state.
+// limit is the timeout for starting a daemon and for each change of a node's
+// or job's state.
 const limit = time.Minute
 
-// Start brings a cluster up and has tb take it down at its end.
+// Start starts a cluster and stops it at the end of the test.
 func Start(tb testing.TB, o Options) *Cluster {
 	tb.Helper()
 	if o.CPUs == 0 {
@@ -75,7 +79,7 @@ func Start(tb testing.TB, o Options) *Cluster {
 		gpus = append(gpus, o.GPUs)
 	}
 	require(tb)
-	tb.Cleanup(func() { // after the hosts have ended
+	tb.Cleanup(func() { // runs after the hosts have ended
 		if out, err := exec.Command("sh", "-ec", ungroup, "sh", tb.TempDir()).CombinedOutput(); err != nil {
 			tb.Errorf("testslurm: remove control groups: %v: %s", err, out)
 		}
@@ -94,7 +98,7 @@ func Start(tb testing.TB, o Options) *Cluster {
 	return c
 }
 
-// require skips a test that cannot have Slurm here; in CI that is a failure.
+// require skips the test if Slurm is not installed; in CI it fails the test.
 func require(tb testing.TB) {
 	tb.Helper()
 	for _, name := range []string{"/usr/sbin/slurmctld", "/usr/sbin/slurmd", "/usr/sbin/munged", "srun", "salloc"} {
@@ -107,13 +111,14 @@ func require(tb testing.TB) {
 	}
 }
 
-// open writes the configuration and starts the daemons.
+// open writes Slurm's configuration and starts the daemons.
 func (c *Cluster) open() (err error) {
-	// The hosts have a /tmp of their own, and the machine's /var/tmp.
+	// Not in /tmp, because each host has its own /tmp, but /var/tmp of this
+	// machine.
 	if c.dir, err = os.MkdirTemp("/var/tmp", "plx-slurm-"); err != nil {
 		return err
 	}
-	c.tb.Cleanup(func() { os.RemoveAll(c.dir) }) // what is left is in /var/tmp
+	c.tb.Cleanup(func() { os.RemoveAll(c.dir) }) // the error is ignored: files in /var/tmp may be left
 	if err := c.configure(); err != nil {
 		return err
 	}
@@ -137,7 +142,7 @@ func (c *Cluster) open() (err error) {
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
-// configure writes slurm.conf and what belongs to it.
+// configure writes slurm.conf and its related files.
 func (c *Cluster) configure() error {
 	nodes, gres := "", ""
 	for i, h := range c.Nodes {
@@ -191,24 +196,25 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2
 	return os.Mkdir(c.path("state"), 0o700)
 }
 
-// daemon starts a program that runs until its host has no power any more.
+// daemon starts a program on a host that runs until the host loses its power.
 func (c *Cluster) daemon(h *testhosts.Host, name string, args ...string) error {
 	cmd := h.Command(context.Background(), name, args...)
 	log, err := os.OpenFile(c.path(filepath.Base(name)+"-"+h.Name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the daemon has its own
+	defer log.Close() // the daemon has a duplicate
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%s on %s: %w", name, h.Name, err)
 	}
-	go cmd.Wait() // it is killed
+	go cmd.Wait() // the status is ignored: the daemon is killed in the end
 	return nil
 }
 
-// groups gives a host control groups of its own below one of the machine's: slurmd wants to
-// see the root of a hierarchy, and makes the folder slurm_HOST there.
+// groups is a script that gives a host its own hierarchy of control groups,
+// inside a group of this machine. slurmd requires the root of a hierarchy and
+// creates the folder slurm_HOST in it.
 const groups = `[ -e /sys/fs/cgroup/freezer ] && exit
 mkdir /run/freezer
 mount -t cgroup -o freezer cgroup /run/freezer
@@ -225,8 +231,8 @@ done
 cd /
 umount --lazy /run/freezer`
 
-// ungroup removes the control groups of clusters whose folder is gone, of this one and of
-// tests that were killed.
+// ungroup is a script that removes the control groups of clusters whose folder
+// is gone. These are this test's groups and those of tests that were killed.
 const ungroup = `mount -t cgroup -o freezer cgroup "$1"
 for group in "$1"/plx-slurm-*; do
 	name=${group##*/}
@@ -234,7 +240,7 @@ for group in "$1"/plx-slurm-*; do
 done
 umount "$1"`
 
-// startSlurmd starts slurmd.
+// startSlurmd sets up the control groups of a host and starts slurmd on it.
 func (c *Cluster) startSlurmd(h *testhosts.Host) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -244,7 +250,7 @@ func (c *Cluster) startSlurmd(h *testhosts.Host) error {
 	return c.daemon(h, "/usr/sbin/slurmd", "-D", "-N", h.Name, "-f", c.path("slurm.conf"))
 }
 
-// group is the name of the machine's control group for a host.
+// group is the name of the control group on this machine for a host.
 func (c *Cluster) group(h *testhosts.Host) string { return filepath.Base(c.dir) + "-" + h.Name }
 
 // Command returns a command that runs on the login node.
@@ -254,8 +260,8 @@ func (c *Cluster) Command(ctx context.Context, name string, args ...string) *exe
 	return cmd
 }
 
-// Run runs a command on the login node and returns what it prints, without the end of its
-// last line. It fails the test if the command fails.
+// Run runs a command on the login node and returns its output without the
+// final newline. If the command fails, the test fails.
 func (c *Cluster) Run(name string, args ...string) string {
 	c.tb.Helper()
 	out, err := c.output(name, args...)
@@ -275,7 +281,8 @@ func (c *Cluster) output(name string, args ...string) (string, error) {
 	return strings.TrimRight(string(out), "\n"), nil
 }
 
-// AwaitState waits until sinfo tells the state of nodes: idle, alloc, drain, down.
+// AwaitState waits until sinfo reports a state for all given nodes: idle,
+// alloc, drain or down.
 func (c *Cluster) AwaitState(state string, nodes ...*testhosts.Host) error {
 	var names []string
 	for _, h := range nodes {
@@ -290,7 +297,8 @@ func (c *Cluster) AwaitState(state string, nodes ...*testhosts.Host) error {
 	})
 }
 
-// AwaitJob waits until squeue tells the state of a job, such as RUNNING or PENDING.
+// AwaitJob waits until squeue reports a state of a job, such as RUNNING or
+// PENDING.
 func (c *Cluster) AwaitJob(id, state string) {
 	c.tb.Helper()
 	err := await(func() error {
@@ -305,7 +313,8 @@ func (c *Cluster) AwaitJob(id, state string) {
 	}
 }
 
-// KillSlurmd kills the daemon of a node, and leaves what it has started.
+// KillSlurmd kills slurmd on a node, but not the processes that it has
+// started.
 func (c *Cluster) KillSlurmd(h *testhosts.Host) {
 	c.tb.Helper()
 	all, err := h.Strays()
@@ -321,7 +330,7 @@ func (c *Cluster) KillSlurmd(h *testhosts.Host) {
 	}
 }
 
-// StartSlurmd starts the daemon of a node again.
+// StartSlurmd starts slurmd on a node again.
 func (c *Cluster) StartSlurmd(h *testhosts.Host) {
 	c.tb.Helper()
 	if err := c.startSlurmd(h); err != nil {
@@ -329,7 +338,9 @@ func (c *Cluster) StartSlurmd(h *testhosts.Host) {
 	}
 }
 
-// AwaitIdle waits until no host runs anything but Slurm's daemons: no step of a job either.
+// AwaitIdle waits until the hosts run only Slurm's daemons and no job steps.
+// If that takes longer than within, it returns an error that lists the other
+// processes.
 func (c *Cluster) AwaitIdle(within time.Duration) error {
 	var last error
 	for end := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
@@ -360,7 +371,8 @@ func (c *Cluster) idle(h *testhosts.Host) error {
 	return nil
 }
 
-// await tries until check returns nil, or returns its error after the limit.
+// await calls check until it returns nil. After limit, it returns check's last
+// error.
 func await(check func() error) error {
 	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
 		err := check()
@@ -370,7 +382,7 @@ func await(check func() error) error {
 	}
 }
 
-// logDaemons shows the end of what the daemons wrote.
+// logDaemons logs the end of each daemon's output.
 func (c *Cluster) logDaemons() {
 	const most = 3000
 	files, _ := filepath.Glob(c.path("*.out")) // the pattern is valid

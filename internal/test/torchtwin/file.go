@@ -18,10 +18,11 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// content is what a training writes: tensors named first/VARIABLE, feed/STEP/INPUT,
-// gradient/VARIABLE, loss (of all steps) and last/VARIABLE.
+// content collects the tensors that a training writes to its file. They are
+// named first/VARIABLE, feed/STEP/INPUT, gradient/VARIABLE, loss (of all
+// steps) and last/VARIABLE.
 type content struct {
-	mu  sync.Mutex // gradients come while the next feed is made
+	mu  sync.Mutex // needed because gradients arrive while the next feed is computed
 	all []safetensors.Tensor
 }
 
@@ -31,8 +32,8 @@ func (c *content) dense(name string, v *tensor.Dense) { c.add(name, v.Shape(), v
 // floats adds a tensor of float64.
 func (c *content) floats(name string, shape []int, x []float64) { c.add(name, shape, x) }
 
-// gradient adds a gradient. That of a table has the table's shape, with zeros in the rows
-// that were not used.
+// gradient adds a gradient. The gradient of an embedding table is stored in
+// the shape of the table, with zeros in unused rows.
 func (c *content) gradient(g trainer.Gradient, shape tensor.Shape) error {
 	if g.Rows == nil {
 		c.add("gradient/"+g.Variable, g.Shape, g.Values)
@@ -67,14 +68,14 @@ func (c *content) add(name string, shape []int, data any) {
 	}
 	b, err := binary.Append(nil, binary.LittleEndian, data)
 	if err != nil {
-		panic(err) // of numbers: a mistake of this package
+		panic(err) // cannot happen with slices of numbers: a bug in this package
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = append(c.all, safetensors.Tensor{Name: name, Dtype: dtype, Shape: slices.Clone(shape), Data: b})
 }
 
-// write writes the file after the training.
+// write writes all tensors and the settings to a file.
 func (c *content) write(path string, settings map[string]any) error {
 	text, err := json.Marshal(settings)
 	if err != nil {
@@ -101,17 +102,18 @@ func (c *content) write(path string, settings map[string]any) error {
 	return f.Close()
 }
 
-// tensors are the elements of a file's tensors, by name.
+// tensors maps the names of a file's tensors to their elements.
 type tensors map[string][]float64
 
-// read reads those tensors of a file that are to be compared.
+// read reads the tensors of a file that Compare compares: all but feeds and
+// first values.
 func read(t *testing.T, path string) tensors {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() // it was only read
+	defer f.Close() // the error is ignored: the file was only read
 	info, err := f.Stat()
 	if err != nil {
 		t.Fatal(err)
@@ -150,14 +152,15 @@ func elements(t *testing.T, file *safetensors.File, name string) []float64 {
 	return x
 }
 
-// withoutGradients is x without them.
+// withoutGradients returns x without the gradients.
 func (x tensors) withoutGradients() tensors {
 	rest := maps.Clone(x)
 	maps.DeleteFunc(rest, func(name string, _ []float64) bool { return strings.HasPrefix(name, "gradient/") })
 	return rest
 }
 
-// differences returns, by name, how far x is from want. Both have the same tensors.
+// differences returns, for each tensor, how much x differs from want. Both
+// must have the same tensors.
 func (x tensors) differences(t *testing.T, want tensors) map[string]float64 {
 	t.Helper()
 	if got, names := slices.Sorted(maps.Keys(x)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, names) {
@@ -178,7 +181,8 @@ func (x tensors) differences(t *testing.T, want tensors) map[string]float64 {
 	return all
 }
 
-// difference is the largest difference of two elements over the largest element of want.
+// difference returns the largest absolute difference of two elements, divided
+// by the largest absolute element of want.
 func difference(x, want []float64) (float64, error) {
 	if len(x) != len(want) {
 		return 0, fmt.Errorf("plx has %d elements, PyTorch %d", len(x), len(want))
@@ -197,7 +201,8 @@ func difference(x, want []float64) (float64, error) {
 	return by / largest, nil
 }
 
-// largestOfEach compares every element alone and returns the largest difference.
+// largestOfEach is like difference, but divides each element's difference by
+// that element of want, and returns the largest quotient.
 func largestOfEach(x, want []float64) (largest float64, err error) {
 	for i := range min(len(x), len(want)) {
 		by, err := difference(x[i:i+1], want[i:i+1])
@@ -212,7 +217,8 @@ func largestOfEach(x, want []float64) (largest float64, err error) {
 	return largest, nil
 }
 
-// worst says the largest of each kind of difference.
+// worst returns a summary: the largest difference of each type of tensor, such
+// as gradients.
 func worst(differences map[string]float64) string {
 	kinds := map[string]float64{}
 	for name, by := range differences {

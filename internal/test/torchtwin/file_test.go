@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What compares nothing is no success.
+// A comparison with a tensor of zeros must be an error.
 func TestDifference(t *testing.T) {
 	for _, c := range []struct {
 		x, want []float64

@@ -14,25 +14,26 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// optimiser is one of plx's beside PyTorch's.
+// optimiser pairs an optimizer of plx with the equivalent one of PyTorch.
 type optimiser struct {
 	name      string
 	plx       trainer.Optimizer
-	clip      float64        // largest global norm; 0 means none
+	clip      float64        // largest global norm of the gradients; 0 means no clipping
 	torch     string         // class of torch.optim
 	arguments map[string]any // its arguments
 	more      map[string]any // what else testdata/optimizers.py does
-	table     bool           // a table of which each step uses some rows
-	last      float64        // largest difference of the last values in float64; 0 means that of all
+	table     bool           // the model has a table, of which each step uses some rows
+	last      float64        // largest allowed difference of the final values in float64; 0 means the default
 }
 
-// arguments are those of a Python call.
+// arguments are keyword arguments of a Python call.
 type arguments = map[string]any
 
 const rate = 0.05
 
-// optimisers are all rules with both kinds of decay, clipping and schedules. PyTorch has no
-// decoupled decay but AdamW, and no momentum for the rows of a table.
+// optimisers lists all optimizers, with both types of weight decay, clipping
+// and schedules. PyTorch has decoupled decay only in AdamW, and no momentum
+// for sparse gradients.
 var optimisers = []optimiser{
 	{name: "sgd", plx: trainer.SGD(rate), torch: "SGD", arguments: arguments{"lr": rate}},
 	{name: "sgd with decay", plx: trainer.SGD(rate).WithDecay(0.3), torch: "SGD", arguments: arguments{"lr": rate, "weight_decay": 0.3}},
@@ -51,21 +52,24 @@ var optimisers = []optimiser{
 	{name: "adamw", plx: trainer.Adam(rate).WithDecoupledDecay(0.3), torch: "AdamW", arguments: arguments{"lr": rate, "weight_decay": 0.3}},
 	{name: "sgd clipped", plx: trainer.SGD(rate), clip: 0.5, torch: "SGD", arguments: arguments{"lr": rate}, more: arguments{"clip": 0.5}},
 	{name: "adam with decay clipped", plx: trainer.Adam(rate).WithDecay(0.3), clip: 0.5, torch: "Adam", arguments: arguments{"lr": rate, "weight_decay": 0.3}, more: arguments{"clip": 0.5}},
-	// PyTorch's function adds 1e-6 to the norm before it divides by it.
+	// PyTorch's clip_grad_norm_ adds 1e-6 to the norm before it divides by the
+	// norm.
 	{name: "sgd clipped by clip_grad_norm_", plx: trainer.SGD(rate), clip: 0.5, torch: "SGD", arguments: arguments{"lr": rate}, more: arguments{"clip_grad_norm_": 0.5}, last: 1e-6},
 	{name: "linear", plx: trainer.SGD(0).WithSchedule(trainer.Linear(rate, rate/4, 60)), torch: "SGD", arguments: arguments{"lr": rate},
 		more: scheduled("LinearLR", arguments{"start_factor": 1, "end_factor": 0.25, "total_iters": 60})},
 	{name: "step decay", plx: trainer.Momentum(0, 0.9).WithSchedule(trainer.StepDecay(rate, 0.5, 30)), torch: "SGD", arguments: arguments{"lr": rate, "momentum": 0.9},
 		more: scheduled("StepLR", arguments{"step_size": 30, "gamma": 0.5})},
-	// After its last step plx's cosine stays, and PyTorch's rises again.
+	// After the schedule's last step, plx's rate stays constant, and PyTorch's
+	// rises again.
 	{name: "cosine", plx: trainer.Adam(0).WithSchedule(trainer.Cosine(rate, rate/10, 100)), torch: "Adam", arguments: arguments{"lr": rate},
 		more: scheduled("CosineAnnealingLR", arguments{"T_max": 100, "eta_min": rate / 10})},
 	{name: "warm up and linear", plx: trainer.Adam(0).WithDecoupledDecay(0.3).WithSchedule(trainer.WarmUp(10, trainer.Linear(rate, 0, 90))), torch: "AdamW", arguments: arguments{"lr": rate, "weight_decay": 0.3},
 		more: arguments{"schedule": [][]any{{"LinearLR", arguments{"start_factor": 1. / 11, "total_iters": 10}}, {"LinearLR", arguments{"start_factor": 1, "end_factor": 0, "total_iters": 90}}}, "milestones": []int{10}}},
 	{name: "table, sgd", plx: trainer.SGD(rate), torch: "SGD", arguments: arguments{"lr": rate}, table: true},
 	{name: "table, adagrad clipped", plx: trainer.Adagrad(rate), clip: 0.5, torch: "Adagrad", arguments: arguments{"lr": rate, "initial_accumulator_value": 0.1}, more: arguments{"clip": 0.5}, table: true},
-	// PyTorch's SparseAdam adds epsilon before it corrects the mean square, plx after it, as
-	// PyTorch's Adam does. Here epsilon is next to nothing.
+	// PyTorch's SparseAdam adds epsilon before the bias correction of the
+	// second moment, plx and PyTorch's Adam after it. A tiny epsilon hides the
+	// difference.
 	{name: "table, adam", plx: adam(0.9, 0.999, 0), torch: "SparseAdam", arguments: arguments{"lr": rate, "eps": 1e-300}, table: true},
 }
 
@@ -85,8 +89,9 @@ func scheduled(name string, a arguments) map[string]any {
 	return arguments{"schedule": [][]any{{name, a}}}
 }
 
-// Optimisers and schedules update as PyTorch's do in 100 steps, from the same values with
-// the same gradients. The loss of each step depends on all variables.
+// Optimizers and schedules must update variables like PyTorch's in 100 steps,
+// from the same values and gradients. The loss of each step depends on all
+// variables.
 func TestOptimizers(t *testing.T) {
 	if _, ok := inChild(); !ok {
 		needTorch(t)
@@ -125,7 +130,7 @@ func (o optimiser) path(folder string, i int, dtype string) string {
 	return filepath.Join(folder, dtype+string(rune('a'+i)))
 }
 
-// twin is a model whose gradients are its inputs.
+// twin returns a model whose gradients are equal to its inputs.
 func (o optimiser) twin() Twin {
 	settings := arguments{"optimiser": o.torch, "arguments": o.arguments, "table": o.table}
 	for name, v := range o.more {
@@ -149,13 +154,15 @@ func dense(b *nn.Builder) {
 	b.Loss(b.Node(gorgonia.Sum(b.Node(gorgonia.Add(x, y)))), trainer.Mean)
 }
 
-// table has a table, of which each step uses some rows.
+// table builds a model with an embedding table, of which each step uses some
+// rows.
 func table(b *nn.Builder) {
 	rows := b.Lookup(b.Embedding("t", 9, 3, 1), "row", 4)
 	b.Loss(b.Node(gorgonia.Sum(b.Node(gorgonia.HadamardProd(rows, b.InputOf("z", 4, 3))))), trainer.Mean)
 }
 
-// feed has gradients of many sizes. A row may be used twice.
+// feed returns gradients of very different magnitudes. A row may be used
+// twice.
 func (o optimiser) feed(random *rand.Rand) trainer.Feed {
 	gradients := func(n int) []float32 {
 		x := make([]float32, n)

@@ -12,29 +12,32 @@ import (
 	"time"
 )
 
-// interpreter is Debian's, which has python3-torch.
+// interpreter is Debian's Python, for which the package python3-torch installs
+// PyTorch.
 const interpreter = "/usr/bin/python3"
 
-// patience bounds each process.
+// patience is the timeout of each child process.
 const patience = 5 * time.Minute
 
 //go:embed twin.py
 var library []byte
 
-// importTorch imports PyTorch, which takes seconds, once.
+// importTorch checks once whether PyTorch can be imported, which takes
+// seconds.
 var importTorch = sync.OnceValue(func() error {
 	_, err := run(context.Background(), nil, interpreter, "-c", "import torch")
 	return err
 })
 
-// python runs a script, which imports twin.py.
+// python runs a Python script, which can import twin.py.
 func python(t *testing.T, script string, arguments ...string) {
 	t.Helper()
 	folder := t.TempDir()
 	if err := os.WriteFile(filepath.Join(folder, "twin.py"), library, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// One thread adds in one order.
+	// OMP_NUM_THREADS=1 because with several threads, PyTorch would add
+	// numbers in varying order.
 	environment := []string{"PYTHONPATH=" + folder, "PYTHONDONTWRITEBYTECODE=1", "OMP_NUM_THREADS=1"}
 	out, err := run(t.Context(), environment, interpreter, append([]string{script}, arguments...)...)
 	if err != nil {
@@ -45,7 +48,7 @@ func python(t *testing.T, script string, arguments ...string) {
 	}
 }
 
-// run runs a program and returns what it prints.
+// run runs a program and returns its output.
 func run(ctx context.Context, environment []string, program string, arguments ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -19,15 +19,16 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// The environment of a child process: the file that it writes, the type of its model, and
-// the number of virtual workers.
+// Environment variables of a child process: the file to write, the element
+// type of its model, and the number of virtual workers.
 const (
 	childFile    = "PLX_TORCHTWIN_FILE"
 	childDtype   = "PLX_TORCHTWIN_DTYPE"
 	childWorkers = "PLX_TORCHTWIN_WORKERS"
 )
 
-// runChild runs the present test again, as a program that trains and writes path.
+// runChild runs the current test in a child process, in which Compare trains
+// the model and writes the result to path.
 func runChild(t *testing.T, path, dtype string, workers int) {
 	t.Helper()
 	self, err := os.Executable()
@@ -42,21 +43,22 @@ func runChild(t *testing.T, path, dtype string, workers int) {
 	if _, err := run(t.Context(), environment, self, "-test.run="+strings.Join(only, "/")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(path); err != nil { // the child has run no test
+	if _, err := os.Stat(path); err != nil { // the child has not run the test
 		t.Fatal(err)
 	}
 }
 
-// recorder is a training of plx that writes a file.
+// recorder trains a twin in a child process and writes the result to a file.
 type recorder struct {
 	path    string
 	dtype   tensor.Dtype
-	workers int // virtual ones
+	workers int // number of virtual workers
 }
 
-// inChild reports whether this process is a child of [runChild].
+// inChild reports whether this process was started by [runChild], and returns
+// its recorder.
 func inChild() (recorder, bool) {
-	workers, _ := strconv.Atoi(os.Getenv(childWorkers)) // runChild has set it, or there is no child
+	workers, _ := strconv.Atoi(os.Getenv(childWorkers)) // set by runChild; the error only occurs outside of a child
 	r := recorder{os.Getenv(childFile), tensor.Float32, workers}
 	if os.Getenv(childDtype) == "float64" {
 		r.dtype = tensor.Float64
@@ -75,13 +77,13 @@ func (r recorder) train(twin Twin) {
 	}, trainer.Config{Seed: 7, VirtualWorkers: r.workers})
 }
 
-// record trains a twin and returns what the file is to hold.
+// record trains a twin and returns the content of its file.
 func (r recorder) record(ctx context.Context, job *trainer.Job, twin Twin) (*content, error) {
 	if job.NumShards() != r.workers {
 		return nil, fmt.Errorf("%d virtual workers, want %d", job.NumShards(), r.workers)
 	}
 	file, c := &content{}, twin.Config
-	first := map[string]*tensor.Dense{} // before the first step, by name
+	first := map[string]*tensor.Dense{} // values before the first step, by variable
 	c.Hooks = []trainer.Hook{{Name: "record", Gradient: func(_ context.Context, g trainer.Gradient) error {
 		if g.Step == 0 && r.workers == 1 {
 			return file.gradient(g, first[g.Variable].Shape())
@@ -116,7 +118,7 @@ func (r recorder) record(ctx context.Context, job *trainer.Job, twin Twin) (*con
 	return file, nil
 }
 
-// take takes so many steps.
+// take makes the given number of steps and records their feeds and losses.
 func (r recorder) take(ctx context.Context, session *trainer.Session, steps int, feeds func(step int) (trainer.Feed, error), file *content) error {
 	var losses []float64
 	for result, err := range session.Train(ctx, steps, func(step int) (trainer.Feed, error) {
@@ -142,7 +144,8 @@ func (r recorder) take(ctx context.Context, session *trainer.Session, steps int,
 	return nil
 }
 
-// as converts a value of a feed, if it is float32, to the model's type.
+// as converts a float32 value of a feed to the model's type. It returns other
+// values unchanged.
 func as(dtype tensor.Dtype, v tensor.Tensor) tensor.Tensor {
 	x, ok := v.Data().([]float32)
 	if !ok || dtype == tensor.Float32 {
@@ -155,8 +158,9 @@ func as(dtype tensor.Dtype, v tensor.Tensor) tensor.Tensor {
 	return tensor.New(tensor.WithShape(v.Shape()...), tensor.WithBacking(wide))
 }
 
-// moved moves variables whose elements begin equal, because zeros and ones hide mistakes:
-// with a last layer of zeros, the gradients of all others are zero.
+// moved changes the initial values of variables whose elements are all equal.
+// Zeros and ones would hide mistakes: if the last layer is zero, the gradients
+// of all other layers are zero.
 func moved(build trainer.Build) trainer.Build {
 	return func(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 		m, err := build(g, batch)

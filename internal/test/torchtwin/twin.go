@@ -1,20 +1,22 @@
-// Package torchtwin trains a model with plx and again with PyTorch, and compares the two,
-// for tests.
+// Package torchtwin trains a model with plx and with PyTorch and compares the
+// results, for tests.
 //
 //	torchtwin.Compare(t, torchtwin.Twin{
 //		Build: build, Optimizer: trainer.SGD(0.1), Config: trainer.Config{GlobalBatch: 3},
 //		Feeds: feeds, Script: "testdata/torch.py",
 //	})
 //
-// plx trains in a process of its own, by trainer.Main, and writes a file of tensors: first
-// values, batches, gradients of the first step, losses and last values. The script starts
-// from the same values and takes the same batches. It imports twin.py of this package.
+// plx trains in a child process, by trainer.Main, and writes a file of
+// tensors: initial values, batches, gradients of the first step, losses and
+// final values. The Python script starts with the same values and uses the
+// same batches. It imports twin.py of this package.
 //
-// # What it refuses
+// # Limits
 //
-// A difference is the largest one of two tensors over the largest element of PyTorch's. So
-// it says little of elements that are much smaller than the largest one. A gradient that
-// is zero everywhere is refused: nothing would be compared.
+// The difference of two tensors is their largest absolute difference, divided
+// by the largest element of PyTorch's tensor. It therefore hides errors in
+// elements that are much smaller than the largest one. A tensor that is zero
+// everywhere is an error, because the comparison would be meaningless.
 package torchtwin
 
 import (
@@ -30,57 +32,63 @@ import (
 	"github.com/plx-run/plx/trainer/nn"
 )
 
-// defaultSteps is the number of steps that are compared if a twin says nothing else.
+// defaultSteps is the number of steps if Twin.Steps is 0.
 const defaultSteps = 20
 
-// Twin is a training of plx and the script that does the same.
+// Twin describes a training with plx, and the Python script that does the same
+// with PyTorch.
 type Twin struct {
 	Build     func(b *nn.Builder)
 	Optimizer trainer.Optimizer
 	Config    trainer.Config
-	// Feeds returns what makes the feed of each step. Floating point numbers are float32,
-	// also for a model in float64.
+	// Feeds returns a function that makes the feed of each step.
+	// Floating-point values must be float32, even if the model is float64.
 	Feeds    func(ctx context.Context, job *trainer.Job, session *trainer.Session) (func(step int) (trainer.Feed, error), error)
-	Script   string         // Python file
-	Settings map[string]any // numbers that the script needs
-	Steps    int            // 0 means 20
-	First    float64        // largest difference of the first step in float32; 0 means 1e-5
-	// Gradients is the largest difference of the first step's gradients in float32, where a
-	// rectifier that flips moves them more than the loss; 0 means First.
+	Script   string         // path of the Python script
+	Settings map[string]any // parameters for the script
+	Steps    int            // number of steps; 0 means 20
+	First    float64        // largest allowed difference in the first step in float32; 0 means 1e-5
+	// Gradients is the largest allowed difference of the first step's
+	// gradients in float32; 0 means First. A ReLU whose input is near zero can
+	// change gradients more than the loss.
 	Gradients float64
-	// Exact is the largest difference of the first step in float64; 0 means 1e-12.
+	// Exact is the largest allowed difference in the first step in float64; 0
+	// means 1e-12.
 	Exact float64
-	Last  float64 // largest difference of the last values in float32; 0 means 1e-4
-	// OnlyFirst: in float32 only the first step is compared, because rounding grows from step
-	// to step, in PyTorch too. In float64 all are.
+	Last  float64 // largest allowed difference of the final values in float32; 0 means 1e-4
+	// OnlyFirst restricts the comparison in float32 to the first step, for
+	// models whose rounding errors grow from step to step, in PyTorch too. In
+	// float64, all steps are compared.
 	OnlyFirst bool
-	// Divided: the training on 3 virtual workers is the same too. It is not if they draw
-	// samples or take moments of their own.
+	// Divided also compares a training with 3 virtual workers. It must be
+	// false if virtual workers draw their own random samples or compute their
+	// own batch statistics.
 	Divided bool
 }
 
-// limits are the largest differences that pass.
+// limits are the largest allowed differences.
 type limits struct {
-	first     float64 // of the first step's loss
+	first     float64 // of the loss of the first step
 	gradients float64 // of each gradient of the first step; 0 means first
 	losses    float64 // of the loss of each step
 	last      float64 // of the values after the last step
 }
 
-// Rounding hides small mistakes in float32, such as an epsilon in the wrong place, and not
-// in float64.
+// Default limits. In float32, rounding hides small mistakes, such as an
+// epsilon in the wrong place; in float64 it does not.
 var (
 	single = limits{first: 1e-5, losses: 1e-3, last: 1e-4}
 	double = limits{first: 1e-12, losses: 1e-9, last: 1e-9}
 )
 
-// Compare trains a twin in float32 and in float64 and compares the first step, the losses
-// of all steps and the values after them. The test runs again in child processes, which
-// train, so it does nothing before it calls Compare.
+// Compare trains a twin in float32 and in float64. It compares the first step,
+// the losses of all steps and the final values. It runs the calling test again
+// in child processes, which do the training, so the test should do nothing
+// before the call.
 func Compare(t *testing.T, twin Twin) {
 	t.Helper()
 	if child, ok := inChild(); ok {
-		child.train(twin) // it does not return
+		child.train(twin) // does not return
 	}
 	needTorch(t)
 	folder := t.TempDir()
@@ -91,7 +99,7 @@ func Compare(t *testing.T, twin Twin) {
 	python(t, twin.Script,
 		path("float32"), path("torch32"), "float32",
 		path("float64"), path("torch64"), "float64",
-		path("float32"), path("exact"), "float64") // float64 on what plx had in float32
+		path("float32"), path("exact"), "float64") // PyTorch in float64, with the data of plx in float32
 	plx32, torch32, torch64, exact := read(t, path("float32")), read(t, path("torch32")), read(t, path("torch64")), read(t, path("exact"))
 	most, exactly := single, double
 	most.first, most.gradients, most.last = cmp.Or(twin.First, most.first), twin.Gradients, cmp.Or(twin.Last, most.last)
@@ -109,7 +117,7 @@ func Compare(t *testing.T, twin Twin) {
 	}
 }
 
-// compare reports what of plx's values differs too much from PyTorch's.
+// compare fails the test if a tensor of plx differs too much from PyTorch's.
 func compare(t *testing.T, what string, plx, torch tensors, most limits) {
 	t.Helper()
 	differences := plx.differences(t, torch)
@@ -121,7 +129,7 @@ func compare(t *testing.T, what string, plx, torch tensors, most limits) {
 	t.Logf("%s: %v; the first loss is %.9g, in PyTorch %.9g", what, worst(differences), plx["first loss"][0], torch["first loss"][0])
 }
 
-// of is the limit of a tensor.
+// of returns the largest allowed difference of the tensor with this name.
 func (l limits) of(name string) float64 {
 	switch {
 	case name == "first loss":
@@ -134,7 +142,8 @@ func (l limits) of(name string) float64 {
 	return l.last
 }
 
-// needTorch skips the test if there is no PyTorch. In CI it fails then.
+// needTorch skips the test if PyTorch is not installed; in CI it fails the
+// test.
 func needTorch(t *testing.T) {
 	t.Helper()
 	if err := importTorch(); err != nil {

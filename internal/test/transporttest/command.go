@@ -9,7 +9,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// testCommand proves scripts, their exit statuses and the two outputs.
+// testCommand checks that commands run as shell scripts, with their exit
+// statuses and both output streams.
 func testCommand(t *testing.T, open func(*testing.T) transport.Transport) {
 	conn := opened(t, open)
 	every := make([]byte, 0, 255) // every byte but NUL

@@ -15,7 +15,7 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// testCopy proves that files arrive whole, under the name asked for.
+// testCopy checks that files arrive completely, under the given name.
 func testCopy(t *testing.T, open func(*testing.T) transport.Transport) {
 	conn := opened(t, open)
 	names := []string{"plain", "with space", "-dash", "quote'\"$`\\!", "line\nbreak", strings.Repeat("n", 250), "ü\xff", "*"}
@@ -31,10 +31,11 @@ func testCopy(t *testing.T, open func(*testing.T) transport.Transport) {
 	}
 }
 
-// copyAndCheck copies data and looks at the file.
+// copyAndCheck copies data to path and checks the resulting file.
 func copyAndCheck(t *testing.T, conn transport.Transport, path string, data []byte) {
 	t.Helper()
-	// Only the reader's own methods: Copy may not rely on a length or a seek.
+	// Hide all methods but Read: Copy must not depend on the length of the
+	// source or on Seek.
 	source := struct{ io.Reader }{bytes.NewReader(data)}
 	if err := conn.Copy(t.Context(), source, path); err != nil {
 		t.Fatalf("copy: %v", err)
@@ -48,8 +49,8 @@ func copyAndCheck(t *testing.T, conn transport.Transport, path string, data []by
 	}
 }
 
-// testCopyFailure proves that a copy that fails says why, and that none changes a file that is
-// there.
+// testCopyFailure checks that a failed copy returns an error with the cause,
+// and that no copy changes an existing file.
 func testCopyFailure(t *testing.T, open func(*testing.T) transport.Transport) {
 	conn := opened(t, open)
 	broken := errors.New("the source is broken")
@@ -57,7 +58,7 @@ func testCopyFailure(t *testing.T, open func(*testing.T) transport.Transport) {
 		name   string
 		path   string
 		source io.Reader
-		want   error // nil: any
+		want   error // nil means any error
 	}{
 		{"no folder", filepath.Join(t.TempDir(), "none", "f"), strings.NewReader("x"), fs.ErrNotExist},
 		{"onto a folder", t.TempDir(), strings.NewReader("x"), nil},
@@ -88,7 +89,7 @@ func testCopyFailure(t *testing.T, open func(*testing.T) transport.Transport) {
 	})
 }
 
-// canceller cancels when it is read.
+// canceller is a reader that cancels a context when it is read.
 type canceller struct{ cancel func() }
 
 func (c canceller) Read([]byte) (int, error) {
@@ -96,7 +97,7 @@ func (c canceller) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// newFile returns a file that has content already.
+// newFile returns the path of a new file with some content.
 func newFile(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {

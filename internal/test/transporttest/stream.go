@@ -14,8 +14,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// testStream proves that bytes arrive as they were sent, in any amount and at
-// any pace.
+// testStream checks that bytes arrive unchanged, in any amount and at any
+// speed.
 func testStream(t *testing.T, open func(*testing.T) transport.Transport) {
 	conn := opened(t, open)
 	t.Run("binary", func(t *testing.T) {
@@ -70,7 +70,7 @@ func testStream(t *testing.T, open func(*testing.T) transport.Transport) {
 	t.Run("slow reader", func(t *testing.T) { testSlowReader(t, conn) })
 }
 
-// testLarge sends more than twice the 2 MiB that SSH lets go unanswered.
+// testLarge sends more than twice SSH's flow control window of 2 MiB.
 func testLarge(t *testing.T, conn transport.Transport) {
 	sent := noise(2, 5_000_000)
 	got := sha256.New()
@@ -81,7 +81,7 @@ func testLarge(t *testing.T, conn transport.Transport) {
 	}
 }
 
-// testDialogue needs each line to arrive before the next is sent.
+// testDialogue checks that each line arrives before the next one is sent.
 func testDialogue(t *testing.T, conn transport.Transport) {
 	in, toHost := io.Pipe()
 	fromHost, out := io.Pipe()
@@ -93,7 +93,7 @@ func testDialogue(t *testing.T, conn transport.Transport) {
 	}()
 	within(t, "the dialogue", func() {
 		for i := range 5 {
-			fmt.Fprintf(toHost, "%d\n", i) // the answer shows whether it came
+			fmt.Fprintf(toHost, "%d\n", i) // the error is ignored: without this line, the reply would not arrive
 			answer := make([]byte, len("got 0\n"))
 			if _, err := io.ReadFull(fromHost, answer); err != nil || string(answer) != fmt.Sprintf("got %d\n", i) {
 				t.Errorf("answer %q, %v", answer, err)
@@ -104,8 +104,8 @@ func testDialogue(t *testing.T, conn transport.Transport) {
 	})
 }
 
-// testSlowReader holds one output back for ever and needs another command to
-// be served meanwhile.
+// testSlowReader does not read the output of one command, and checks that
+// another command still runs meanwhile.
 func testSlowReader(t *testing.T, conn transport.Transport) {
 	gate := &gated{open: make(chan struct{}), reached: make(chan struct{})}
 	const size = 4 << 20
@@ -128,7 +128,7 @@ func testSlowReader(t *testing.T, conn transport.Transport) {
 	}
 }
 
-// gated blocks writes until it is opened.
+// gated is a writer that blocks until open is closed.
 type gated struct {
 	open, reached chan struct{}
 	count         int
@@ -143,13 +143,14 @@ func (g *gated) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// failing fails every read and write.
+// failing is a reader and writer whose calls all fail.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error)  { return 0, f.err }
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// noise returns n bytes that do not compress and are the same each time.
+// noise returns n bytes that cannot be compressed. They are the same for the
+// same seed.
 func noise(seed byte, n int) []byte {
 	data := make([]byte, n)
 	source := rand.NewChaCha8([32]byte{seed})
@@ -157,7 +158,7 @@ func noise(seed byte, n int) []byte {
 	return data
 }
 
-// started is a writer that tells when the first byte came.
+// started is a writer that closes a channel when the first byte arrives.
 type started struct {
 	bytes.Buffer
 	first chan struct{}
@@ -172,13 +173,14 @@ func (s *started) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-// testEnd proves how a run ends that does not end by itself.
+// testEnd checks how a command ends that is canceled, times out, or leaves a
+// process behind.
 func testEnd(t *testing.T, open func(*testing.T) transport.Transport) {
 	t.Run("cancel", func(t *testing.T) {
 		conn := opened(t, open)
 		ctx, cancel := context.WithCancel(t.Context())
 		output, ended := newStarted(), make(chan error, 1)
-		// It ends by itself once its stdin has: nothing is left behind.
+		// The command ends when its stdin does, so that no process is left.
 		go func() { ended <- conn.Run(ctx, "echo started; cat >/dev/null", neverEnds(t), output, nil) }()
 		within(t, "the start", func() { <-output.first })
 		cancel()
@@ -228,7 +230,7 @@ func testClose(t *testing.T, open func(*testing.T) transport.Transport) {
 	checkLost(t, "copy after close", conn.Copy(t.Context(), bytes.NewReader(nil), t.TempDir()+"/f"))
 }
 
-// checkLost fails unless err says, and why, that the connection is gone.
+// checkLost fails the test unless err is a LostError: the connection is lost.
 func checkLost(t *testing.T, what string, err error) {
 	t.Helper()
 	if !transport.IsLost(err) {
@@ -236,7 +238,7 @@ func checkLost(t *testing.T, what string, err error) {
 	}
 }
 
-// neverEnds is a reader that blocks until the test is over.
+// neverEnds returns a reader that blocks until the end of the test.
 func neverEnds(t *testing.T) io.Reader {
 	reader, writer := io.Pipe()
 	t.Cleanup(func() { _ = writer.Close() }) // never fails

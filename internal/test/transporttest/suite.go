@@ -1,13 +1,14 @@
-// Package transporttest is the test suite that every transport passes: every way to run
-// commands on a host and to copy files there.
+// Package transporttest is a test suite for transports, which run commands on
+// a host and copy files to it.
 //
 //	func TestTransport(t *testing.T) {
 //		transporttest.Run(t, func(t *testing.T) transport.Transport { return dial(t) })
 //	}
 //
-// The host must be this machine, under this user: the suite reads the files that it
-// copied. It tests what package transport promises. Each transport tests what it adds, such
-// as keys and lost networks.
+// The host must be this machine, and the user the one that runs the test,
+// because the suite reads the copied files. The suite checks what the
+// documentation of package transport promises. Properties of a single
+// transport, such as SSH keys and lost connections, have their own tests.
 package transporttest
 
 import (
@@ -18,8 +19,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// Run runs the suite. open returns a transport of its own for each test; the
-// suite closes it.
+// Run runs the suite. open returns a new transport for each test; the suite
+// closes it.
 func Run(t *testing.T, open func(t *testing.T) transport.Transport) {
 	RunCommands(t, open)
 	t.Run("Copy", func(t *testing.T) { testCopy(t, open) })
@@ -27,7 +28,8 @@ func Run(t *testing.T, open func(t *testing.T) transport.Transport) {
 	t.Run("ParallelCopy", func(t *testing.T) { testParallel(t, open, 10) })
 }
 
-// RunCommands is the part of Run for a host that has no way to copy files.
+// RunCommands runs the part of the suite for hosts to which no files can be
+// copied.
 func RunCommands(t *testing.T, open func(t *testing.T) transport.Transport) {
 	t.Run("Command", func(t *testing.T) { testCommand(t, open) })
 	t.Run("Stream", func(t *testing.T) { testStream(t, open) })
@@ -35,7 +37,7 @@ func RunCommands(t *testing.T, open func(t *testing.T) transport.Transport) {
 	t.Run("Parallel", func(t *testing.T) { testParallel(t, open, 0) })
 }
 
-// opened opens a transport that is closed with the test.
+// opened opens a transport and closes it at the end of the test.
 func opened(t *testing.T, open func(*testing.T) transport.Transport) transport.Transport {
 	t.Helper()
 	conn := open(t)
@@ -47,7 +49,8 @@ func opened(t *testing.T, open func(*testing.T) transport.Transport) transport.T
 	return conn
 }
 
-// within fails the test when f, which is quick, does not end.
+// within calls f and fails the test if f does not return within
+// patience.Limit.
 func within(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})

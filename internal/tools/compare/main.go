@@ -1,11 +1,11 @@
 // Command compare shows the effect of a slow worker on each synchronisation
-// mode. It launches examples/mlp once per mode, on given hosts or on an
-// embedded cluster, and plots the test loss against steps and against time:
+// mode. It runs examples/mlp once per mode, on given hosts or on processes of
+// this machine, and plots the test loss against steps and against time:
 //
 //	scripts/tool internal/tools/compare --out docs
 //
-// The modes are those of the PALLAS group's guide to parallel training, and
-// also bounded staleness and backup workers.
+// The modes are those of the PALLAS group's guide to parallel training, plus
+// bounded staleness and backup workers.
 package main
 
 import (
@@ -37,7 +37,7 @@ type settings struct {
 	rate                   float64
 }
 
-// atLeast wants least or more of a flag.
+// atLeast returns an error if the value of a flag is less than least.
 func atLeast(name string, value, least int) error {
 	if value < least {
 		return fmt.Errorf("--%s is %d: want at least %d", name, value, least)
@@ -65,7 +65,7 @@ func main() {
 	}
 }
 
-// run measures every mode and writes table and plots.
+// run measures every mode, and writes the table and the plots.
 func (s *settings) run(ctx context.Context, stdout io.Writer) error {
 	err := cmp.Or(atLeast("workers", s.workers, 2), atLeast("every", s.every, 1), atLeast("steps", s.steps, s.every+1))
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *settings) run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder) // a folder that remains does no harm
+	defer os.RemoveAll(folder) // the error is ignored: a leftover folder does no harm
 	mlp := filepath.Join(folder, "mlp")
 	if err := measured.Build(ctx, mlp, "./examples/mlp"); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (s *settings) run(ctx context.Context, stdout io.Writer) error {
 	return errors.Join(err, s.plot(curves))
 }
 
-// measure launches one mode and reads what its chief prints.
+// measure runs the example in one mode and returns the curve of its test loss.
 func (s *settings) measure(ctx context.Context, mlp, mode string) (curve, error) {
 	args := []string{"launch", "--color", "never", "--local", "1x" + strconv.Itoa(s.workers)}
 	if s.hosts != "" {
@@ -108,24 +108,24 @@ func (s *settings) measure(ctx context.Context, mlp, mode string) (curve, error)
 		"--report-every="+strconv.Itoa(s.every), "--learning-rate="+strconv.FormatFloat(s.rate, 'g', -1, 64),
 		"--slow-worker="+strconv.Itoa(s.workers-1), "--slow-by="+s.slowBy.String())
 	cmd := exec.CommandContext(ctx, s.plx, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // plx ends the processes that it has started
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // plx stops its processes on an interrupt
 	cmd.WaitDelay = time.Minute
 	cmd.Stderr = os.Stderr
 	return follow(mode, cmd)
 }
 
-// curve is a run of one mode: the test loss by the chief's step, and by the
-// seconds since the chief's first line.
+// curve is the test loss of a run of one mode, at some steps of the chief.
+// Times are in seconds since the chief's first line.
 type curve struct {
 	mode                 string
 	steps, seconds, loss []float64
-	ended                time.Duration // when all workers had ended
+	ended                time.Duration // time from the chief's first line to the end of all workers
 }
 
-// line is what the chief prints.
+// line matches a line of the chief with a step and its test loss.
 var line = regexp.MustCompile(`step (\d+) \| train_loss [^|]* \| test_loss ([0-9]+\.[0-9]+|NaN|\+Inf) `)
 
-// follow reads a chief's lines as they arrive.
+// follow runs the command and collects the curve from the chief's output.
 func follow(mode string, cmd *exec.Cmd) (curve, error) {
 	c := curve{mode: mode}
 	var begin time.Time
@@ -134,7 +134,7 @@ func follow(mode string, cmd *exec.Cmd) (curve, error) {
 		if found == nil {
 			return false, nil
 		}
-		step, _ := strconv.ParseFloat(found[1], 64) // it has digits alone
+		step, _ := strconv.ParseFloat(found[1], 64) // the error is impossible: the pattern matches only digits
 		loss, _ := strconv.ParseFloat(found[2], 64)
 		if begin.IsZero() {
 			begin = time.Now()
@@ -152,7 +152,7 @@ func follow(mode string, cmd *exec.Cmd) (curve, error) {
 	return c, nil
 }
 
-// until returns the seconds until the test loss first was at most bound.
+// until returns the time at which the test loss first was at most bound.
 func (c curve) until(bound float64) (seconds float64, ok bool) {
 	if i := slices.IndexFunc(c.loss, func(loss float64) bool { return loss <= bound }); i >= 0 {
 		return c.seconds[i], true
@@ -160,8 +160,9 @@ func (c curve) until(bound float64) (seconds float64, ok bool) {
 	return 0, false
 }
 
-// table is one of Markdown. Its bound is the largest last loss of all modes, which every
-// mode has reached.
+// table returns a Markdown table of the modes. Its last column is the time to
+// reach a test loss that all modes have reached: the largest of their final
+// losses.
 func table(curves []curve) string {
 	bound := 0.0
 	for _, c := range curves {
@@ -177,7 +178,7 @@ func table(curves []curve) string {
 	return measured.Table(rows...)
 }
 
-// plot writes the two plots.
+// plot writes the plots of loss against steps and against time.
 func (s *settings) plot(curves []curve) error {
 	title := fmt.Sprintf("%d workers, the last one slower by %v a step", s.workers, s.slowBy)
 	var steps, seconds []any

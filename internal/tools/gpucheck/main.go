@@ -19,16 +19,17 @@ import (
 	"github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// version is set by scripts/make-gpu-check.
+// version is the version of plx's source; scripts/make-gpu-check sets it at
+// link time.
 var version = "unknown"
 
 // Exit statuses.
 const (
 	exitFailed = 1
-	exitUsage  = 2 // or no GPU
+	exitUsage  = 2 // wrong command line, or no GPU
 )
 
-// whole bounds a run.
+// whole is the timeout of a run.
 const whole = 5*time.Minute - 3*time.Second
 
 func main() {
@@ -41,7 +42,7 @@ func main() {
 	defer cancel()
 	var err error
 	switch info, missing := os.Stat(*out); {
-	case flag.NArg() == 1 && flag.Arg(0) == "gpu": // a process of a run
+	case flag.NArg() == 1 && flag.Arg(0) == "gpu": // checkAll runs this program again with the argument gpu
 		err = tellGPU()
 	case flag.NArg() > 0:
 		err = usage(fmt.Sprintf("%q is unknown: the program takes the flags -quick and -out", flag.Arg(0)))
@@ -60,12 +61,12 @@ func main() {
 	os.Exit(exitFailed)
 }
 
-// usage is a mistake of the command line, or that there is no GPU.
+// usage is an error of the command line, or the absence of a GPU.
 type usage string
 
 func (u usage) Error() string { return string(u) }
 
-// tellGPU prints which GPU a process opens.
+// tellGPU prints, as JSON, information about the GPU that plx uses.
 func tellGPU() error {
 	gpu, err := cuda.Open(0)
 	if err != nil {
@@ -78,7 +79,7 @@ func tellGPU() error {
 	return json.NewEncoder(os.Stdout).Encode(info)
 }
 
-// checkAll runs all parts one after the other, and writes the record.
+// checkAll runs all parts one after the other and writes the record.
 func checkAll(ctx context.Context, quick bool, out string) (err error) {
 	own, err := os.Executable()
 	if err != nil {
@@ -118,7 +119,8 @@ func checkAll(ctx context.Context, quick bool, out string) (err error) {
 	return nil
 }
 
-// probe keeps nvidia-smi's answers, and wants gpuprobe to find a GPU in them.
+// probe records nvidia-smi's output and checks that gpuprobe finds a GPU in
+// it.
 func (r *record) probe(ctx context.Context) check {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -143,5 +145,5 @@ func (r *record) probe(ctx context.Context) check {
 	return c
 }
 
-// oneLine is a text in one line.
+// oneLine replaces all white space in a text by single spaces.
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

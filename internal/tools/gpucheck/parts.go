@@ -18,11 +18,11 @@ import (
 	"time"
 )
 
-// part is a program that checks something, most of them tests of plx.
+// part is a program that checks something, usually a test binary of plx.
 type part struct {
 	name    string
 	limit   time.Duration
-	program string // of the folder, or python
+	program string // name of a program in the folder, or python
 	args    []string
 }
 
@@ -32,11 +32,11 @@ var torchScript string
 const (
 	torchPart    = "PyTorch"
 	python       = "python3"
-	statusAbsent = 77 // of torch.py: there is no PyTorch, or no GPU for it
+	statusAbsent = 77 // exit status of torch.py if PyTorch is missing or cannot use the GPU
 )
 
-// parts are all parts, in an order in which what matters most comes first. Their
-// limits fit into 5 minutes.
+// parts lists all parts, the most important first. The sum of their time
+// limits is less than 5 minutes.
 var parts = []part{
 	{"binding without cgo", 15 * time.Second, "cuda.test", []string{"-test.skip=^TestFault"}},
 	{"binding with cgo", 15 * time.Second, "cgocuda.test", nil},
@@ -55,27 +55,29 @@ var parts = []part{
 	{torchPart, 30 * time.Second, python, []string{"-c", torchScript}},
 }
 
-// folder is what make gpu-check has built: this program, and others packed as NAME.gz.
+// folder is the folder that make gpu-check has built. It contains this
+// program, and other programs compressed as NAME.gz.
 type folder struct {
 	path  string
-	temp  string // for unpacked programs and what they write
+	temp  string // folder for decompressed programs and their output
 	quick bool
 }
 
 func openFolder(path string, quick bool) (*folder, error) {
 	temp, err := os.MkdirTemp(path, "unpacked-")
-	if err != nil { // the folder may be on a medium that is only read
+	if err != nil { // the folder may be on a read-only medium
 		temp, err = os.MkdirTemp("", "gpu-check-")
 	}
 	return &folder{path, temp, quick}, err
 }
 
-// check runs a part. measured are the names of the figures that PyTorch measures too.
+// check runs a part. measured lists the benchmarks that PyTorch should repeat;
+// it is used only for the PyTorch part.
 func (f *folder) check(ctx context.Context, p part, measured []string) check {
 	c, begin := check{Name: p.name, Status: failed}, time.Now()
 	path, err := f.program(p.program)
 	if err == nil && p.program == "examples.test" {
-		_, err = f.program("examples") // that the test runs
+		_, err = f.program("examples") // the test runs this program
 	}
 	if errors.Is(err, errAbsent) || errors.Is(err, exec.ErrNotFound) {
 		c.Status, c.Text = absent, oneLine(err.Error())
@@ -111,10 +113,10 @@ func (f *folder) check(ctx context.Context, p part, measured []string) check {
 	return c
 }
 
-// errAbsent says that the folder lacks what a part needs.
+// errAbsent means that the folder lacks a program that a part needs.
 var errAbsent = errors.New("not checked")
 
-// program unpacks a program and returns its path.
+// program decompresses a program, if necessary, and returns its path.
 func (f *folder) program(name string) (string, error) {
 	if name == python {
 		return exec.LookPath(name)
@@ -129,7 +131,7 @@ func (f *folder) program(name string) (string, error) {
 	} else if err != nil {
 		return "", err
 	}
-	defer packed.Close() // it was only read
+	defer packed.Close() // the error is ignored: the file was only read
 	plain, err := gzip.NewReader(packed)
 	if err != nil {
 		return "", fmt.Errorf("unpack %s: %w", packed.Name(), err)
@@ -141,7 +143,8 @@ func (f *folder) program(name string) (string, error) {
 	return path, os.WriteFile(path, text, 0o755)
 }
 
-// exec runs a process with what it starts, with one GPU, for a limited time.
+// exec runs a process with one visible GPU and a timeout, after which it kills
+// the process and its children.
 func (f *folder) exec(ctx context.Context, limit time.Duration, path string, args ...string) (out, errs string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -153,7 +156,7 @@ func (f *folder) exec(ctx context.Context, limit time.Duration, path string, arg
 	cmd.Dir, cmd.Stdout, cmd.Stderr = f.temp, &stdout, &stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 2 * time.Second // a process that the kernel holds
+	cmd.WaitDelay = 2 * time.Second // for a process that SIGKILL does not end, because it is blocked in the kernel
 	err = cmd.Run()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("it did not end within %v", limit)
@@ -161,5 +164,5 @@ func (f *folder) exec(ctx context.Context, limit time.Duration, path string, arg
 	return stdout.String(), stderr.String(), err
 }
 
-// end is the end of a text.
+// end returns the last most bytes of a text.
 func end(text string, most int) string { return text[max(0, len(text)-most):] }

@@ -13,26 +13,26 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// record is what a run has found: the file gpu-check.json.
+// record is the result of a run, the content of gpu-check.json.
 type record struct {
 	Format  int         `json:"format"` // 2
-	Plx     string      `json:"plx"`    // version of the source
+	Plx     string      `json:"plx"`    // version of plx's source
 	Kernels string      `json:"kernels"`
 	Begin   time.Time   `json:"begin"`
-	Quick   bool        `json:"quick"` // small sizes: the times say nothing
+	Quick   bool        `json:"quick"` // small sizes were used, so the times mean nothing
 	GPU     device.Info `json:"gpu"`
-	Checks  []check     `json:"checks"`  // in their order
-	Answers string      `json:"answers"` // what nvidia-smi said to gpuprobe's script
+	Checks  []check     `json:"checks"`  // results of the parts, in the order in which they ran
+	Answers string      `json:"answers"` // output of nvidia-smi, as collected by gpuprobe's script
 }
 
-// check is how a part ended.
+// check is the result of one part.
 type check struct {
 	Name    string   `json:"name"`
 	Status  status   `json:"status"`
 	Seconds float64  `json:"seconds"`
-	Text    string   `json:"text"` // one line
+	Text    string   `json:"text"` // one-line summary, or the error
 	Figures []figure `json:"figures,omitempty"`
-	Output  string   `json:"output,omitempty"` // the end of a failed part's output
+	Output  string   `json:"output,omitempty"` // the end of the output, if the part failed
 }
 
 type status string
@@ -40,13 +40,13 @@ type status string
 const (
 	passed status = "passed"
 	failed status = "failed"
-	absent status = "absent" // this machine or this folder lacks what the part needs
+	absent status = "absent" // the machine or the folder lacks what the part needs
 )
 
 // perOperation is the unit of a benchmark's time, in nanoseconds.
 const perOperation = "ns/op"
 
-// figure is what a benchmark has measured: numbers by their units, such as ns/op.
+// figure is the result of a benchmark: a number for each unit, such as ns/op.
 type figure struct {
 	Name  string             `json:"name"`
 	Units map[string]float64 `json:"units"`
@@ -57,12 +57,13 @@ var (
 	verdictLine = regexp.MustCompile(`(?m)^ *--- (PASS|FAIL|SKIP): `)
 )
 
-// read takes the figures out of what a test program prints, and counts its tests.
+// read collects the benchmark results from the output of a test program, and
+// counts its tests by verdict.
 func (c *check) read(out string) (verdicts map[string]int) {
 	for _, found := range figureLine.FindAllStringSubmatch(out, -1) {
 		f, words := figure{found[1], map[string]float64{}}, strings.Fields(found[2])
 		for i := 1; i < len(words); i += 2 {
-			if x, err := strconv.ParseFloat(words[i-1], 64); err == nil { // else another program's words
+			if x, err := strconv.ParseFloat(words[i-1], 64); err == nil { // otherwise the line is not a benchmark result
 				f.Units[words[i]] = x
 			}
 		}
@@ -75,7 +76,7 @@ func (c *check) read(out string) (verdicts map[string]int) {
 	return verdicts
 }
 
-// names are those of all figures.
+// names returns the names of all benchmark results so far.
 func (r *record) names() (all []string) {
 	for _, c := range r.Checks {
 		for _, f := range c.Figures {
@@ -97,7 +98,8 @@ func (r *record) save(folder string) error {
 	return os.WriteFile(filepath.Join(folder, "gpu-check.md"), []byte(r.markdown()), 0o644)
 }
 
-// markdown is the record as one table, after two lines that say where it is from.
+// markdown returns the record as a table, below a line about the GPU, driver
+// and versions.
 func (r *record) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, compute capability %d.%d, %.1f GiB, driver for CUDA %s. %s, plx %s, kernels %.12s.\n", cell(r.GPU.Name),
@@ -130,7 +132,8 @@ func (r *record) markdown() string {
 	return b.String()
 }
 
-// speed is the work of a time, if it was measured.
+// speed returns the throughput of a benchmark for the table, or "" if it was
+// not measured.
 func (f figure) speed() string {
 	for _, unit := range []string{"GFLOP/s", "GB/s"} {
 		if x, ok := f.Units[unit]; ok {
@@ -140,5 +143,5 @@ func (f figure) speed() string {
 	return ""
 }
 
-// cell makes one cell of text.
+// cell escapes a text for a cell of a Markdown table.
 func cell(text string) string { return strings.ReplaceAll(oneLine(text), "|", `\|`) }

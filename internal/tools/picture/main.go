@@ -4,9 +4,11 @@
 //	scripts/tool internal/tools/picture top       # only docs/top.svg
 //	scripts/tool internal/tools/picture -draw     # runs nothing, only draws docs/*.ansi again
 //
-// The pictures are of real runs: for each scene a shell in tmux runs commands on two hosts of
-// package testhosts. docs/NAME.ansi is what the screen showed, with its colours. The runs need
-// root, tmux and python3-torch. docs/report.png is a report on two runs, as Chromium shows it. To draw needs none of them.
+// The pictures show real runs: for each scene, a shell in tmux runs commands
+// on two test hosts (package testhosts). docs/NAME.ansi is the content of the
+// screen with its colors. docs/report.png is a screenshot, made with Chromium,
+// of a report on two runs. The runs need root, tmux and python3-torch; drawing
+// needs none of these.
 package main
 
 import (
@@ -26,7 +28,7 @@ func main() {
 	}
 }
 
-// run makes the pictures of these names, of no name all.
+// run makes the pictures with these names; without names, it makes all.
 func run(draw bool, folder string, names []string) error {
 	for _, name := range names {
 		if name == reportName {

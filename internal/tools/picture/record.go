@@ -15,14 +15,14 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// limit bounds a scene.
+// limit is the timeout of a scene.
 const limit = 3 * time.Minute
 
 //go:embed folds.py
 var folds string
 
-// record runs the scene on test hosts and writes what the screen shows at its end. What still
-// runs then ends with the hosts.
+// record runs a scene on test hosts and writes the final content of the screen
+// to a file. Processes that are still running then are killed with the hosts.
 func (s scene) record(path string) (err error) {
 	cluster, err := testhosts.Open(testhosts.Options{Hosts: 2}, testhosts.ReportTo(os.Stderr))
 	if err != nil {
@@ -42,7 +42,7 @@ func (s scene) record(path string) (err error) {
 		return err
 	}
 	words := strings.Fields(string(caches))
-	// The server is of this scene alone.
+	// Each scene has its own tmux server.
 	tmux := func(args ...string) *exec.Cmd {
 		cmd := exec.Command("tmux", append([]string{"-S", filepath.Join(cluster.Home, "tmux"), "-f", "/dev/null"}, args...)...)
 		cmd.Dir = folder
@@ -63,7 +63,7 @@ func (s scene) record(path string) (err error) {
 	return os.WriteFile(path, []byte(strings.TrimRight(text, "\n")+"\n"), 0o644)
 }
 
-// await returns the screen as soon as it shows what the scene waits for.
+// await waits until the screen matches s.until, and returns the screen.
 func (s scene) await(capture func() ([]byte, error)) (string, error) {
 	for begun := time.Now(); ; time.Sleep(200 * time.Millisecond) {
 		text, err := capture()
@@ -79,7 +79,8 @@ func (s scene) await(capture func() ([]byte, error)) (string, error) {
 	}
 }
 
-// shellScript shows each command of the scene as if it was typed, and runs it.
+// shellScript returns a script that prints each command of the scene after a
+// prompt and then runs it.
 func (s scene) shellScript() string {
 	lines := []string{"export TERM=screen-256color"}
 	for _, command := range s.commands {
@@ -89,8 +90,8 @@ func (s scene) shellScript() string {
 	return strings.Join(append(lines, `printf '\033[1m$\033[0m '`, "read -r", ""), "\n")
 }
 
-// prepare clones this repository into folder, without what is not committed, and builds plx in
-// bin.
+// prepare clones the committed state of this repository into folder, and
+// builds plx in bin.
 func prepare(folder, bin string) error {
 	for _, words := range [][]string{
 		{"git", "clone", "--quiet", ".", folder},

@@ -11,20 +11,22 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// reportName is the name of the picture of a report.
+// reportName is the name of the picture that shows a report.
 const reportName = "report"
 
-// reportCommands make two runs, of which one restarts, and the report on both.
+// reportCommands run two trainings, one of which restarts, and write a report
+// on both.
 var reportCommands = []string{
 	"plx launch --name slow --hosts resources.txt ./examples/mlp --arch ps --niters 12000 --learning-rate 0.005 --ckpt-dir ckpt --ckpt-every-steps 4000",
 	"plx launch --name fast --hosts resources.txt ./examples/mlp --arch allreduce --niters 12000 --learning-rate 0.05",
 	"plx report slow fast -o report.html",
 }
 
-// The size of the page in pixels.
+// Size of the screenshot in pixels.
 const reportWidth, reportHeight = 1000, 1500
 
-// report runs the commands on test hosts, and writes the report as Chromium shows it.
+// report runs the commands on test hosts and writes a screenshot of the
+// report, made with Chromium.
 func report(path string) (err error) {
 	cluster, err := testhosts.Open(testhosts.Options{Hosts: 2}, testhosts.ReportTo(os.Stderr))
 	if err != nil {

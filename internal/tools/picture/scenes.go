@@ -2,19 +2,21 @@ package main
 
 import "regexp"
 
-// scene is a picture: what is typed on a terminal, and what its screen then shows.
+// scene describes a picture: the commands typed on a terminal, and when to
+// capture the screen.
 type scene struct {
-	name          string // of the files in docs
-	shows         string // for readers who do not see it
-	columns, rows int    // the terminal's size in characters
+	name          string // base name of the files in docs
+	shows         string // alternative text for readers who cannot see the picture
+	columns, rows int    // size of the terminal in characters
 	commands      []string
-	until         *regexp.Regexp // the screen is kept as soon as it matches
+	until         *regexp.Regexp // the screen is captured as soon as it matches
 }
 
-// prompt is what a shell shows after the last command.
+// prompt matches a screen that shows a shell's prompt after the last command.
 var prompt = regexp.MustCompile(`\n\$ *\n*$`)
 
-// README.md has the commands of the first scene too, but for the mistake at its end.
+// README.md contains the commands of the first scene too, except for the
+// deliberate mistake at its end.
 var scenes = []scene{
 	{
 		name: "terminal", shows: "A terminal with commands of plx and what they print", columns: 88, rows: 40, until: prompt,

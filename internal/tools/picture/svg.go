@@ -11,25 +11,27 @@ import (
 	"github.com/muesli/termenv"
 )
 
-// Sizes in pixels: of one character, of the space around the text.
+// Sizes in pixels of one character and of the margin around the text.
 const (
 	charWidth  = 7.8
 	lineHeight = 18
 	margin     = 16
 )
 
-// named are the first 16 of the 256 colours, which each terminal chooses for itself: here those
-// that can be read on the background. The picture has its own background, so it looks the same
-// on dark and light pages.
+// named are the first 16 of the 256 colors, which terminals may choose freely.
+// These are readable on the picture's own background, so that the picture
+// looks the same on dark and light pages.
 var named = strings.Fields(`#585b70 #f38ba8 #a6e3a1 #f9e2af #89b4fa #f5c2e7 #94e2d5 #bac2de
 	#7f849c #f38ba8 #a6e3a1 #f9e2af #89b4fa #f5c2e7 #94e2d5 #ffffff`)
 
-// piece is text that looks the same, or what sets how text looks from here on.
+// piece matches text of one style, or an escape sequence that changes the
+// style.
 var piece = regexp.MustCompile(`\x1b\[([0-9;]*)m|[^\x1b]+|\x1b`)
 
-// paint draws a screen: lines of text in which sequences set the style. Other control
-// sequences are refused. A piece has its column and its width, so that columns stay in line
-// with any font. Bars fill their cells whatever the font has.
+// paint draws a screen, lines of text with escape sequences for styles, as
+// SVG. Other control sequences are an error. Each piece of text has a fixed
+// position and width, so that columns are aligned in any font. Bar characters
+// are drawn as paths that fill their cells.
 func (c scene) paint(screen string) (string, error) {
 	lines := strings.Split(strings.TrimRight(screen, "\n"), "\n")
 	width, height := 2*margin+charWidth*float64(c.columns), 2*margin+lineHeight*len(lines)
@@ -65,7 +67,8 @@ func (c scene) paint(screen string) (string, error) {
 	return b.String() + "</g>\n</svg>\n", nil
 }
 
-// bars returns the text with spaces for ▁ to █, and the path of these from x, y on.
+// bars replaces the characters ▁ to █ in text by spaces. It returns the text
+// and an SVG path that draws these bars, beginning at x, y.
 func bars(text string, x float64, y int) (rest, path string) {
 	runes := []rune(text)
 	for i, r := range runes {
@@ -78,16 +81,16 @@ func bars(text string, x float64, y int) (rest, path string) {
 	return string(runes), path
 }
 
-// style is how text looks. The zero value is plain text.
+// style is the style of a text. The zero value is plain text.
 type style struct {
 	colour      string // "": the foreground
 	bold, faint bool
 }
 
-// set changes the style as a sequence's parameters say.
+// set changes the style according to the parameters of an escape sequence.
 func (s *style) set(sequence string, parameters []string) error {
 	for i := 0; i < len(parameters); i++ {
-		n, err := strconv.Atoi("0" + parameters[i]) // an empty one is 0
+		n, err := strconv.Atoi("0" + parameters[i]) // an empty parameter means 0
 		switch {
 		case err != nil || sequence == "\x1b":
 			return fmt.Errorf("control sequence %q is not known", sequence)
@@ -101,7 +104,7 @@ func (s *style) set(sequence string, parameters []string) error {
 			s.colour = named[n-30]
 		case n >= 90 && n <= 97:
 			s.colour = named[n-90+8]
-		case n == 49: // the background, which is never another
+		case n == 49: // resets the background, which paint never changes
 		case n == 39:
 			s.colour = ""
 		case n == 38 && i+2 < len(parameters) && parameters[i+1] == "5":
@@ -117,7 +120,7 @@ func (s *style) set(sequence string, parameters []string) error {
 	return nil
 }
 
-// attributes returns what an element says of its style.
+// attributes returns the SVG attributes of the style.
 func (s *style) attributes() (text string) {
 	if s.colour != "" {
 		text = ` fill="` + s.colour + `"`

@@ -1,8 +1,8 @@
 // Package exponential computes exponentials of many numbers at once.
 //
-// Numbers of float32 take a third of the time of package math, with an error
-// far below the precision of float32. Numbers of float64 take package math.
-// NaN stays NaN.
+// For float32, it needs a third of the time of package math, with an error far
+// below float32 precision. For float64, it calls package math. The exponential
+// of NaN is NaN.
 package exponential
 
 import (
@@ -15,15 +15,16 @@ import (
 const (
 	log2E = 1.4426950408889634
 	ln2   = 0.6931471805599453
-	// toWhole rounds a number to a whole one if it is added and subtracted again.
+	// toWhole rounds a float64 to the nearest integer when it is added and
+	// then subtracted again.
 	toWhole = 1.5 * (1 << 52)
 )
 
-// quick is e^x for |x| <= 700, with a relative error of 1e-11.
+// quick returns e^x for |x| <= 700, with a relative error of at most 1e-11.
 func quick(x float64) float64 {
 	t := float64(x*log2E) + toWhole
 	r := x - float64((t-toWhole)*ln2)
-	// Taylor's series up to r^9 for |r| <= ln(2)/2.
+	// Taylor series of e^r up to r^9; |r| is at most ln(2)/2.
 	r2 := r * r
 	a := 1 + r
 	b := 1.0/2 + float64(r*(1.0/6))
@@ -34,10 +35,11 @@ func quick(x float64) float64 {
 	return p * math.Float64frombits((math.Float64bits(t)+1023)<<52)
 }
 
-// wide is x in double precision, cut to [low, high]; NaN stays NaN. Zero and
-// subnormal numbers become other numbers below 2^-125. It does not use the
-// processor's conversion: that writes half a register, needs the other half,
-// and so makes each element of a loop wait for the one before.
+// wide converts x to float64 and clamps it to [low, high]; NaN stays NaN. Zero
+// and subnormal numbers become other numbers smaller than 2^-125. wide
+// converts by bit operations, because the processor's conversion instruction
+// depends on the previous content of its target register. That dependency
+// would serialize the elements of a loop.
 func wide(x, low, high float32) float64 {
 	switch {
 	case x < low:
@@ -51,8 +53,8 @@ func wide(x, low, high float32) float64 {
 	return math.Float64frombits(u&(1<<31)<<32 | (u&(1<<31-1)<<29 + 896<<52))
 }
 
-// Shifted replaces each x by e^(x-most) and returns the sum of the results. No x
-// is larger than most.
+// Shifted replaces each element v of x by e^(v-most) and returns the sum of
+// the results. most must be at least as large as every element.
 func Shifted[T matrix.Float](x []T, most T) (sum float64) {
 	if unsafe.Sizeof(most) == 8 {
 		for i, v := range x {
@@ -62,14 +64,14 @@ func Shifted[T matrix.Float](x []T, most T) (sum float64) {
 		return sum
 	}
 	for i, v := range matrix.As[float32](x) {
-		e := quick(wide(v-float32(most), -104, 0)) // e^-104 is 0 in float32
+		e := quick(wide(v-float32(most), -104, 0)) // clamping at -104 is exact, because e^-104 rounds to 0 in float32
 		x[i] = T(e)
 		sum += e
 	}
 	return sum
 }
 
-// Sigmoids replaces each x by 1/(1+e^-x).
+// Sigmoids replaces each element v of x by 1/(1+e^-v).
 func Sigmoids[T matrix.Float](x []T) {
 	if unsafe.Sizeof(T(0)) == 8 {
 		for i, v := range x {
@@ -82,8 +84,8 @@ func Sigmoids[T matrix.Float](x []T) {
 	}
 }
 
-// Tanhs writes the hyperbolic tangent of each x to the same place of to, which
-// may be x itself.
+// Tanhs sets each element of to to the hyperbolic tangent of the element of x
+// with the same index. to and x may be the same slice.
 func Tanhs[T matrix.Float](to, x []T) {
 	if unsafe.Sizeof(T(0)) == 8 {
 		for i, v := range x {

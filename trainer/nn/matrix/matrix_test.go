@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// at is element (i, j) of a matrix, transposed or not.
+// at returns element (i, j) of a matrix, transposed or not.
 func at(a Matrix[float64], i, j int) float64 {
 	if a.transposed {
 		i, j = j, i
@@ -14,7 +14,7 @@ func at(a Matrix[float64], i, j int) float64 {
 	return a.data[i*a.stride+j]
 }
 
-// Products of strided and transposed matrices equal the naive sums.
+// Products of strided and transposed matrices must equal a naive triple loop.
 func TestMul(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	numbers := func(n int) []float64 {

@@ -9,23 +9,24 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Relu is the larger of x and 0, element by element. Its gradient at 0 is 0.
-// NaN stays NaN.
+// Relu returns max(x, 0) for each element of x. Its gradient at 0 is 0. NaN
+// stays NaN.
 func Relu(x *gorgonia.Node) (*gorgonia.Node, error) {
 	return newActivation("relu", x, kernels[none]{relu[float32], relu[float64], reluGradient[float32], reluGradient[float64], true, activation("relu")})
 }
 
-// Sigmoid is 1 / (1 + exp(-x)), element by element.
+// Sigmoid returns 1 / (1 + exp(-x)) for each element of x.
 func Sigmoid(x *gorgonia.Node) (*gorgonia.Node, error) {
 	return newActivation("sigmoid", x, kernels[none]{sigmoid[float32], sigmoid[float64], sigmoidGradient[float32], sigmoidGradient[float64], true, activation("sigmoid")})
 }
 
-// Tanh is the hyperbolic tangent, element by element.
+// Tanh returns the hyperbolic tangent of each element of x.
 func Tanh(x *gorgonia.Node) (*gorgonia.Node, error) {
 	return newActivation("tanh", x, kernels[none]{tanh[float32], tanh[float64], tanhGradient[float32], tanhGradient[float64], true, activation("tanh")})
 }
 
-// activation is how GPUs compute an operation on elements.
+// activation returns a function that selects the GPU kernel of an elementwise
+// operation, or of its gradient. code is the name of the kernel.
 func activation(code string) func(int, bool) *operation.GPU {
 	return func(n int, gradient bool) *operation.GPU {
 		return by(func(t gpu.Type) (gpu.Operation, error) {
@@ -37,8 +38,8 @@ func activation(code string) func(int, bool) *operation.GPU {
 	}
 }
 
-// newActivation makes an operation on elements. Its gradient is computed from
-// its result y and the gradient dy of y.
+// newActivation adds an elementwise operation to the graph. Its gradient is
+// computed from the operation's result y and the gradient dy of y.
 func newActivation(what string, x *gorgonia.Node, k kernels[none]) (*gorgonia.Node, error) {
 	if _, err := floats(what, x); err != nil {
 		return nil, err
@@ -89,19 +90,21 @@ func tanhGradient[T float](_ none, dx []T, in [][]T) {
 	}
 }
 
-// Softmax is exp(x) / sum(exp(x)) over the last axis. It does not overflow, as
-// Gorgonia's does.
+// Softmax is exp(x) / sum(exp(x)) over the last axis. Unlike Gorgonia's
+// softmax, it does not overflow.
 func Softmax(x *gorgonia.Node) (*gorgonia.Node, error) {
 	return newRowwise("softmax", false, x, kernels[[]float64]{softmax[float32], softmax[float64], softmaxGradient[float32], softmaxGradient[float64], true, nil})
 }
 
-// LogSoftmax is the logarithm of Softmax, computed directly.
+// LogSoftmax is the logarithm of Softmax, computed without computing Softmax
+// first.
 func LogSoftmax(x *gorgonia.Node) (*gorgonia.Node, error) {
 	return newRowwise("log softmax", true, x, kernels[[]float64]{logSoftmax[float32], logSoftmax[float64], logSoftmaxGradient[float32], logSoftmaxGradient[float64], true, nil})
 }
 
-// newRowwise makes an operation on rows whose gradient follows from its result.
-// The kernels get scratch memory for a row.
+// newRowwise adds an operation on the rows of x whose gradient is computed
+// from the operation's result. The parameter of its kernels is scratch memory
+// for one row.
 func newRowwise(what string, log bool, x *gorgonia.Node, k kernels[[]float64]) (*gorgonia.Node, error) {
 	if _, err := floats(what, x); err != nil {
 		return nil, err
@@ -131,7 +134,8 @@ func softmax[T float](exp []float64, y []T, in [][]T) {
 	}
 }
 
-// softmaxGradient is y (dy - sum(dy y)).
+// softmaxGradient computes y (dy - sum(dy y)), where y is the softmax and dy
+// its gradient.
 func softmaxGradient[T float](scratch []float64, dx []T, in [][]T) {
 	y, dy, n := in[0], in[1], len(scratch)
 	for ; len(y) > 0; dx, y, dy = dx[n:], y[n:], dy[n:] {
@@ -156,7 +160,8 @@ func logSoftmax[T float](exp []float64, y []T, in [][]T) {
 	}
 }
 
-// logSoftmaxGradient is dy - exp(y) sum(dy).
+// logSoftmaxGradient computes dy - exp(y) sum(dy), where y is the log softmax
+// and dy its gradient.
 func logSoftmaxGradient[T float](scratch []float64, dx []T, in [][]T) {
 	y, dy, n := in[0], in[1], len(scratch)
 	for ; len(y) > 0; dx, y, dy = dx[n:], y[n:], dy[n:] {

@@ -9,16 +9,16 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Attention returns for each query a weighted mean of a memory's rows. The
-// weights are the softmax of the products of query and rows, divided by the
-// square root of their width (Vaswani et al. 2017, "Attention is all you need",
-// with keys equal to values).
+// Attention returns, for each query, a weighted mean of the rows of memory.
+// The weights are the softmax of the dot products of the query with the rows,
+// divided by the square root of their width (Vaswani et al. 2017, "Attention
+// is all you need", with keys equal to values).
 //
-// query has shape (batch*asked, width) and memory (batch*kept, width), one
-// sequence after the other. mask has shape (batch, kept): 1 for rows that
-// count, 0 for rows that only fill a sequence up. The result has shape
-// (batch*asked, width). A sequence without a row that counts is an error of the
-// run.
+// query has shape (batch*asked, width), and memory has shape (batch*kept,
+// width); each holds one sequence after the other. mask has shape (batch,
+// kept): 1 for rows that count, 0 for rows that only pad a sequence. The
+// result has shape (batch*asked, width). If a sequence has no row that counts,
+// running the graph fails.
 func Attention(query, memory, mask *gorgonia.Node) (*gorgonia.Node, error) {
 	const what = "attention"
 	dtype, err := floats(what, query, memory, mask)
@@ -39,14 +39,16 @@ func Attention(query, memory, mask *gorgonia.Node) (*gorgonia.Node, error) {
 	return y, b.err
 }
 
-// attention is the sizes of an attention, and the parameters of its kernels.
+// attention holds the sizes of an attention operation, which are also the
+// parameters of its kernels.
 type attention struct {
 	dtype                     tensor.Dtype
-	batch, asked, kept, width int       // sequences; queries and rows of memory of each; width of a row
+	batch, asked, kept, width int       // number of sequences, queries per sequence, memory rows per sequence, and elements per row
 	scratch                   []float64 // scratch memory for the weights of one query
 }
 
-// of returns the rows of one sequence.
+// of returns the part of x that belongs to sequence i, as a matrix of the
+// given size.
 func of[T float](x []T, i, rows, columns int) matrix.Matrix[T] {
 	return matrix.Whole(x[i*rows*columns:][:rows*columns], columns)
 }
@@ -77,8 +79,8 @@ func attentionWeights[T float](a attention, out gorgonia.Value, in []gorgonia.Va
 	return nil
 }
 
-// attend computes the sums of the memory's rows. Its last inputs are the memory
-// and the weights.
+// attend computes weighted sums of the rows of memory. The last two of its
+// inputs are the memory and the weights.
 func attend[T float](a attention, out []T, in [][]T) {
 	memory, weights := in[len(in)-2], in[len(in)-1]
 	for i := range a.batch {
@@ -86,7 +88,8 @@ func attend[T float](a attention, out []T, in [][]T) {
 	}
 }
 
-// gradients returns those of the query and the memory.
+// gradients adds the gradients of query and memory to the graph. The third
+// input, the weights, has no gradient of its own.
 func (a attention) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	query, memory, weights := in[0], in[1], in[2]
 	b := &adder{what: "attention", dtype: a.dtype}
@@ -98,7 +101,8 @@ func (a attention) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.
 	}, b.err
 }
 
-// attentionScores is the gradient of the products of queries and memory.
+// attentionScores computes the gradient of the dot products of queries with
+// memory rows.
 func attentionScores[T float](a attention, out []T, in [][]T) {
 	memory, weights, dy := in[0], in[1], in[2]
 	for i := range a.batch {

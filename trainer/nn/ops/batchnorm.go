@@ -13,37 +13,39 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Normalised is what BatchNorm adds to a graph.
+// Normalised holds the nodes that BatchNorm adds to a graph.
 type Normalised struct {
-	Out *gorgonia.Node // of x's shape
+	Out *gorgonia.Node // the normalized x, of the same shape
 
-	// BatchMean and BatchVariance, of shape (channels), are those of this batch
-	// in training and the running ones in an evaluation. The variance is the
-	// mean square deviation, which also normalises Out. They have no gradient
-	// of their own; the gradient of Out includes what goes through them.
+	// BatchMean and BatchVariance have shape (channels). In training they are
+	// the mean and variance of the batch, in an evaluation the running mean
+	// and variance. The variance is the mean squared deviation (divided by n,
+	// not n-1). Neither node can be differentiated; the gradient of Out
+	// already includes the dependence on both.
 	BatchMean, BatchVariance *gorgonia.Node
 
-	// Momentum says how a training step updates the running ones, from the mean
-	// of all virtual workers' batches: running = Momentum * running + (1 -
-	// Momentum) * batch.
+	// Momentum defines how a training step updates the running mean and
+	// variance: running = Momentum * running + (1 - Momentum) * batch. Here
+	// batch is the mean over the batches of all virtual workers.
 	Momentum float64
 }
 
-// BatchNorm gives every channel of x mean 0 and variance 1 over batch and
-// space, multiplies it by its scale and adds its bias (Ioffe and Szegedy,
-// "Batch normalization", ICML 2015). x has shape (batch, channels) or (batch,
-// channels, height, width), the four vectors have shape (channels). In an
-// evaluation the running mean and variance replace the batch's.
+// BatchNorm normalizes every channel of x to mean 0 and variance 1, multiplies
+// it by the channel's scale and adds the channel's bias (Ioffe and Szegedy,
+// "Batch normalization", ICML 2015). Mean and variance are taken over the
+// batch and all pixels. x has shape (batch, channels) or (batch, channels,
+// height, width). The four vectors have shape (channels). In an evaluation,
+// the running mean and variance replace the batch's.
 //
-// The operations have no state. Package trainer updates the running mean and
+// The operations keep no state: package trainer updates the running mean and
 // variance, which have no gradient.
 //
-// The batch is the rows of one virtual worker. Training with one element per
-// channel is an error of the run, because the element would be normalised to
-// zero.
+// The batch consists of the rows of one virtual worker. If a channel has only
+// one element in training, running the graph fails, because that element would
+// always be normalized to zero.
 //
-// A machine that does not call Prepare of operation.Contextual, such as
-// Gorgonia's own, evaluates.
+// Executors that do not call Prepare of operation.Contextual, such as
+// Gorgonia's own machines, always run the evaluation form.
 func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, momentum, epsilon float64, name string) (Normalised, error) {
 	what := fmt.Sprintf("batch norm %q", name)
 	l, dtype, err := channelled(what, x, scale, bias, runningMean, runningVariance)
@@ -69,8 +71,8 @@ func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, mome
 
 var errOneElement = errors.New("a virtual worker has one element per channel, which has no variance: give each more rows")
 
-// norm builds the operations of one batch norm and is the parameters of their
-// kernels. They share scratch memory and the call.
+// norm holds the parameters of one batch norm's kernels and adds its
+// operations to the graph. The kernels share scratch memory and the call.
 type norm struct {
 	layout
 	what    string
@@ -79,8 +81,9 @@ type norm struct {
 	call    *operation.Call
 }
 
-// statistic returns an operation that computes a number for each channel in
-// training, and its last input in an evaluation. It has no gradients.
+// statistic returns an operation that computes the mean or the variance of
+// each channel in training. In an evaluation, the operation returns its last
+// input, the running value. It has no gradients.
 func (n norm) statistic(which string, kernels func(gpu.Type, gpu.Channels) (gpu.Operation, error), run kernel, inputs int) *contextual {
 	o := newOp(fmt.Sprintf("%s of %s", which, n.what), n.dtype, tensor.Shape{n.channels}, run).with(nil, inputs).makes(RowsAveraged)
 	g := &operation.GPU{Call: n.call}
@@ -95,15 +98,15 @@ func (n norm) statistic(which string, kernels func(gpu.Type, gpu.Channels) (gpu.
 	}
 	g.Inputs = func(train bool) []int {
 		if train {
-			return []int{0, 1}[:inputs-1] // without the running number
+			return []int{0, 1}[:inputs-1] // the GPU kernel does not read the running value in training
 		}
 		return []int{inputs - 1}
 	}
 	return &contextual{op: o.on(g), call: n.call}
 }
 
-// gradients returns those of x, scale and bias. In training the gradient of x
-// includes what goes through the batch's mean and variance.
+// gradients adds the gradients of x, scale and bias to the graph. In training,
+// the gradient of x includes its effect on the batch's mean and variance.
 func (n norm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	x, scale, mean, variance := in[0], in[1], in[3], in[4]
 	dBias, err := sumChannels("gradient of bias of "+n.what, dy)
@@ -117,7 +120,8 @@ func (n norm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes
 	return gorgonia.Nodes{dx, dScale, dBias, nil, nil}, b.err
 }
 
-// batchMean takes x and the running mean.
+// batchMean computes the mean of each channel. Its inputs are x and the
+// running mean.
 func batchMean[T float](n norm, out []T, in [][]T) {
 	if !n.call.Train {
 		copy(out, in[1])
@@ -129,9 +133,10 @@ func batchMean[T float](n norm, out []T, in [][]T) {
 	}
 }
 
-// batchVariance takes x, the mean and the running variance. It needs a separate
-// pass over x: the difference of mean square and squared mean would lose all
-// precision if the mean is large.
+// batchVariance computes the variance of each channel. Its inputs are x, the
+// mean and the running variance. It makes a second pass over x: the difference
+// of the mean square and the squared mean would lose precision if the mean is
+// large.
 func batchVariance[T float](n norm, out gorgonia.Value, in []gorgonia.Value) error {
 	y, x, mean := data[T](out), data[T](in[0]), data[T](in[1])
 	if !n.call.Train {
@@ -160,10 +165,12 @@ func batchVariance[T float](n norm, out gorgonia.Value, in []gorgonia.Value) err
 	return nil
 }
 
-// inverse is 1 over the standard deviation of a channel.
+// inverse returns 1 / sqrt(variance + epsilon), the factor that normalizes a
+// channel.
 func (n norm) inverse(variance float64) float64 { return 1 / math.Sqrt(variance+n.epsilon) }
 
-// normalise takes x, scale, bias, mean and variance.
+// normalise computes the batch norm. Its inputs are x, scale, bias, mean and
+// variance.
 func normalise[T float](n norm, y []T, in [][]T) {
 	x, scale, bias := in[0], in[1], in[2]
 	mean, variance := in[3], in[4]
@@ -182,7 +189,8 @@ func normalise[T float](n norm, y []T, in [][]T) {
 	}
 }
 
-// scaleGradient takes x, mean, variance and dy.
+// scaleGradient computes the gradient of scale. Its inputs are x, mean,
+// variance and dy, the gradient of the result.
 func scaleGradient[T float](n norm, out []T, in [][]T) {
 	x, mean, variance, dy := in[0], in[1], in[2], in[3]
 	clear(n.of)
@@ -202,9 +210,10 @@ func scaleGradient[T float](n norm, out []T, in [][]T) {
 	}
 }
 
-// normGradient takes x, scale, mean, variance, dy and the gradients of scale
-// and bias. The last two are also the sums through which the batch's mean and
-// variance depend on x.
+// normGradient returns a pass that computes the gradient of x. The pass's
+// inputs are x, scale, mean, variance, dy and the gradients of scale and bias.
+// In training, it also uses the last two for the effect of x on the batch's
+// mean and variance.
 func normGradient[T float](n norm) recurrent.Pass[T] {
 	type slope struct{ factor, mean, shift, slope T }
 	slopes := make([]slope, n.channels)

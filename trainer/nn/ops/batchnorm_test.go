@@ -22,7 +22,8 @@ func normal(which func(Normalised) *gorgonia.Node) model {
 
 func wholeOut(n Normalised) *gorgonia.Node { return n.Out }
 
-// normInputs are x, scale, bias, running mean and variance.
+// normInputs returns shapes and values of x, scale, bias, running mean and
+// running variance.
 func normInputs(s []int) ([][]int, [][]float64) {
 	c := s[1:2]
 	shapes := [][]int{s, c, c, c, c}
@@ -33,7 +34,7 @@ func normInputs(s []int) ([][]int, [][]float64) {
 	return shapes, values
 }
 
-// moments are the mean and the variance of each channel.
+// moments computes the mean and variance of each channel, as a reference.
 func moments(x []float64, s []int) (mean, variance []float64) {
 	space := memory.Elements(s[2:])
 	for c := range s[1] {
@@ -83,7 +84,8 @@ func TestBatchNorm(t *testing.T) {
 	}
 }
 
-// Nothing remains of a run: an evaluation after it uses the running values.
+// A training run must leave no state: an evaluation after it uses the running
+// mean and variance.
 func TestBatchNormHasNoState(t *testing.T) {
 	shapes, values := normInputs([]int{4, 3})
 	f := feed(t, shapes, values, normal(wholeOut))
@@ -99,7 +101,7 @@ func TestBatchNormHasNoState(t *testing.T) {
 	}
 }
 
-// A large mean takes nothing from the variance.
+// The variance must be exact even if the mean is large.
 func TestBatchNormOfLargeMean(t *testing.T) {
 	shapes, values := normInputs([]int{6, 1})
 	_, want := moments(values[0], shapes[0])
@@ -125,7 +127,7 @@ func TestBatchNormRefusesOneElementInTraining(t *testing.T) {
 	}
 }
 
-func TestBatchNormRefuses(t *testing.T) {
+func TestBatchNormErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, s ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, tensor.Float32, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))

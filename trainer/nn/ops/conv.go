@@ -12,22 +12,24 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Conv2D correlates x (batch, channels, height, width) with filters (count,
-// channels, kernel height, kernel width). Each filter moves over each image in
-// strides, with pad zeros on every side. The result has shape (batch, count,
-// places down, places across). AddBias adds a bias to it.
+// Conv2D convolves images x (batch, channels, height, width) with filters
+// (count, channels, kernel height, kernel width); as in PyTorch, the filters
+// are not flipped. The images are padded with pad zeros on every side. The
+// result has shape (batch, count, output height, output width). To add a bias,
+// use AddBias.
 //
-// Each image is one matrix product in the BLAS library that Gorgonia uses. So
-// the result of an image does not depend on the rest of the batch.
+// Each image is one matrix product in the BLAS library that Gorgonia uses. The
+// result of an image therefore does not depend on the rest of the batch.
 func Conv2D(x, filters *gorgonia.Node, stride, pad int) (*gorgonia.Node, error) {
 	return Conv(x, filters, Steps{Stride: stride, Pad: pad}, Steps{Stride: stride, Pad: pad}, 1)
 }
 
-// Conv is Conv2D with other steps down than across, with dilated filters, and in
-// groups: channels and filters are divided into so many groups, and the filters of a
-// group see its channels only. So the filters are (count, channels / groups, kernel
-// height, kernel width). Only the CPU computes groups, dilation, and other steps
-// down than across.
+// Conv is like Conv2D, but supports different strides and pads in the two
+// directions, dilated filters, and groups. With groups, channels and filters
+// are divided into that number of groups, and the filters of a group are
+// applied only to the channels of that group. The filters then have shape
+// (count, channels / groups, kernel height, kernel width). Convolutions that
+// use one of these features run only on the CPU.
 func Conv(x, filters *gorgonia.Node, down, across Steps, groups int) (*gorgonia.Node, error) {
 	const what = "convolution"
 	dtype, err := floats(what, x, filters)
@@ -53,9 +55,10 @@ func Conv(x, filters *gorgonia.Node, down, across Steps, groups int) (*gorgonia.
 	return o.apply(x, filters)
 }
 
-// convolution is the product of the matrix of filters, one row per filter, and
-// the matrix of an image's patches (Chellapilla et al., "High performance
-// convolutional neural networks for document processing", 2006).
+// convolution computes a convolution as a matrix product. One matrix has a row
+// for each filter; the other has a column for each patch of the image
+// (Chellapilla et al., "High performance convolutional neural networks for
+// document processing", 2006).
 type convolution struct {
 	window
 	filters int
@@ -64,7 +67,8 @@ type convolution struct {
 	dtype   tensor.Dtype
 }
 
-// String tells the convolution from others.
+// String returns the convolution's parameters, so that the names of different
+// convolutions differ.
 func (c convolution) String() string {
 	text := c.window.String()
 	if c.across != c.down {
@@ -87,7 +91,8 @@ func (c convolution) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgoni
 	}, b.err
 }
 
-// gpu returns nil for a convolution that the kernels do not compute.
+// gpu returns how GPUs compute the convolution; nil if the GPU kernels do not
+// support its parameters.
 func (c convolution) gpu(part func(gpu.Type, gpu.Window, int) (gpu.Operation, error)) *operation.GPU {
 	if c.down != c.across || c.down.Dilation > 1 || c.groups > 1 {
 		return nil
@@ -95,15 +100,18 @@ func (c convolution) gpu(part func(gpu.Type, gpu.Window, int) (gpu.Operation, er
 	return by(func(t gpu.Type) (gpu.Operation, error) { return part(t, c.window.gpu(), c.filters) })
 }
 
-// patch is the number of elements under the kernel, in all channels.
+// patch is the number of image elements that the kernel covers, in all
+// channels.
 func (c convolution) patch() int { return c.channels * c.kernelHeight * c.kernelWidth }
 
-// direct reports whether the matrix of patches is the image itself.
+// direct reports whether the matrix of patches equals the image, because the
+// kernel is 1 x 1 with stride 1 and no pad.
 func (c convolution) direct() bool {
 	return c.patch() == c.channels && c.down.Stride*c.across.Stride == 1 && c.down.Pad+c.across.Pad == 0
 }
 
-// scratch returns memory for the patches of one image; see fillPatches.
+// scratch returns memory for the patches of one image; nil if the convolution
+// is direct. fillPatches requires that the memory is initially zero.
 func scratch[T float](c convolution) []T {
 	if c.direct() {
 		return nil
@@ -145,7 +153,8 @@ func imageGradient[T float](c convolution) recurrent.Pass[T] {
 	}
 }
 
-// filterGradient adds the images one after the other.
+// filterGradient computes the gradient of the filters. It adds up the images
+// in the order of the batch.
 func filterGradient[T float](c convolution) recurrent.Pass[T] {
 	patches := scratch[T](c)
 	p := product{m: c.filters / c.groups, n: c.patch() / c.groups, k: c.places(), right: true}
@@ -162,8 +171,8 @@ func filterGradient[T float](c convolution) recurrent.Pass[T] {
 	}
 }
 
-// patchesOf writes the patches of an image into scratch. If the image is its
-// own matrix of patches, it returns the image.
+// patchesOf writes the patches of an image into scratch and returns scratch.
+// If the convolution is direct, it returns the image instead.
 func patchesOf[T float](c convolution, image, scratch []T) []T {
 	if c.direct() {
 		return image
@@ -172,21 +181,22 @@ func patchesOf[T float](c convolution, image, scratch []T) []T {
 	return scratch
 }
 
-// fillPatches writes the matrix of an image's patches. Column p holds what the
-// kernel covers at place p; row (channel, down, across) holds what that element
-// of the kernel covers at all places. It does not write elements that lie on
-// the pad: they are zero for all images, from the time the matrix was
-// allocated.
+// fillPatches writes the matrix of an image's patches. Column p holds the
+// elements that the kernel covers at position p. Row (channel, down, across)
+// holds what this kernel element covers at all positions. fillPatches does not
+// write matrix elements that belong to the padding: they stay zero from the
+// allocation of the matrix.
 func fillPatches[T float](w window, to, image []T) { overPatches(w, to, image, false) }
 
-// addPatches reverses fillPatches: each element of the image becomes the sum of
-// the matrix's elements that cover it, in the order of the matrix.
+// addPatches is the adjoint of fillPatches: it sets each image element to the
+// sum of the matrix elements that fillPatches would copy it to.
 func addPatches[T float](w window, image, from []T) {
 	clear(image)
 	overPatches(w, from, image, true)
 }
 
-// overPatches copies the image to the matrix, or adds the matrix to the image.
+// overPatches copies the image into the matrix of patches, or adds the matrix
+// to the image if add is set.
 func overPatches[T float](w window, matrix, image []T, add bool) {
 	for ; len(image) > 0; image = image[w.plane():] {
 		for down := range w.kernelHeight {
@@ -207,8 +217,9 @@ func overPatches[T float](w window, matrix, image []T, add bool) {
 	}
 }
 
-// offset is the place in a channel that element (down, across) of the kernel
-// covers at place (i, j). The caller knows that it is not on the pad.
+// offset returns the index, within a channel, of the image element that kernel
+// element (down, across) covers at position (i, j). The caller ensures that it
+// is not in the padding.
 func (w window) offset(down, across, i, j int) int {
 	return (w.down.at(i)+down*w.down.Dilation)*w.width + w.across.at(j) + across*w.across.Dilation
 }
@@ -236,26 +247,27 @@ func addLine[T float](stride int, to, from []T) {
 	}
 }
 
-// Steps say how a kernel moves along one axis of an image.
+// Steps describes how a kernel moves along one axis of an image.
 type Steps struct {
 	Stride   int
-	Pad      int // zeros before and after the image
-	Dilation int // elements of the image from one element of the kernel to the next; 0 means 1
+	Pad      int // number of zeros added before and after the image
+	Dilation int // distance between neighboring kernel elements, in image elements; 0 means 1
 }
 
-// at is the element of an axis where a kernel begins at a place. It is negative on
-// the pad.
+// at returns the index of the first image element that the kernel covers at a
+// position. The index is negative if that element is in the padding.
 func (s Steps) at(place int) int { return place*s.Stride - s.Pad }
 
-// inside returns the elements [from, to) of an image's axis that the kernel, which is
-// not dilated, covers at a place. The axis has size elements.
+// inside returns the range [from, to) of image elements that the kernel covers
+// at a position along this axis. size is the length of the axis. The kernel
+// must not be dilated.
 func (s Steps) inside(place, kernel, size int) (from, to int) {
 	return max(s.at(place), 0), min(s.at(place)+kernel, size)
 }
 
-// within returns the places [from, to) at which element k of the kernel lies on
-// the image. The axis has a number of places and size elements. There are none
-// unless from < to.
+// within returns the range [from, to) of positions at which kernel element k
+// covers the image and not the padding. places is the number of positions
+// along the axis, and size is its length. The range is empty if from >= to.
 func (s Steps) within(k, places, size int) (from, to int) {
 	k *= s.Dilation
 	if first := s.Pad - k; first > 0 {
@@ -267,25 +279,29 @@ func (s Steps) within(k, places, size int) (from, to int) {
 	return from, to
 }
 
-// span is the number of elements from the first to the last under a kernel.
+// span is the number of image elements from the kernel's first to its last
+// element, gaps of a dilation included.
 func (s Steps) span(kernel int) int { return (kernel-1)*s.Dilation + 1 }
 
-// window says how a kernel moves over images (batch, channels, height, width):
-// from the top left corner of the padded image, in strides, as long as it fits.
+// window describes how a kernel moves over images (batch, channels, height,
+// width): it begins at the top left corner of the padded image and advances by
+// the strides while it fits.
 type window struct {
-	batch, channels, height, width int // of the images
+	batch, channels, height, width int // shape of the images
 	kernelHeight, kernelWidth      int
 	down, across                   Steps
-	outHeight, outWidth            int // number of places
+	outHeight, outWidth            int // number of kernel positions in each direction, the size of the result
 }
 
-// gpu is for a window that has the same steps down and across.
+// gpu converts the window for the GPU kernels. Its steps down and across must
+// be equal.
 func (w window) gpu() gpu.Window {
 	return gpu.Window{Batch: w.batch, Channels: w.channels, Height: w.height, Width: w.width,
 		KernelHeight: w.kernelHeight, KernelWidth: w.kernelWidth, Stride: w.down.Stride, Pad: w.down.Pad}
 }
 
-// newWindow checks the sizes. Errors begin with what.
+// newWindow checks the parameters of a window over the images x and returns
+// the window. Its errors begin with what.
 func newWindow(what string, x *gorgonia.Node, kernelHeight, kernelWidth int, down, across Steps) (window, error) {
 	s := x.Shape()
 	if len(s) != 4 {
@@ -318,18 +334,19 @@ func newWindow(what string, x *gorgonia.Node, kernelHeight, kernelWidth int, dow
 	return w, nil
 }
 
-// String leaves out the steps across.
+// String returns the window's parameters without the steps across; convolution
+// and pool add these if they differ.
 func (w window) String() string {
 	return fmt.Sprintf("%dx%d stride %d pad %d", w.kernelHeight, w.kernelWidth, w.down.Stride, w.down.Pad)
 }
 
-// image and plane are the numbers of elements of an image and of one of its
-// channels; places is the number of elements of a channel of the result.
+// image and plane are the numbers of elements in one image and in one of its
+// channels. places is the number of elements in one channel of the result.
 func (w window) image() int  { return w.channels * w.plane() }
 func (w window) plane() int  { return w.height * w.width }
 func (w window) places() int { return w.outHeight * w.outWidth }
 
-// out is the shape of the result for a number of channels.
+// out is the shape of the result for the given number of output channels.
 func (w window) out(channels int) tensor.Shape {
 	return tensor.Shape{w.batch, channels, w.outHeight, w.outWidth}
 }

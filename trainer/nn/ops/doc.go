@@ -1,6 +1,6 @@
-// Package ops has operations and small layers for Gorgonia graphs: those that
-// Gorgonia lacks, computes wrongly, or computes with state that two copies of a
-// graph would share.
+// Package ops has operations and small layers for Gorgonia graphs. It has
+// those that Gorgonia lacks, those that Gorgonia computes wrongly, and those
+// whose state two copies of a graph would share in Gorgonia.
 //
 // A small convolutional network over images (batch, 3, 32, 32), in a build
 // function of package trainer:
@@ -21,39 +21,41 @@
 //	...
 //	loss, err := ops.CrossEntropy(logits, labels) // labels (batch, 10), one-hot
 //
-// Sequences lie one after the other, (batch*steps, width), so that feeds are
-// divided among virtual workers like any other feed. LSTM, GRU and Attention
-// take the number of steps. SampledCrossEntropy is a softmax over a sample of
-// many classes; the weights of the classes may be a trainer.Embedding. A Sampler
-// draws the sample:
+// Sequences are stored one after the other, with shape (batch*steps, width),
+// so that the trainer can divide them among virtual workers like any other
+// feed. LSTM, GRU and Attention take the number of steps as a parameter.
+// SampledCrossEntropy is a softmax over a sample of many classes; the weights
+// of the classes may be a trainer.Embedding. A Sampler draws the sample:
 //
 //	layer, err := ops.LSTM{X: words, Input: w, State: u, Bias: b}.Over(steps)
 //	...
 //	loss, estimate, err := ops.SampledCrossEntropy(layer.Out, candidates)
 //
-// Every operation takes float32 or float64, checks shapes when the graph is
-// built, and has a gradient for gorgonia.Grad. Images are (batch, channels,
-// height, width), row-major.
+// Every operation accepts float32 or float64, checks shapes when the graph is
+// built, and has a gradient for gorgonia.Grad. Images have shape (batch,
+// channels, height, width), in row-major order.
 //
-// # How they run
+// # Execution
 //
-// Every operation is an operation.Kernel: it writes into memory that it is
-// given and allocates nothing. It adds in one fixed order. So the same inputs
-// give the same bits wherever the same binary and BLAS library run on the same
-// kind of CPU. Dropout and BatchNorm are operation.Contextual: the executor
-// tells them step, virtual worker, seed and whether the run is training. So are
-// Uniform, Gaussian and Binomial. Random numbers come from package random.
+// Every operation implements operation.Kernel: it writes its result into
+// memory of the caller and allocates nothing. It adds numbers in a fixed
+// order. The same inputs therefore give bit-identical results with the same
+// binary and BLAS library on the same type of CPU. Dropout, BatchNorm,
+// Uniform, Gaussian and Binomial implement operation.Contextual. Through it,
+// the executor passes them the step, the virtual worker, the seed, and whether
+// the run is training. Random numbers come from package random.
 //
 // Gorgonia's machines can run the operations too. They do not call Prepare, so
-// there Dropout and BatchNorm evaluate.
+// that Dropout and BatchNorm always run in evaluation mode there.
 //
 // An operation belongs to the graph that it was built in, and holds scratch
-// memory. So a graph must not run twice at the same time and must not be
-// cloned: build one graph for each replica.
+// memory. Therefore a graph must not run twice at the same time and must not
+// be cloned: build one graph for each replica.
 //
-// # What it refuses
+// # Limits
 //
-// It has no state that outlives a run: the running mean and variance of a batch
-// norm are inputs, and package trainer updates them. It does not differentiate
-// twice. It makes no variables and no initial values; package nn does.
+// Operations keep no state from one run to the next: the running mean and
+// variance of a batch norm are inputs, which package trainer updates. Second
+// derivatives are not supported. The package does not create variables or
+// initial values; package nn does.
 package ops

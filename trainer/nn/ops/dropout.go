@@ -13,19 +13,19 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// Dropout sets each element of x to 0 with probability p in training and
-// multiplies the others by 1/(1-p). Its gradient does the same to the same
-// elements. In an evaluation it returns x (Srivastava et al., "Dropout: a
-// simple way to prevent neural networks from overfitting", JMLR 2014).
+// Dropout sets each element of x to 0 with probability p in training, and
+// multiplies the others by 1/(1-p) (Srivastava et al., "Dropout: a simple way
+// to prevent neural networks from overfitting", JMLR 2014). Its gradient drops
+// the same elements. In an evaluation, Dropout returns x.
 //
-// p is rounded to a multiple of 1/65536. The dropped elements depend only on
-// the seed, the name, the step, the virtual worker and the element's index, so
-// every host computes the same. The name belongs to one dropout of the graph.
-// It refuses a p outside [0, 1), a name that is empty or used, and an x that
-// holds no floats.
+// p is rounded to a multiple of 1/65536. Which elements are dropped depends
+// only on the seed, the name, the step, the virtual worker and the element's
+// index, so every host drops the same ones. The name must be unique among the
+// random operations of the graph. Dropout returns an error if p is outside [0,
+// 1), if the name is empty or in use, or if x is not of a float type.
 //
-// A machine that does not call Prepare of operation.Contextual, such as
-// Gorgonia's own, evaluates.
+// Executors that do not call Prepare of operation.Contextual, such as
+// Gorgonia's own machines, always run the evaluation form.
 func Dropout(x *gorgonia.Node, p float64, name string) (*gorgonia.Node, error) {
 	what := fmt.Sprintf("dropout %q", name)
 	if _, err := floats(what, x); err != nil {
@@ -40,14 +40,14 @@ func Dropout(x *gorgonia.Node, p float64, name string) (*gorgonia.Node, error) {
 	return (&mask{name: name, p: p, keep: make([]byte, memory.Elements(x.Shape()))}).apply(x)
 }
 
-// mask is shared by the dropout of a value and the dropout of its gradient. It
-// is drawn once for both.
+// mask decides which elements a dropout operation keeps. The operation and its
+// gradient share the mask, so that it is drawn only once per step.
 type mask struct {
 	name  string
 	p     float64
-	call  operation.Call // of the next run
-	drawn operation.Call // the call that keep was drawn for; without Train: none yet
-	keep  []byte         // by element: 1 means kept, 0 means dropped
+	call  operation.Call // parameters of the next run, set by Prepare
+	drawn operation.Call // parameters for which keep was drawn; Train is false if keep was not drawn yet
+	keep  []byte         // for each element, 1 if it is kept and 0 if it is dropped
 }
 
 func (m *mask) apply(x *gorgonia.Node) (*gorgonia.Node, error) {
@@ -85,8 +85,9 @@ func dropout[T float](m *mask, out []T, in [][]T) {
 	}
 }
 
-// draw computes keep for the call. Element i is kept if the i-th 16 bits of the
-// call's stream are not among the lowest p of all 16-bit numbers.
+// draw computes keep for the next run, if it has not done so. Element i is
+// dropped if the i-th 16-bit number of the run's random stream is less than
+// p*65536.
 func (m *mask) draw() {
 	if m.drawn == m.call {
 		return
@@ -103,8 +104,9 @@ func (m *mask) draw() {
 	m.drawn = m.call
 }
 
-// masked returns v if keep is 1, and 0 if keep is 0. A branch on random numbers
-// would be mispredicted half of the time; a product would keep a NaN.
+// masked returns v if keep is 1, and 0 if keep is 0. It avoids a branch, which
+// the processor would mispredict half of the time, and a product, which would
+// keep a NaN.
 func masked[T float](v T, keep byte) T {
 	if unsafe.Sizeof(v) == 4 {
 		return T(math.Float32frombits(math.Float32bits(float32(v)) & -uint32(keep)))

@@ -22,8 +22,9 @@ func dropped(t *testing.T, x []float64, p float64, name string, call operation.C
 	return f.get(f.out)
 }
 
-// The share that is dropped is p, and what is kept is scaled by 1/(1-p).
-func TestDropoutDropsItsShare(t *testing.T) {
+// The fraction of dropped elements must be p, and the others must be scaled by
+// 1/(1-p).
+func TestDropoutDropsTheGivenFraction(t *testing.T) {
 	x := make([]float64, 40001)
 	for i := range x {
 		x[i] = 1
@@ -54,8 +55,8 @@ func TestDropoutIsTheIdentityInEvaluation(t *testing.T) {
 	}
 }
 
-// Each of seed, name, step and leaf gives other elements; the number of
-// leaves does not.
+// The dropped elements must depend on the seed, the name, the step and the
+// virtual worker, but not on the number of virtual workers.
 func TestDropoutDependsOnNameAndCall(t *testing.T) {
 	x := numbers(2, []int{101})[0]
 	first := dropped(t, x, 0.5, "d", training)
@@ -82,8 +83,9 @@ func TestDropoutDependsOnNameAndCall(t *testing.T) {
 	}
 }
 
-// One graph goes through calls as new graphs would.
-func TestDropoutFollowsTheCall(t *testing.T) {
+// A graph that runs several steps must compute the same as a new graph for
+// each step.
+func TestDropoutIsRepeatableInOneGraph(t *testing.T) {
 	x := numbers(3, []int{9, 3})[0]
 	f := feed(t, [][]int{{9, 3}}, [][]float64{x}, dropping(0.4, "d"))
 	evaluation := training
@@ -107,8 +109,8 @@ func TestDropoutGradient(t *testing.T) {
 	}
 }
 
-// A value that is dropped leaves no trace, not even a NaN or a sign.
-func TestDropoutDropsWhatIsNoNumber(t *testing.T) {
+// A dropped NaN, infinity or negative number must become exactly 0.
+func TestDropoutDropsNaNAndInfinity(t *testing.T) {
 	x := make([]float64, 64)
 	for i := range x {
 		x[i] = []float64{math.NaN(), math.Inf(1), -1}[i%3]
@@ -124,7 +126,7 @@ func TestDropoutDropsWhatIsNoNumber(t *testing.T) {
 	}
 }
 
-func TestDropoutRefuses(t *testing.T) {
+func TestDropoutErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(2, 3), gorgonia.WithName("x"))
 	whole := gorgonia.NewVector(g, tensor.Int, gorgonia.WithShape(2), gorgonia.WithName("n"))

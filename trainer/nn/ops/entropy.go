@@ -14,13 +14,14 @@ import (
 
 // CrossEntropy is the mean over the rows of -log(softmax(logits)[label]).
 //
-// The logits have shape (batch, classes). The labels have either the same shape
-// and type, one-hot or any weights of the classes, or shape (batch). In the
-// second case they hold class numbers from 0 to classes-1, as int, int32,
-// int64, float32 or float64; another number is an error of the run. The labels
-// have no gradient.
+// The logits have shape (batch, classes). The labels have one of two forms. If
+// they have the shape and type of the logits, they are one-hot or any weights
+// of the classes. If they have shape (batch), they are class numbers from 0 to
+// classes-1, as int, int32, int64, float32 or float64; with any other number,
+// running the graph fails. The labels have no gradient.
 //
-// Logits of any size are safe: each row's largest logit is subtracted first.
+// Large logits do not overflow, because each row's largest logit is subtracted
+// first.
 func CrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 	e, err := newEntropy("cross entropy", logits, labels)
 	if err != nil {
@@ -29,8 +30,8 @@ func CrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 	return e.loss(logits, labels, float64(e.rows))
 }
 
-// SumCrossEntropy is CrossEntropy summed over the rows, not divided by their
-// number.
+// SumCrossEntropy is the sum over the rows of the cross entropies whose mean
+// is CrossEntropy.
 func SumCrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 	e, err := newEntropy(summed, logits, labels)
 	if err != nil {
@@ -41,10 +42,10 @@ func SumCrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 
 const summed = "summed cross entropy"
 
-// SmoothCrossEntropy is CrossEntropy with smoothed labels (Szegedy et al. 2016,
-// "Rethinking the inception architecture for computer vision"): a fraction of each
-// row's label is divided equally among all classes. Labels that are weights of the
-// classes must add up to 1 in each row.
+// SmoothCrossEntropy is CrossEntropy with label smoothing (Szegedy et al.
+// 2016, "Rethinking the inception architecture for computer vision"): a
+// fraction of each row's label is divided equally among all classes. Labels
+// that are weights of the classes must add up to 1 in each row.
 func SmoothCrossEntropy(logits, labels *gorgonia.Node, fraction float64) (*gorgonia.Node, error) {
 	if !(fraction >= 0 && fraction < 1) {
 		return nil, fmt.Errorf("cross entropy: a fraction of %v of the labels is smoothed, want at least 0 and less than 1", fraction)
@@ -53,7 +54,8 @@ func SmoothCrossEntropy(logits, labels *gorgonia.Node, fraction float64) (*gorgo
 	if err != nil || fraction == 0 {
 		return loss, err
 	}
-	// Of equal labels the loss is minus the mean of all logarithms.
+	// The cross entropy with equal labels is the negative mean of all log
+	// probabilities.
 	even, err := LogSoftmax(logits)
 	if err == nil {
 		even, err = gorgonia.Mean(even)
@@ -70,7 +72,7 @@ func SmoothCrossEntropy(logits, labels *gorgonia.Node, fraction float64) (*gorgo
 	return gorgonia.Add(loss, even)
 }
 
-// scaled is x times a number.
+// scaled returns x multiplied by a constant.
 func scaled(x *gorgonia.Node, by float64) (*gorgonia.Node, error) {
 	if x.Dtype() == tensor.Float32 {
 		return gorgonia.Mul(x, gorgonia.NewConstant(float32(by)))
@@ -78,27 +80,32 @@ func scaled(x *gorgonia.Node, by float64) (*gorgonia.Node, error) {
 	return gorgonia.Mul(x, gorgonia.NewConstant(by))
 }
 
-// entropy is a cross entropy and its gradient. Sums are kept in float64.
+// entropy holds the parameters of a cross entropy and of its gradient. Its
+// kernels add in float64.
 type entropy struct {
 	what          string
 	dtype         tensor.Dtype
 	rows, classes int
 	divisor       float64
-	class         func(labels gorgonia.Value, row int) float64 // reads the label of a row; nil if labels are weights of the classes
-	labels        gpu.Labels                                   // what they are
-	// exp and sums are scratch memory: exp(logit - largest) of each row, and their sum. The
-	// loss leaves them to its gradient, which takes the loss as an input so that it runs
-	// later. With more than mostKept of them exp is that of a row, and nothing is left.
+	class         func(labels gorgonia.Value, row int) float64 // reads the class number of a row; nil if labels are weights of the classes
+	labels        gpu.Labels                                   // the form and type of the labels, for the GPU kernels
+	// exp and sums hold exp(logit - largest) of each row, and their sums. The
+	// loss operation stores them for its gradient. The gradient takes the loss
+	// as an input so that it runs after the loss. If there are more than
+	// mostKept logits, exp holds only one row, sums is nil, and the gradient
+	// computes the exponentials again.
 	exp, sums []float64
 }
 
-// mostKept is 2 MiB of numbers.
+// mostKept is the largest number of logits whose exponentials the loss stores
+// for its gradient; they take 2 MiB.
 const mostKept = 1 << 18
 
-// kept reports whether the loss leaves its exponentials to the gradient.
+// kept reports whether the loss stores its exponentials for the gradient.
 func (e *entropy) kept() bool { return e.sums != nil }
 
-// exponentialsOf returns exp(logit - largest) of row i, with the largest logit and the sum.
+// exponentialsOf returns exp(logit - largest) for all logits of row i, the
+// largest logit, and the sum of the exponentials.
 func exponentialsOf[T float](e *entropy, logits gorgonia.Value, i int) (exp []float64, largest, sum float64) {
 	exp = e.exp
 	if e.kept() {
@@ -111,7 +118,8 @@ func exponentialsOf[T float](e *entropy, logits gorgonia.Value, i int) (exp []fl
 	return exp, largest, sum
 }
 
-// newEntropy checks the inputs. Errors begin with what.
+// newEntropy checks the types and shapes of logits and labels. Its errors
+// begin with what.
 func newEntropy(what string, logits, labels *gorgonia.Node) (*entropy, error) {
 	dtype, err := floats(what, logits)
 	if err != nil {
@@ -141,7 +149,8 @@ func newEntropy(what string, logits, labels *gorgonia.Node) (*entropy, error) {
 	return e, nil
 }
 
-// labelsOf are the types of class numbers that kernels read.
+// labelsOf maps the Go types that class numbers may have to their GPU
+// equivalents.
 var labelsOf = map[tensor.Dtype]gpu.Labels{
 	tensor.Int: gpu.Int64Classes, tensor.Int64: gpu.Int64Classes, tensor.Int32: gpu.Int32Classes,
 	tensor.Float32: gpu.Float32Classes, tensor.Float64: gpu.Float64Classes,
@@ -169,7 +178,7 @@ func (e *entropy) gradient(x gorgonia.Nodes, y, dy *gorgonia.Node) (gorgonia.Nod
 	o.gpu = e.gpu(func(t gpu.Type) (gpu.Operation, error) {
 		return gpu.CrossEntropyGradient(t, e.rows, e.classes, e.labels, e.divisor)
 	})
-	o.gpu.Inputs = func(bool) []int { return []int{0, 1, 3} } // a GPU computes them again
+	o.gpu.Inputs = func(bool) []int { return []int{0, 1, 3} } // without the loss: the GPU kernel recomputes the exponentials
 	dx, err := o.apply(x[0], x[1], y, dy)
 	return gorgonia.Nodes{dx, nil}, err
 }
@@ -182,7 +191,7 @@ func entropyLoss[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) e
 		logSum := math.Log(sum)
 		if e.class == nil {
 			for c, weight := range row(data[T](in[1]), i, e.classes) {
-				if weight != 0 { // a logit of -Inf has infinite loss, and weight 0 must not make NaN of it
+				if weight != 0 { // skip weight 0, because 0 times the infinite loss of a logit of -Inf is NaN
 					loss += float64(float64(weight) * (logSum + (largest - float64(logits[c]))))
 				}
 			}
@@ -198,8 +207,9 @@ func entropyLoss[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) e
 	return nil
 }
 
-// entropyGradient is softmax(logits) - labels, times the loss's gradient. The inputs are
-// logits, labels, the loss and its gradient.
+// entropyGradient computes softmax(logits) - labels, multiplied by the
+// gradient of the loss. Its inputs are the logits, the labels, the loss and
+// the gradient of the loss.
 func entropyGradient[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) error {
 	dy := float64(data[T](in[3])[0]) / e.divisor
 	for i := range e.rows {
@@ -233,12 +243,14 @@ func entropyGradient[T float](e *entropy, out gorgonia.Value, in []gorgonia.Valu
 	return nil
 }
 
-// label is the class of a row.
+// label returns the class number of row i. It returns an error if that is not
+// a valid class.
 func (e *entropy) label(labels gorgonia.Value, i int) (int, error) {
 	return operation.Labels{Classes: e.classes}.Class(i, e.class(labels, i))
 }
 
-// classOf is how to read labels of the types that can hold class numbers.
+// classOf maps each type that class numbers may have to a function that reads
+// one.
 var classOf = map[tensor.Dtype]func(labels gorgonia.Value, row int) float64{
 	tensor.Int: element[int], tensor.Int32: element[int32], tensor.Int64: element[int64],
 	tensor.Float32: element[float32], tensor.Float64: element[float64],
@@ -251,8 +263,9 @@ func element[T int | int32 | int64 | float](v gorgonia.Value, i int) float64 {
 // row returns elements i*n to (i+1)*n of x.
 func row[T any](x []T, i, n int) []T { return x[i*n : (i+1)*n] }
 
-// exponentials writes exp(x - largest). It returns the largest of x and the sum
-// of what it wrote.
+// exponentials sets each element of to to exp(x - largest) for the same
+// element of x. It returns the largest element of x and the sum of the
+// exponentials.
 func exponentials[T float](to []float64, x []T) (largest, sum float64) {
 	most := x[0]
 	for _, v := range x {
@@ -266,9 +279,9 @@ func exponentials[T float](to []float64, x []T) (largest, sum float64) {
 	return largest, sum
 }
 
-// Accuracy is the fraction of rows whose label has the largest logit. Of equal
-// logits the first counts. The inputs are those of CrossEntropy. It has no
-// gradient.
+// Accuracy is the fraction of rows in which the label's class has the largest
+// logit. Among equal logits, the first counts as the largest. The inputs are
+// those of CrossEntropy. Accuracy has no gradient.
 func Accuracy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 	e, err := newEntropy("accuracy", logits, labels)
 	if err != nil {
@@ -298,5 +311,5 @@ func accuracy[T float](e *entropy, out gorgonia.Value, in []gorgonia.Value) erro
 	return nil
 }
 
-// first returns the index of the first of the largest elements.
+// first returns the index of the largest element of x; of several, the first.
 func first[T float](x []T) int { return slices.Index(x, slices.Max(x)) }

@@ -14,7 +14,8 @@ func twoInputs(f func(a, b *gorgonia.Node) (*gorgonia.Node, error)) model {
 	return func(in []*gorgonia.Node) (*gorgonia.Node, error) { return f(in[0], in[1]) }
 }
 
-// labelled makes logits of a spread and labels of both kinds for them.
+// labelled returns random logits with the given spread, and labels for them in
+// both forms.
 func labelled(seed uint64, rows, classes int, spread float64) (logits, oneHot, index []float64) {
 	logits = numbers(seed, []int{rows, classes})[0]
 	oneHot, index = make([]float64, rows*classes), make([]float64, rows)
@@ -37,7 +38,8 @@ var entropies = []struct {
 	{"sum", func(int) float64 { return 1 }, SumCrossEntropy},
 }
 
-// Smoothed labels are what smoothing by hand makes of them, in both kinds.
+// SmoothCrossEntropy must equal CrossEntropy with smoothed labels, for both
+// forms of labels.
 func TestSmoothCrossEntropy(t *testing.T) {
 	const rows, classes, fraction = 5, 7, 0.1
 	logits, oneHot, index := labelled(1, rows, classes, 2)
@@ -57,7 +59,7 @@ func TestSmoothCrossEntropy(t *testing.T) {
 	}
 }
 
-func TestCrossEntropyIsItsFormula(t *testing.T) {
+func TestCrossEntropyEqualsItsFormula(t *testing.T) {
 	for _, c := range entropies {
 		for _, s := range [][2]int{{1, 1}, {1, 3}, {4, 1}, {7, 5}, {3, 10}} {
 			logits, oneHot, index := labelled(1, s[0], s[1], 2)
@@ -79,7 +81,7 @@ func TestCrossEntropyIsItsFormula(t *testing.T) {
 	}
 }
 
-// Smoothed labels are weights; their rows need not add up to 1.
+// Labels may be weights whose rows do not add up to 1.
 func TestCrossEntropyOfWeights(t *testing.T) {
 	logits, labels := numbers(5, []int{3, 4})[0], numbers(6, []int{3, 4})[0]
 	for i := range labels {
@@ -117,7 +119,7 @@ func TestCrossEntropyOfHugeLogits(t *testing.T) {
 	}
 }
 
-func TestCrossEntropyRefusesLabelsThatAreNoClass(t *testing.T) {
+func TestCrossEntropyRejectsInvalidClassNumbers(t *testing.T) {
 	for _, label := range []float64{-1, 3, 0.5, math.NaN(), math.Inf(1)} {
 		f := feed(t, [][]int{{2, 3}, {2}}, [][]float64{make([]float64, 6), {1, label}}, twoInputs(CrossEntropy))
 		err := gorgonia.NewTapeMachine(f.graph).RunAll()
@@ -127,7 +129,7 @@ func TestCrossEntropyRefusesLabelsThatAreNoClass(t *testing.T) {
 	}
 }
 
-func TestCrossEntropyTakesWholeNumbers(t *testing.T) {
+func TestCrossEntropyAcceptsIntegerLabels(t *testing.T) {
 	logits, _, _ := labelled(7, 2, 3, 1)
 	var first float64
 	for i, labels := range []any{[]float32{2, 0}, []int{2, 0}, []int32{2, 0}, []int64{2, 0}, []float64{2, 0}} {
@@ -147,7 +149,7 @@ func TestCrossEntropyTakesWholeNumbers(t *testing.T) {
 	}
 }
 
-func TestCrossEntropyRefusesShapes(t *testing.T) {
+func TestCrossEntropyRejectsWrongShapes(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, dtype tensor.Dtype, s ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, dtype, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))
@@ -176,7 +178,7 @@ func TestAccuracy(t *testing.T) {
 		want   float64
 	}{
 		{[]float64{0, 2, 0, 0}, 1},
-		{[]float64{0, 2, 1, 1}, 0.5}, // of equal logits the first counts
+		{[]float64{0, 2, 1, 1}, 0.5}, // if logits are equal, the first one counts as the largest
 		{[]float64{1, 1, 2, 2}, 0},
 		{[]float64{1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 1}, 0.5},
 	} {
@@ -187,8 +189,8 @@ func TestAccuracy(t *testing.T) {
 	}
 }
 
-// A metric beside the loss does not disturb its gradient.
-func TestAccuracyBesideTheLoss(t *testing.T) {
+// A metric in the same graph must not change the gradient of the loss.
+func TestAccuracyDoesNotChangeTheGradientOfTheLoss(t *testing.T) {
 	logits, oneHot, _ := labelled(8, 4, 3, 1)
 	checkGradient(t, [][]int{{4, 3}, {4, 3}}, [][]float64{logits, oneHot}, 1, training, func(in []*gorgonia.Node) (*gorgonia.Node, error) {
 		if _, err := Accuracy(in[0], in[1]); err != nil {
@@ -198,8 +200,9 @@ func TestAccuracyBesideTheLoss(t *testing.T) {
 	})
 }
 
-// The gradient has the same bits whether the loss left its exponentials or not, and does not
-// compute them again if it did.
+// The gradient must be bit-identical whether or not the loss stores its
+// exponentials. If the loss stores them, the gradient must not compute them
+// again.
 func TestEntropyKeepsExponentials(t *testing.T) {
 	const rows, classes = 3, 5
 	g := gorgonia.NewGraph()
@@ -225,7 +228,7 @@ func TestEntropyKeepsExponentials(t *testing.T) {
 			t.Fatal(err)
 		}
 		if kept {
-			clear(e.exp[classes:]) // of all rows but the first
+			clear(e.exp[classes:]) // the exponentials of all rows but the first
 		}
 		if err := entropyGradient[float32](e, out, in); err != nil {
 			t.Fatal(err)

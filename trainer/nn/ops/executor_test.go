@@ -51,8 +51,8 @@ func (p *program) run(t *testing.T, call operation.Call) {
 
 func nothing(int) {}
 
-// Package executor computes what the operations compute one by one, in
-// training and in evaluation, one run after another.
+// Package executor must compute the same results as running the operations one
+// by one, in training and in evaluation, in several consecutive runs.
 func TestExecutor(t *testing.T) {
 	for name, c := range everything {
 		p := compile(t, c.shapes, c.gradient, c.build)

@@ -8,12 +8,13 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// GroupNorm cuts the channels of each row of x (batch, channels, ...) into groups
-// that lie side by side, and gives the elements of every group mean 0 and
-// variance 1 (Wu and He, "Group normalization", ECCV 2018). The variance is the
-// mean square deviation; epsilon is added to it. It has neither scale nor bias.
+// GroupNorm divides the channels of each row of x (batch, channels, ...) into
+// groups of consecutive channels. It normalizes the elements of every group to
+// mean 0 and variance 1 (Wu and He, "Group normalization", ECCV 2018). The
+// variance is the mean squared deviation, plus epsilon. There is no scale and
+// no bias.
 //
-// Other than a batch norm it computes the same in training and in an evaluation.
+// Unlike BatchNorm, it computes the same in training and in an evaluation.
 func GroupNorm(x *gorgonia.Node, groups int, epsilon float64) (*gorgonia.Node, error) {
 	what := fmt.Sprintf("group norm of %d groups", groups)
 	if _, err := floats(what, x); err != nil {
@@ -31,13 +32,13 @@ func GroupNorm(x *gorgonia.Node, groups int, epsilon float64) (*gorgonia.Node, e
 		apply(fmt.Sprintf("%s epsilon %v", what, epsilon), p, x, s)
 }
 
-// grouping are groups of size elements, one after the other.
+// grouping divides an array into consecutive groups of size elements.
 type grouping struct {
 	size    int
 	epsilon float64
 }
 
-// groupMoments are the mean of a group, and 1 over its standard deviation.
+// groupMoments returns the mean of a group and 1 / sqrt(variance + epsilon).
 func groupMoments[T float](p grouping, group []T) (mean, inverse float64) {
 	for _, v := range group {
 		mean += float64(v)
@@ -60,7 +61,8 @@ func groupNorm[T float](p grouping, y []T, in [][]T) {
 	}
 }
 
-// groupNormGradient includes what goes through a group's mean and variance.
+// groupNormGradient computes the gradient of x, including the effect of x on a
+// group's mean and variance.
 func groupNormGradient[T float](p grouping, dx []T, in [][]T) {
 	dy := in[1]
 	for x := in[0]; len(x) > 0; x, dx, dy = x[p.size:], dx[p.size:], dy[p.size:] {

@@ -42,7 +42,7 @@ func TestGroupNorm(t *testing.T) {
 	}
 }
 
-func TestGroupNormRefuses(t *testing.T) {
+func TestGroupNormErrors(t *testing.T) {
 	x := gorgonia.NewMatrix(gorgonia.NewGraph(), tensor.Float32, gorgonia.WithShape(2, 4), gorgonia.WithName("x"))
 	for want, c := range map[string]struct {
 		groups  int

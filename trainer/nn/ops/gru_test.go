@@ -33,7 +33,7 @@ func gruShapes(batch, steps, in, units int, started bool) [][]int {
 	return shapes
 }
 
-// gruTwin computes a layer number by number.
+// gruTwin computes a GRU with simple loops, as a reference.
 func gruTwin(batch, steps, in, units int, v [][]float64) (all []float64) {
 	sigmoid := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 	var last []float64
@@ -77,7 +77,7 @@ func TestGRU(t *testing.T) {
 	}
 }
 
-func TestGRURefuses(t *testing.T) {
+func TestGRUErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, s ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, tensor.Float32, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))
@@ -106,8 +106,8 @@ func init() {
 	}
 }
 
-// Every size and setting is part of the hash, by which Gorgonia takes two
-// vertices for one.
+// Every size and setting must be part of the hash, because Gorgonia merges
+// nodes with equal hashes.
 func TestSequencesHashesDiffer(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, s ...int) *gorgonia.Node {

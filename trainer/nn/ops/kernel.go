@@ -8,13 +8,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// kernel computes all of out from in. The caller has checked their sizes, types
-// and order in memory. A kernel allocates nothing and keeps none of its
-// arguments.
+// kernel computes out from in. The caller has checked the sizes, types and
+// memory order of all values. A kernel allocates nothing and keeps no
+// reference to its arguments.
 type kernel func(out gorgonia.Value, in []gorgonia.Value) error
 
-// chooseValues returns the kernel for one of the two types: f32 or f64 with the
-// parameters p. It is for kernels that fail, or that read values of other types.
+// chooseValues returns f32 or f64 as a kernel, depending on dtype, with the
+// parameters p. It serves kernels that can fail or that read values of other
+// types; for all others, use choose.
 func chooseValues[P any](dtype tensor.Dtype, f32, f64 func(P, gorgonia.Value, []gorgonia.Value) error, p P) kernel {
 	f := f64
 	if dtype == tensor.Float32 {
@@ -23,8 +24,8 @@ func chooseValues[P any](dtype tensor.Dtype, f32, f64 func(P, gorgonia.Value, []
 	return func(out gorgonia.Value, in []gorgonia.Value) error { return f(p, out, in) }
 }
 
-// choose is chooseValues for kernels that work on memory: all values are of the
-// type dtype.
+// choose is like chooseValues, but for kernels that work on slices because all
+// their values have the type dtype.
 func choose[P any](dtype tensor.Dtype, f32 func(P, []float32, [][]float32), f64 func(P, []float64, [][]float64), p P) kernel {
 	if dtype == tensor.Float32 {
 		return overMemory(func(out []float32, in [][]float32) { f32(p, out, in) })
@@ -32,22 +33,23 @@ func choose[P any](dtype tensor.Dtype, f32 func(P, []float32, [][]float32), f64 
 	return overMemory(func(out []float64, in [][]float64) { f64(p, out, in) })
 }
 
-// none is the parameters of a kernel without parameters.
+// none is the parameter type of kernels that have no parameters.
 type none struct{}
 
-// kernels compute an operation with one input, and its gradient.
+// kernels are the functions that compute an operation with one input, and its
+// gradient, for float32 and float64.
 type kernels[P any] struct {
 	run32    func(P, []float32, [][]float32)
 	run64    func(P, []float64, [][]float64)
 	diff32   func(P, []float32, [][]float32)
 	diff64   func(P, []float64, [][]float64)
-	byResult bool // the gradient is computed from the result, not from the input
-	// gpu says how GPUs compute the operation, or its gradient, of n elements; nil means
-	// that they do not.
+	byResult bool // true if the gradient is computed from the operation's result, false if from its input
+	// gpu returns how GPUs compute the operation, or its gradient, for n
+	// elements. nil means that only the CPU computes it.
 	gpu func(n int, gradient bool) *operation.GPU
 }
 
-// apply adds the operation with the parameters p to the graph of x.
+// apply adds the operation, with the parameters p, to the graph of x.
 func (k kernels[P]) apply(what string, p P, x *gorgonia.Node, shape tensor.Shape) (*gorgonia.Node, error) {
 	dtype := x.Dtype()
 	diff := func(in gorgonia.Nodes, y, dy *gorgonia.Node) (gorgonia.Nodes, error) {
@@ -69,8 +71,8 @@ func (k kernels[P]) onGPU(x *gorgonia.Node, gradient bool) *operation.GPU {
 	return k.gpu(memory.Elements(x.Shape()), gradient)
 }
 
-// pass is choose for kernels with scratch memory of their type, which f32 or
-// f64 makes.
+// pass is like choose, but f32 and f64 return the kernel. This allows the
+// kernel to have scratch memory of its type.
 func pass[P any](dtype tensor.Dtype, f32 func(P) recurrent.Pass[float32], f64 func(P) recurrent.Pass[float64], p P) kernel {
 	if dtype == tensor.Float32 {
 		return overMemory(f32(p))
@@ -79,7 +81,7 @@ func pass[P any](dtype tensor.Dtype, f32 func(P) recurrent.Pass[float32], f64 fu
 }
 
 func overMemory[T float](run recurrent.Pass[T]) kernel {
-	var memory [][]T // of the inputs, kept so that a run allocates nothing
+	var memory [][]T // memory of the inputs; the slice is reused, so that a run allocates nothing
 	return func(out gorgonia.Value, in []gorgonia.Value) error {
 		memory = memory[:0]
 		for _, v := range in {

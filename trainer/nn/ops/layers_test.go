@@ -69,7 +69,7 @@ func TestSoftmaxes(t *testing.T) {
 	}
 }
 
-// From the second row on as well.
+// Rows after the first must be computed as precisely as the first.
 func TestSoftmaxesOfHugeNumbers(t *testing.T) {
 	x := []float64{0, 1, 2, 1e4, 1e4, -1e4, -1e30, 1e30, 1e30}
 	for name, c := range map[string]struct {
@@ -130,7 +130,7 @@ func TestAddBias(t *testing.T) {
 	}
 }
 
-// A result of Gorgonia's that is transposed is read in the right order.
+// A transposed result of Gorgonia must be read in the right order.
 func TestTransposedInput(t *testing.T) {
 	shapes := [][]int{{3, 4}, {3, 2}}
 	values := numbers(6, shapes...)
@@ -150,7 +150,8 @@ func TestTransposedInput(t *testing.T) {
 	near(t, "product", got, want, 1e-13)
 }
 
-// So is a tensor whose strides only are transposed, or a part of one.
+// A tensor with transposed strides, or a slice of a tensor, must be read in
+// the right order.
 func TestStridedInput(t *testing.T) {
 	g := gorgonia.NewGraph()
 	y, err := Tanh(gorgonia.NewTensor(g, tensor.Float64, 3, gorgonia.WithShape(4, 3, 2), gorgonia.WithName("x")))
@@ -177,7 +178,7 @@ func TestStridedInput(t *testing.T) {
 	}
 }
 
-func TestLayersRefuse(t *testing.T) {
+func TestLayerErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, s ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, tensor.Float32, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))

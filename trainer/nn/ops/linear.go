@@ -13,8 +13,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Linear is x·w + b, with x (batch, in), w (in, out) and b (out). A nil b means
-// no bias. The product is one call of the BLAS library that Gorgonia uses.
+// Linear computes x·w + b, with x (batch, in), w (in, out) and b (out). A nil
+// b means no bias. The product is one call to the BLAS library that Gorgonia
+// uses.
 func Linear(x, w, b *gorgonia.Node) (*gorgonia.Node, error) {
 	in := []*gorgonia.Node{x, w}
 	if b != nil {
@@ -51,10 +52,10 @@ func linearGradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, e
 }
 
 // product is a product of two matrices, each of which may be transposed. The
-// result has shape (m, n); each of its elements is a sum of k terms.
+// result has shape (m, n), and k is the inner dimension.
 type product struct {
 	m, n, k     int
-	left, right bool // the operand is read transposed
+	left, right bool // whether the left or the right operand is transposed
 }
 
 func (p product) gpu(bias bool) *operation.GPU {
@@ -66,7 +67,8 @@ func multiply[T float](p product, out []T, in [][]T) {
 	gemm(p, in[0], in[1], 0, out)
 }
 
-// linear begins with the bias in the result, which saves a pass over it.
+// linear computes Linear. It copies the bias into the result before the
+// product, which saves a pass over the result.
 func linear[T float](p product, y []T, in [][]T) {
 	beta := T(0)
 	if len(in) == 3 {
@@ -76,7 +78,7 @@ func linear[T float](p product, y []T, in [][]T) {
 	gemm(p, in[0], in[1], beta, y)
 }
 
-// gemm computes c = a·b + beta c for row-major matrices without gaps.
+// gemm computes c = a·b + beta c for contiguous row-major matrices.
 func gemm[T float](p product, a, b []T, beta T, c []T) {
 	left, right := matrix.Whole(a, p.k), matrix.Whole(b, p.n)
 	if p.left {
@@ -88,8 +90,8 @@ func gemm[T float](p product, a, b []T, beta T, c []T) {
 	matrix.Mul(p.m, p.n, p.k, left, right, beta, matrix.Whole(c, p.n))
 }
 
-// AddBias adds b (channels) to axis 1 of x, which is (batch, channels) or
-// (batch, channels, height, width).
+// AddBias adds b (channels) along axis 1 of x, which has shape (batch,
+// channels) or (batch, channels, height, width).
 func AddBias(x, b *gorgonia.Node) (*gorgonia.Node, error) {
 	l, dtype, err := channelled("add bias", x, b)
 	if err != nil {
@@ -116,7 +118,7 @@ func addBias[T float](l layout, y []T, in [][]T) {
 	}
 }
 
-// sumChannels adds all elements of each channel.
+// sumChannels adds an operation that sums the elements of each channel.
 func sumChannels(what string, x *gorgonia.Node) (*gorgonia.Node, error) {
 	l, dtype, err := channelled(what, x)
 	if err != nil {
@@ -145,15 +147,15 @@ func channelSums[T float](s layout, out []T, in [][]T) {
 	}
 }
 
-// layout says how channels lie in memory: axis 1 of (batch, channels) or of
-// (batch, channels, space...).
+// layout describes a tensor of shape (batch, channels) or (batch, channels,
+// space...) whose channels are axis 1.
 type layout struct {
 	batch, channels, space int
 	of                     []float64 // scratch memory: one number for each channel
 }
 
-// channelled checks that x has channels, and that each of the others is a
-// vector with one element for each channel.
+// channelled checks that x has channels, and that each of others is a vector
+// with one element per channel. It returns the layout and type of x.
 func channelled(what string, x *gorgonia.Node, others ...*gorgonia.Node) (layout, tensor.Dtype, error) {
 	dtype, err := floats(what, append([]*gorgonia.Node{x}, others...)...)
 	if err != nil {
@@ -175,5 +177,5 @@ func (l layout) gpu() gpu.Channels {
 	return gpu.Channels{Batch: l.batch, Channels: l.channels, Space: l.space}
 }
 
-// count is the number of elements of each channel.
+// count is the number of elements in each channel.
 func (l layout) count() int { return l.batch * l.space }

@@ -10,9 +10,11 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Max is the largest element of x along axes, which the result does not have; of
-// all of x if none is named. It is NaN if there is a NaN. Of equal elements the first
-// gets the gradient; Gorgonia gives each of them all of it.
+// Max returns the largest element of x along the given axes, which the result
+// does not have. Without axes, it is the largest element of all of x. If there
+// is a NaN, the result is NaN. If several elements are the largest, only the
+// first gets the gradient; Gorgonia's Max gives the whole gradient to each of
+// them.
 func Max(x *gorgonia.Node, axes ...int) (*gorgonia.Node, error) {
 	what := fmt.Sprintf("max along %v", axes)
 	dtype, err := floats(what, x)
@@ -39,19 +41,21 @@ func Max(x *gorgonia.Node, axes ...int) (*gorgonia.Node, error) {
 	}
 	o := newOp(what, dtype, kept, choose(dtype, maximum[float32], maximum[float64], p)).with(diff, 0)
 	if slices.Contains(axes, 0) {
-		o.makes(RowsAveraged) // the largest of more rows is no sum
+		o.makes(RowsAveraged) // with more rows, the result would be a larger maximum, not a sum
 	}
 	return o.apply(x)
 }
 
-// reduced says which element of a result each element of a value of a shape belongs to.
+// reduced maps each element of a value to the element of the result that it
+// contributes to.
 type reduced struct {
 	shape, strides []int
 	index          []int  // scratch
-	taken          []bool // scratch: the elements of the result whose gradient went somewhere
+	taken          []bool // scratch memory: elements of the result whose gradient has been assigned to an input element
 }
 
-// each calls f with each element's place, and the place in the result.
+// each calls f for the first n elements, with the element's index and the
+// index of its element in the result.
 func (p reduced) each(n int, f func(i, to int)) {
 	clear(p.index)
 	for i := range n {

@@ -18,43 +18,45 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// differentiate returns the gradients of the inputs x, given the result y and
-// its gradient dy. It returns nil for an input without a gradient.
+// differentiate returns the gradients of an operation's inputs x, given its
+// result y and the gradient dy of the result. The gradient is nil for an input
+// that has none.
 type differentiate func(x gorgonia.Nodes, y, dy *gorgonia.Node) (gorgonia.Nodes, error)
 
-// op implements gorgonia.Op and operation.Kernel. It fits only the types and
-// shapes that it was built for. It has no state but scratch memory, so one
-// instance must not run twice at the same time.
+// op implements gorgonia.Op and operation.Kernel for fixed types and shapes.
+// Its only state is scratch memory, so one op must not run twice at the same
+// time.
 type op struct {
-	what  string // kind, name and settings; begins errors, and identifies the operation together with the shapes
+	what  string // name with settings, such as `dropout "d1" p 0.5`; also begins the errors
 	in    []operand
 	out   operand
 	run   kernel
-	diff  differentiate  // nil if the operation is itself a gradient
-	fixed int            // number of last inputs without a gradient
-	rows  RowEffect      // what becomes of the rows of a batch
-	gpu   *operation.GPU // how GPUs compute it; nil means that only run does
+	diff  differentiate  // nil if the operation is a gradient, which cannot be differentiated
+	fixed int            // number of inputs, at the end of in, that have no gradient
+	rows  RowEffect      // effect on the rows of a batch
+	gpu   *operation.GPU // how GPUs compute the operation; nil means that only the CPU does
 }
 
-// newOp returns an operation whose result has the given type and shape.
+// newOp returns an operation, without inputs and gradient, whose result has
+// the given type and shape.
 func newOp(what string, dtype tensor.Dtype, shape tensor.Shape, run kernel) *op {
 	return &op{what: what, out: operand{dtype: dtype, shape: shape}, run: run}
 }
 
-// with gives the operation gradients; the last inputs, fixed in number, have
-// none.
+// with sets the operation's gradient. The last `fixed` inputs have no
+// gradient.
 func (o *op) with(diff differentiate, fixed int) *op {
 	o.diff, o.fixed = diff, fixed
 	return o
 }
 
-// makes says what the operation makes of the rows of a batch.
+// makes sets the operation's effect on the rows of a batch.
 func (o *op) makes(r RowEffect) *op {
 	o.rows = r
 	return o
 }
 
-// on says how GPUs compute the operation.
+// on sets how GPUs compute the operation.
 func (o *op) on(g *operation.GPU) *op {
 	o.gpu = g
 	return o
@@ -63,30 +65,32 @@ func (o *op) on(g *operation.GPU) *op {
 // GPU implements operation.OnGPU.
 func (o *op) GPU() *operation.GPU { return o.gpu }
 
-// by is how GPUs compute an operation whose kernels take all its inputs.
+// by returns the GPU form of an operation whose GPU kernels take all its
+// inputs and do not depend on whether the run is training.
 func by(kernels func(t gpu.Type) (gpu.Operation, error)) *operation.GPU {
 	return &operation.GPU{Kernels: func(t gpu.Type, _ bool) (gpu.Operation, error) { return kernels(t) }}
 }
 
-// typed gives the result its type. Operations with inputs get it when they are applied.
+// typed sets the Gorgonia type of the result. For operations with inputs,
+// apply does this.
 func (o *op) typed() *op {
 	o.out = o.out.typed()
 	return o
 }
 
-// operand is the type of an input or of the result.
+// operand is the type and shape of an input or of the result.
 type operand struct {
 	hm    hm.Type
 	dtype tensor.Dtype
 	shape tensor.Shape
 }
 
-// apply adds the operation to the graph of its inputs.
+// apply adds the operation to the graph that its inputs belong to.
 func (o *op) apply(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 	return o.applyAs(o, in)
 }
 
-// applyAs adds the operation as, which embeds o.
+// applyAs is like apply, but adds the operation as, which embeds o.
 func (o *op) applyAs(as gorgonia.Op, in []*gorgonia.Node) (*gorgonia.Node, error) {
 	o.in = o.in[:0]
 	for _, n := range in {
@@ -100,7 +104,7 @@ func (o *op) applyAs(as gorgonia.Op, in []*gorgonia.Node) (*gorgonia.Node, error
 	return y, nil
 }
 
-// Run computes into out; it implements operation.Kernel.
+// Run implements operation.Kernel: it computes the result into out.
 func (o *op) Run(out gorgonia.Value, inputs ...gorgonia.Value) error {
 	if err := o.check(out, inputs); err != nil {
 		return err
@@ -115,7 +119,8 @@ func (o *op) Run(out gorgonia.Value, inputs ...gorgonia.Value) error {
 	return nil
 }
 
-// Do computes into new memory, for Gorgonia's machines.
+// Do implements gorgonia.Op: it computes the result into new memory. Only
+// Gorgonia's machines call it.
 func (o *op) Do(inputs ...gorgonia.Value) (gorgonia.Value, error) {
 	size := memory.Elements(o.out.shape) * int(o.out.dtype.Size())
 	out, err := memory.Wrap(o.out.dtype, o.out.shape, len(o.out.shape) == 0, memory.Aligned(size))
@@ -125,7 +130,8 @@ func (o *op) Do(inputs ...gorgonia.Value) (gorgonia.Value, error) {
 	return out, o.Run(out, inputs...)
 }
 
-// UsePreallocDo computes into prealloc if it fits.
+// UsePreallocDo computes the result into prealloc, or into new memory if
+// prealloc is not suitable.
 func (o *op) UsePreallocDo(prealloc gorgonia.Value, inputs ...gorgonia.Value) (gorgonia.Value, error) {
 	if prealloc == nil || !slices.Equal(prealloc.Shape(), o.out.shape) || o.out.check(prealloc) != nil || !isPlain(prealloc) {
 		return o.Do(inputs...)
@@ -136,7 +142,7 @@ func (o *op) UsePreallocDo(prealloc gorgonia.Value, inputs ...gorgonia.Value) (g
 // Arity is the number of inputs.
 func (o *op) Arity() int { return len(o.in) }
 
-// Type is the operation's signature.
+// Type returns the operation's signature in Gorgonia's type system.
 func (o *op) Type() hm.Type {
 	if len(o.in) == 0 {
 		return o.out.hm
@@ -148,8 +154,8 @@ func (o *op) Type() hm.Type {
 	return hm.NewFnType(append(all, o.out.hm)...)
 }
 
-// InferShape returns the shape of the result. It refuses other shapes than
-// those that the operation was built for.
+// InferShape returns the shape of the result. It returns an error unless the
+// inputs have the shapes that the operation was built for.
 func (o *op) InferShape(in ...gorgonia.DimSizer) (tensor.Shape, error) {
 	if len(in) != len(o.in) {
 		return nil, fmt.Errorf("%s: %d inputs, want %d", o.what, len(in), len(o.in))
@@ -162,9 +168,9 @@ func (o *op) InferShape(in ...gorgonia.DimSizer) (tensor.Shape, error) {
 	return o.out.shape.Clone(), nil
 }
 
-// DiffWRT reports which inputs have a gradient. It claims that all inputs of a
-// gradient have one. So differentiating twice is an error of SymDiff, and not a
-// gradient with a part missing.
+// DiffWRT reports which inputs have a gradient. For an operation that is
+// itself a gradient, it reports that all inputs have one. A second derivative
+// then fails in SymDiff, instead of silently missing a term.
 func (o *op) DiffWRT(inputs int) []bool {
 	wrt := make([]bool, inputs)
 	for i := range inputs - o.fixed {
@@ -173,7 +179,7 @@ func (o *op) DiffWRT(inputs int) []bool {
 	return wrt
 }
 
-// SymDiff adds the gradients of the inputs to the graph.
+// SymDiff adds the gradients of the operation's inputs to the graph.
 func (o *op) SymDiff(inputs gorgonia.Nodes, output, grad *gorgonia.Node) (gorgonia.Nodes, error) {
 	if o.diff == nil {
 		return nil, fmt.Errorf("%s: second derivatives are not supported", o.what)
@@ -184,13 +190,14 @@ func (o *op) SymDiff(inputs gorgonia.Nodes, output, grad *gorgonia.Node) (gorgon
 	return o.diff(inputs, output, grad)
 }
 
-// ReturnsPtr, CallsExtern and OverwritesInput say that the result is new
-// memory, on the CPU.
+// ReturnsPtr, CallsExtern and OverwritesInput tell Gorgonia that the operation
+// returns new memory and runs on the CPU.
 func (o *op) ReturnsPtr() bool     { return false }
 func (o *op) CallsExtern() bool    { return false }
 func (o *op) OverwritesInput() int { return -1 }
 
-// WriteHash writes everything that tells two operations apart.
+// WriteHash writes everything that distinguishes two operations: name,
+// settings, types and shapes.
 func (o *op) WriteHash(h hash.Hash) {
 	fmt.Fprintf(h, "plx/nn %s", o.what)
 	for _, x := range append(slices.Clone(o.in), o.out) {
@@ -198,7 +205,7 @@ func (o *op) WriteHash(h hash.Hash) {
 	}
 }
 
-// Hashcode is the hash of what WriteHash writes.
+// Hashcode returns a 32-bit hash of the data that WriteHash writes.
 func (o *op) Hashcode() uint32 {
 	h := fnv.New32a()
 	o.WriteHash(h)
@@ -207,28 +214,32 @@ func (o *op) Hashcode() uint32 {
 
 func (o *op) String() string { return o.what }
 
-// contextual is an operation that depends on the call.
+// contextual is an operation whose result depends on the call: step, virtual
+// worker, seed, and whether the run is training.
 type contextual struct {
 	*op
-	stream string          // name of the stream of random numbers; empty for none
-	call   *operation.Call // the kernel reads it
+	stream string          // name of the operation's random stream; empty if it uses no random numbers
+	call   *operation.Call // parameters of the next run, shared with the kernel
 }
 
-// Prepare stores the call for the next runs.
+// Prepare implements operation.Contextual: it stores the parameters of the
+// next run.
 func (c *contextual) Prepare(call operation.Call) { *c.call = call }
 
 func (c *contextual) apply(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 	return c.applyAs(c, in)
 }
 
-// adder adds operations to a graph. After the first error it adds nothing more.
+// adder adds operations to a graph. After the first error, it adds nothing
+// more and keeps the error.
 type adder struct {
-	what  string // name of the operation whose gradients are added
+	what  string // name of the operation whose gradients the adder adds, for names and errors
 	dtype tensor.Dtype
-	err   error // the first error; nil means none
+	err   error // the first error; nil if there was none
 }
 
-// apply adds an operation.
+// apply adds an operation to the graph unless there was an error. It returns
+// the result's node, or nil.
 func (b *adder) apply(o interface {
 	apply(in ...*gorgonia.Node) (*gorgonia.Node, error)
 }, in ...*gorgonia.Node) (n *gorgonia.Node) {
@@ -238,33 +249,35 @@ func (b *adder) apply(o interface {
 	return n
 }
 
-// add adds an operation of a gradient.
+// add adds an operation that computes the gradient of the input `which`.
 func (b *adder) add(which string, run kernel, shape tensor.Shape, in ...*gorgonia.Node) *gorgonia.Node {
 	return b.addOn(nil, which, run, shape, in...)
 }
 
-// addOn is add for an operation that GPUs compute too.
+// addOn is like add, for an operation that GPUs can compute too.
 func (b *adder) addOn(g *operation.GPU, which string, run kernel, shape tensor.Shape, in ...*gorgonia.Node) *gorgonia.Node {
 	return b.apply(newOp("gradient of "+which+" of "+b.what, b.dtype, shape, run).on(g), in...)
 }
 
-// product uses only the first rows of its inputs if they have more.
+// product adds a matrix product that computes the gradient of the input
+// `which`. If x or y has more rows than p, it uses only the first ones.
 func (b *adder) product(which string, p product, x, y *gorgonia.Node) *gorgonia.Node {
 	return b.addOn(p.gpu(false), which, choose(b.dtype, multiply[float32], multiply[float64], p), tensor.Shape{p.m, p.n}, x, y)
 }
 
-// one returns the gradient of an operation with one input.
+// one returns the gradient of an operation's only input, as the list that
+// SymDiff must return.
 func one(dx *gorgonia.Node, err error) (gorgonia.Nodes, error) {
 	return gorgonia.Nodes{dx}, err
 }
 
 var errNil = errors.New("an input is nil")
 
-// float are the types that this package computes with.
+// float lists the element types that the operations of this package support.
 type float interface{ float32 | float64 }
 
-// floats checks that all inputs have one type, float32 or float64, and no axis
-// of length 0. Errors begin with what.
+// floats checks that all inputs have the same type, float32 or float64, and
+// are not empty. It returns the type. Its errors begin with what.
 func floats(what string, in ...*gorgonia.Node) (tensor.Dtype, error) {
 	for _, n := range in {
 		if n == nil {
@@ -288,8 +301,8 @@ func floats(what string, in ...*gorgonia.Node) (tensor.Dtype, error) {
 	return dtype, nil
 }
 
-// told names a vertex in an error: by its shape, and by its name if the user
-// gave it one.
+// told describes a node in an error: by its shape, and by its name if the user
+// named it.
 func told(n *gorgonia.Node) string {
 	shape := strings.ReplaceAll(strings.Trim(fmt.Sprint([]int(n.Shape())), "[]"), " ", ", ")
 	if n.IsVar() {
@@ -298,7 +311,7 @@ func told(n *gorgonia.Node) string {
 	return "(" + shape + ")"
 }
 
-// typed returns x with the type that Gorgonia gives such a value.
+// typed returns x with the type that Gorgonia uses for values of its shape.
 func (x operand) typed() operand {
 	x.hm = hm.Type(x.dtype)
 	if len(x.shape) > 0 {
@@ -307,7 +320,8 @@ func (x operand) typed() operand {
 	return x
 }
 
-// check reports a value that has another type or number of elements than x.
+// check returns an error if v does not have the type and number of elements of
+// x, or not enough memory for them.
 func (x operand) check(v gorgonia.Value) error {
 	switch v := v.(type) {
 	case *gorgonia.F32, *gorgonia.F64:
@@ -324,7 +338,8 @@ func (x operand) check(v gorgonia.Value) error {
 	return nil
 }
 
-// check reports values that do not fit the operation.
+// check returns an error if the values do not match the inputs and result that
+// the operation was built for.
 func (o *op) check(out gorgonia.Value, in []gorgonia.Value) error {
 	if len(in) != len(o.in) {
 		return fmt.Errorf("%s: %d inputs, want %d", o.what, len(in), len(o.in))
@@ -343,8 +358,8 @@ func (o *op) check(out gorgonia.Value, in []gorgonia.Value) error {
 	return nil
 }
 
-// plain returns the inputs in row-major memory. It copies inputs that are not,
-// such as the result of a transposition.
+// plain returns the inputs in contiguous row-major order. It copies inputs
+// that are not, such as the result of a transposition.
 func (o *op) plain(in []gorgonia.Value) ([]gorgonia.Value, error) {
 	var copied []gorgonia.Value
 	for i, v := range in {
@@ -366,20 +381,20 @@ func (o *op) plain(in []gorgonia.Value) ([]gorgonia.Value, error) {
 	return in, nil
 }
 
-// isPlain reports whether v's elements lie in row-major order without gaps.
+// isPlain reports whether v's elements are contiguous in row-major order.
 func isPlain(v gorgonia.Value) bool {
 	d, ok := v.(*tensor.Dense)
 	return !ok || !d.RequiresIterator() && !d.DataOrder().IsColMajor()
 }
 
-// rowMajor copies v, following its strides.
+// rowMajor returns a contiguous row-major copy of v.
 func rowMajor(v *tensor.Dense) (*tensor.Dense, error) {
 	c := tensor.New(tensor.Of(v.Dtype()), tensor.WithShape(v.Shape().Clone()...))
 	return c, memory.Copy(c.Raw, v)
 }
 
-// data returns the memory of v, which is row-major and of type T. A scalar has
-// one element.
+// data returns the elements of v, which must be contiguous, in row-major order
+// and of type T. A scalar has one element.
 func data[T any](v gorgonia.Value) []T {
 	switch v := v.(type) {
 	case *tensor.Dense:

@@ -15,8 +15,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// everything is each operation of the package on inputs of some shapes, the
-// first so many of which have a gradient.
+// everything lists all operations of the package, with the shapes of their
+// inputs and the number of inputs, from the first on, that have a gradient.
 var everything = map[string]struct {
 	shapes   [][]int
 	gradient int
@@ -61,14 +61,15 @@ var everything = map[string]struct {
 	})},
 }
 
-// lane computes a graph through Kernel.Run, in an order that Gorgonia sorts.
+// lane runs a graph by calling Kernel.Run for each node, in topological order.
 type lane struct {
 	sorted gorgonia.Nodes
 	values map[*gorgonia.Node]gorgonia.Value
 	want   gorgonia.Nodes
 }
 
-// inputs are values of which the fifth, a batch norm's variance, is positive.
+// inputs returns random values. Those of the fifth input, a batch norm's
+// variance, are positive.
 func inputs(shapes [][]int) [][]float64 {
 	all := numbers(9, shapes...)
 	for i := 4; i < len(all); i++ {
@@ -79,7 +80,7 @@ func inputs(shapes [][]int) [][]float64 {
 	return all
 }
 
-// newLane builds m and its gradients on inputs of a type.
+// newLane builds m and its gradients on inputs of the given type.
 func newLane(t *testing.T, dtype tensor.Dtype, shapes [][]int, gradient int, m model) *lane {
 	t.Helper()
 	g := gorgonia.NewGraph()
@@ -106,7 +107,7 @@ func newLane(t *testing.T, dtype tensor.Dtype, shapes [][]int, gradient int, m m
 	return l
 }
 
-// squares is a loss of any type.
+// squares returns the sum of squares of x, a loss for either type.
 func squares(x *gorgonia.Node) (*gorgonia.Node, error) {
 	square, err := gorgonia.HadamardProd(x, x)
 	if err != nil || x.IsScalar() {
@@ -134,8 +135,8 @@ func get(v gorgonia.Value) []float64 {
 	return all
 }
 
-// run computes every vertex. The memory of results is kept, and holds NaN
-// before the first run, so that an element that is not written shows.
+// run computes every node. The memory of the results is reused and holds NaN
+// before the first run, to detect elements that an operation does not write.
 func (l *lane) run(call operation.Call) error {
 	for _, n := range l.sorted {
 		op := n.Op()
@@ -182,7 +183,7 @@ func (l *lane) inputs(n *gorgonia.Node) []gorgonia.Value {
 	return in
 }
 
-// float32 gives what float64 gives, up to its rounding.
+// Results in float32 must equal those in float64, up to rounding.
 func TestFloat32(t *testing.T) {
 	for name, c := range everything {
 		for _, call := range []operation.Call{training, {}} {
@@ -227,8 +228,8 @@ func TestRunAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Graphs that are built one each compute side by side, and the same bits.
-func TestLanes(t *testing.T) {
+// Copies of a graph that run in parallel must give bit-identical results.
+func TestGraphsRunInParallelWithEqualResults(t *testing.T) {
 	for name, c := range everything {
 		var lanes [4]*lane
 		for i := range lanes {
@@ -257,8 +258,8 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// Every setting is part of the hash, by which Gorgonia takes two vertices for
-// one.
+// Every setting must be part of the hash, because Gorgonia merges nodes with
+// equal hashes.
 func TestHashesDiffer(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, dtype tensor.Dtype, s ...int) *gorgonia.Node {
@@ -293,8 +294,9 @@ func TestHashesDiffer(t *testing.T) {
 	}
 }
 
-// Differentiating a gradient would need what is not there.
-func TestSecondDerivativesAreRefused(t *testing.T) {
+// Differentiating a gradient must fail, because second derivatives are not
+// supported.
+func TestSecondDerivativesFail(t *testing.T) {
 	for name, c := range everything {
 		l := newLane(t, tensor.Float64, c.shapes, c.gradient, c.build)
 		total, err := gorgonia.Sum(l.want[0])
@@ -313,7 +315,7 @@ func TestSecondDerivativesAreRefused(t *testing.T) {
 	}
 }
 
-func TestRunRefusesWhatDoesNotFit(t *testing.T) {
+func TestRunRejectsWrongTypesAndShapes(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(2, 3), gorgonia.WithName("x"))
 	y, err := Relu(x)

@@ -9,39 +9,41 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// MaxPool2D is the largest element under a square kernel that moves over x
-// (batch, channels, height, width) in strides. Pad rows and columns around each
-// image are never the largest. The gradient goes to the first of equal elements
-// in row-major order. NaN counts as the largest.
+// MaxPool2D returns the maximum over each position of a square kernel that
+// slides over x (batch, channels, height, width). The padding is never the
+// maximum. If several elements are the maximum, the first in row-major order
+// gets the gradient. NaN counts as the largest value.
 func MaxPool2D(x *gorgonia.Node, kernel, stride, pad int) (*gorgonia.Node, error) {
 	return MaxPool(x, Walk{kernel, stride, pad}, Walk{kernel, stride, pad})
 }
 
-// MaxPool is MaxPool2D with another walk down than across.
+// MaxPool is like MaxPool2D, with separate kernel sizes, strides and pads for
+// the two directions.
 func MaxPool(x *gorgonia.Node, down, across Walk) (*gorgonia.Node, error) {
 	return newPool("max pool", false, x, down, across, kernels[pool]{
 		maxPool[float32], maxPool[float64], maxPoolGradient[float32], maxPoolGradient[float64], false, nil,
 	})
 }
 
-// AvgPool2D is the mean of the elements under a kernel that moves like
-// MaxPool2D's. The pad counts neither in the sum nor in the divisor.
+// AvgPool2D returns the mean over each position of a square kernel that slides
+// over x like MaxPool2D's. The mean does not include the padding.
 func AvgPool2D(x *gorgonia.Node, kernel, stride, pad int) (*gorgonia.Node, error) {
 	return AvgPool(x, Walk{kernel, stride, pad}, Walk{kernel, stride, pad})
 }
 
-// AvgPool is AvgPool2D with another walk down than across.
+// AvgPool is like AvgPool2D, with separate kernel sizes, strides and pads for
+// the two directions.
 func AvgPool(x *gorgonia.Node, down, across Walk) (*gorgonia.Node, error) {
 	return newPool("average pool", true, x, down, across, kernels[pool]{
 		avgPool[float32], avgPool[float64], avgPoolGradient[float32], avgPoolGradient[float64], false, nil,
 	})
 }
 
-// Walk says how a kernel moves along one axis of an image.
+// Walk describes how a pooling kernel moves along one axis of an image.
 type Walk struct {
-	Kernel int // elements under the kernel
+	Kernel int // length of the kernel along the axis, in elements
 	Stride int
-	Pad    int // elements before and after the image
+	Pad    int // elements of padding before and after the image
 }
 
 func (w Walk) steps() Steps { return Steps{Stride: w.Stride, Pad: w.Pad} }
@@ -75,12 +77,13 @@ func poolOnGPU(w gpu.Window, mean, gradient bool) *operation.GPU {
 	}
 	g := by(func(t gpu.Type) (gpu.Operation, error) { return kernels(t, w) })
 	if mean && gradient {
-		g.Inputs = func(bool) []int { return []int{1} } // the images do not matter
+		g.Inputs = func(bool) []int { return []int{1} } // only the gradient: the kernel does not read the images
 	}
 	return g
 }
 
-// newPlaces checks the sizes. Errors begin with what.
+// newPlaces checks the parameters and computes the part of the image that the
+// kernel covers at each position. Its errors begin with what.
 func newPlaces(what string, x *gorgonia.Node, down, across Walk) (pool, error) {
 	w, err := newWindow(what, x, down.Kernel, across.Kernel, down.steps(), across.steps())
 	if err != nil {
@@ -102,13 +105,14 @@ func newPlaces(what string, x *gorgonia.Node, down, across Walk) (pool, error) {
 	return p, nil
 }
 
-// pool is the parameters of the kernels.
+// pool holds the parameters of the pooling kernels.
 type pool struct {
 	window
-	covered []rectangle // by place of the window: the part of the image under it
+	covered []rectangle // for each position of the window, the part of the image that it covers
 }
 
-// rectangle is the part [top, bottom) x [left, right) of an image.
+// rectangle is the part of an image in rows top to bottom-1 and columns left
+// to right-1.
 type rectangle struct{ top, bottom, left, right int }
 
 func maxPool[T float](w pool, y []T, in [][]T) {
@@ -136,9 +140,10 @@ func maxPoolGradient[T float](w pool, dx []T, in [][]T) {
 	}
 }
 
-// largest returns the index of the first of the largest elements in a rectangle
-// of an image of the given width, or of the first NaN. It avoids branches that
-// depend on the numbers, which the processor would mispredict.
+// largest returns the index of the largest element in a rectangle of an image
+// with the given width; of several, the first. If there is a NaN, it returns
+// the index of the first NaN. The main loop has no branches that depend on the
+// values in unpredictable ways, because the processor would mispredict them.
 func largest[T float](x []T, width int, r rectangle) int {
 	best := r.top*width + r.left
 	most := x[best]
@@ -191,8 +196,8 @@ func avgPoolGradient[T float](w pool, dx []T, in [][]T) {
 	}
 }
 
-// GlobalAvgPool is the mean of each channel of x (batch, channels, height, width). The
-// result has shape (batch, channels).
+// GlobalAvgPool returns the mean of each channel of x (batch, channels,
+// height, width), with shape (batch, channels).
 func GlobalAvgPool(x *gorgonia.Node) (*gorgonia.Node, error) {
 	const what = "global average pool"
 	if _, err := floats(what, x); err != nil {

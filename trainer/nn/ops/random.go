@@ -10,10 +10,11 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Uniform adds a tensor of numbers from low to high, drawn anew in every run. The
-// numbers depend only on the seed, the name, the step, the virtual worker and the
-// element's index, so every host draws the same. The name belongs to one random
-// operation of the graph. They have no gradient.
+// Uniform adds a tensor of random numbers between low and high to the graph.
+// Every run draws new numbers. They depend only on the seed, the name, the
+// step, the virtual worker and the element's index, so every host draws the
+// same. The name must be unique among the random operations of the graph. The
+// tensor has no gradient.
 func Uniform(g *gorgonia.ExprGraph, dtype tensor.Dtype, low, high float64, name string, shape ...int) (*gorgonia.Node, error) {
 	d := drawing{what: fmt.Sprintf("uniform %q from %v to %v", name, low, high), name: name, a: low, b: high}
 	if !(low <= high) || math.IsInf(high-low, 0) {
@@ -22,7 +23,7 @@ func Uniform(g *gorgonia.ExprGraph, dtype tensor.Dtype, low, high float64, name 
 	return d.apply(g, dtype, uniform[float32], uniform[float64], shape)
 }
 
-// Gaussian is Uniform with numbers of a normal distribution.
+// Gaussian is like Uniform, but draws numbers from a normal distribution.
 func Gaussian(g *gorgonia.ExprGraph, dtype tensor.Dtype, mean, deviation float64, name string, shape ...int) (*gorgonia.Node, error) {
 	d := drawing{what: fmt.Sprintf("gaussian %q mean %v deviation %v", name, mean, deviation), name: name, a: mean, b: deviation}
 	if !(deviation >= 0) || math.IsInf(deviation, 0) || math.IsNaN(mean-mean) {
@@ -31,11 +32,13 @@ func Gaussian(g *gorgonia.ExprGraph, dtype tensor.Dtype, mean, deviation float64
 	return d.apply(g, dtype, gaussian[float32], gaussian[float64], shape)
 }
 
-// mostTrials bounds the work of one element.
+// mostTrials limits the number of trials of Binomial, because each element
+// draws them one by one.
 const mostTrials = 1 << 16
 
-// Binomial is Uniform with the number of successes in so many trials, each of which
-// succeeds with probability p.
+// Binomial is like Uniform, but draws numbers from a binomial distribution:
+// the number of successes in `trials` trials that each succeed with
+// probability p.
 func Binomial(g *gorgonia.ExprGraph, dtype tensor.Dtype, trials int, p float64, name string, shape ...int) (*gorgonia.Node, error) {
 	d := drawing{what: fmt.Sprintf("binomial %q of %d trials with p %v", name, trials, p), name: name, a: float64(trials), b: p}
 	if trials < 0 || trials > mostTrials || !(p >= 0 && p <= 1) {
@@ -44,12 +47,12 @@ func Binomial(g *gorgonia.ExprGraph, dtype tensor.Dtype, trials int, p float64, 
 	return d.apply(g, dtype, binomial[float32], binomial[float64], shape)
 }
 
-// drawing is the parameters of the kernels: a and b are the two numbers that the
-// user chose of a distribution.
+// drawing holds the parameters of a random operation. a and b are the
+// parameters of its distribution, such as mean and deviation.
 type drawing struct {
 	what, name string
 	a, b       float64
-	call       *operation.Call // of the next run
+	call       *operation.Call // parameters of the next run, set by Prepare
 }
 
 func (d drawing) apply(g *gorgonia.ExprGraph, dtype tensor.Dtype, f32 func(drawing, []float32, [][]float32), f64 func(drawing, []float64, [][]float64),
@@ -66,7 +69,8 @@ func (d drawing) apply(g *gorgonia.ExprGraph, dtype tensor.Dtype, f32 func(drawi
 		gorgonia.In(g), gorgonia.WithShape(shape...)), nil
 }
 
-// claim refuses a name for a stream of random numbers that the graph has already.
+// claim returns an error if name is empty or if another random operation of
+// the graph uses it: both would draw the same numbers.
 func claim(g *gorgonia.ExprGraph, what, name string) error {
 	if name == "" {
 		return fmt.Errorf("%s: it has no name: give each its own", what)
@@ -79,12 +83,13 @@ func claim(g *gorgonia.ExprGraph, what, name string) error {
 	return nil
 }
 
-// stream has the numbers of the next run.
+// stream returns the random number stream of the next run.
 func (d drawing) stream() random.Stream {
 	return random.New(d.call.Seed, d.name).Derive(d.call.Step, uint64(d.call.VirtualWorker))
 }
 
-// fill sets two elements at a time to what pair makes of their index.
+// fill sets out to the results of pair, which returns two elements for each
+// index: elements 2i and 2i+1 for index i.
 func fill[T float](out []T, pair func(i uint64) (float64, float64)) {
 	for i := 0; i < len(out); i += 2 {
 		a, b := pair(uint64(i / 2))
@@ -103,7 +108,8 @@ func uniform[T float](d drawing, out []T, _ [][]T) {
 	})
 }
 
-// gaussian makes two normal numbers of two uniform ones (Box and Muller 1958).
+// gaussian computes two normally distributed numbers from two uniformly
+// distributed ones (Box and Muller 1958).
 func gaussian[T float](d drawing, out []T, _ [][]T) {
 	s := d.stream()
 	fill(out, func(i uint64) (float64, float64) {

@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// plus adds to its input what draw makes.
+// plus returns a model that adds a random tensor, made by draw, to its input.
 func plus(draw func(g *gorgonia.ExprGraph, shape []int) (*gorgonia.Node, error)) model {
 	return oneInput(func(x *gorgonia.Node) (*gorgonia.Node, error) {
 		r, err := draw(x.Graph(), x.Shape())
@@ -22,7 +22,8 @@ func plus(draw func(g *gorgonia.ExprGraph, shape []int) (*gorgonia.Node, error))
 	})
 }
 
-// distributions are random tensors, and the mean and variance of their elements.
+// distributions lists random tensors with the mean and variance of their
+// elements.
 var distributions = map[string]struct {
 	draw           func(g *gorgonia.ExprGraph, name string, n int) (*gorgonia.Node, error)
 	mean, variance float64
@@ -38,7 +39,7 @@ var distributions = map[string]struct {
 	}, 1.5, 5 * 0.3 * 0.7},
 }
 
-// drawn are n numbers of a distribution.
+// drawn returns n numbers drawn from a distribution.
 func drawn(t *testing.T, which, name string, n int, call operation.Call) []float64 {
 	t.Helper()
 	m := plus(func(g *gorgonia.ExprGraph, shape []int) (*gorgonia.Node, error) {
@@ -49,7 +50,7 @@ func drawn(t *testing.T, which, name string, n int, call operation.Call) []float
 	return f.get(f.out)
 }
 
-func TestRandomTensorsAreDistributed(t *testing.T) {
+func TestRandomTensorsHaveTheirDistribution(t *testing.T) {
 	const n = 40001
 	for which, want := range distributions {
 		mean, squares := 0.0, 0.0
@@ -63,7 +64,7 @@ func TestRandomTensorsAreDistributed(t *testing.T) {
 	}
 }
 
-func TestRandomTensorsFollowTheCall(t *testing.T) {
+func TestRandomTensorsDependOnNameAndCall(t *testing.T) {
 	step, worker, seed := training, training, training
 	step.Step, worker.VirtualWorker, seed.Seed = 4, 2, 8
 	for which := range distributions {
@@ -82,7 +83,7 @@ func TestRandomTensorsFollowTheCall(t *testing.T) {
 	}
 }
 
-func TestRandomTensorsRefuse(t *testing.T) {
+func TestRandomTensorErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	if _, err := Uniform(g, tensor.Float32, 0, 1, "taken", 3); err != nil {
 		t.Fatal(err)

@@ -9,21 +9,23 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Sequence is the outputs of a recurrent layer. All of them have a gradient.
+// Sequence holds the outputs of a recurrent layer. All of them have a
+// gradient.
 type Sequence struct {
 	Out  *gorgonia.Node // (batch*steps, out)
 	Last *gorgonia.Node // (batch, out): the last step of Out
-	Cell *gorgonia.Node // (batch, units): the cells after the last step; nil for a GRU
+	Cell *gorgonia.Node // (batch, units): the cell states after the last step; nil for a GRU
 }
 
-// wanted is an input of a layer and the shape that follows from other inputs.
+// wanted is an input of a layer, together with the shape that it must have.
 type wanted struct {
 	name  string
-	n     *gorgonia.Node // nil if the caller gave none
+	n     *gorgonia.Node // nil if the caller did not set this input
 	shape []int
 }
 
-// wantShapes checks the shapes of the inputs that are given.
+// wantShapes returns an error if one of the inputs is set and has the wrong
+// shape.
 func wantShapes(what string, all []wanted) error {
 	for _, w := range all {
 		if w.n != nil && !slices.Equal(w.n.Shape(), w.shape) {
@@ -33,41 +35,44 @@ func wantShapes(what string, all []wanted) error {
 	return nil
 }
 
-// layer adds a layer: its trace, which has no gradient, and one operation
-// that holds all outputs, whose gradient is computed from the trace.
+// layer adds a recurrent layer to the graph as two operations. The first
+// computes the trace and has no gradient. The second extracts all outputs from
+// the trace; its gradient is computed from the trace.
 func (b *adder) layer(trace, outputs *op, in gorgonia.Nodes) *gorgonia.Node {
 	t := b.apply(trace.with(nil, len(in)), in...)
 	return b.apply(outputs, append(in, t)...)
 }
 
-// LSTM is a layer of long short-term memory over whole sequences (Hochreiter
-// and Schmidhuber 1997, with the forget gate of Gers et al. 2000).
+// LSTM is a long short-term memory layer over whole sequences (Hochreiter and
+// Schmidhuber 1997, with the forget gate of Gers et al. 2000).
 type LSTM struct {
 	X     *gorgonia.Node // (batch*steps, in): one sequence after the other
-	Input *gorgonia.Node // (in, 4*units): the gates input, forget, candidate, output
+	Input *gorgonia.Node // (in, 4*units): weights of X for the input gate, forget gate, candidate and output gate
 	State *gorgonia.Node // (out, 4*units)
 	Bias  *gorgonia.Node // (4*units)
 
-	// Forget is added to the forget gate's bias. With 1, cells keep their
-	// contents at first (Jozefowicz et al. 2015).
+	// Forget is added to the forget gate's bias. With 1, an untrained layer
+	// tends to keep its cell states (Jozefowicz et al. 2015).
 	Forget float64
 
-	// Projection (units, out) makes the outputs, which are also fed back,
-	// narrower than the cells (Sak et al. 2014). Without one, out is units.
+	// Projection (units, out) maps the cells' outputs to a smaller width. Its
+	// results are the layer's outputs and the state of the next step (Sak et
+	// al. 2014). If it is nil, out equals units.
 	Projection *gorgonia.Node
-	// First (batch, out) and FirstCell (batch, units) are the outputs and cells
-	// that the sequences begin with. Both nil means zeros.
+	// First (batch, out) and FirstCell (batch, units) are the outputs and cell
+	// states before the first step. If both are nil, they are zeros.
 	First, FirstCell *gorgonia.Node
 }
 
-// Over adds the layer to the graph, for sequences of the given number of steps.
-// With i, f, g, o the gates of x·Input + h·State + Bias,
+// Over adds the layer to the graph, for sequences of the given number of
+// steps. If i, f, g and o are the four parts of x·Input + h·State + Bias, a
+// step computes
 //
 //	c = sigmoid(f + Forget) c + sigmoid(i) tanh(g)
 //	h = sigmoid(o) tanh(c), times Projection
 //
-// One product computes the part of x in the gates of all steps. One product per
-// step computes the part of the state.
+// The products x·Input of all steps are one matrix product. The product
+// h·State is a separate matrix product in each step.
 func (l LSTM) Over(steps int) (q Sequence, err error) {
 	s, in, err := l.sizes(steps)
 	if err != nil {
@@ -85,14 +90,15 @@ func (l LSTM) Over(steps int) (q Sequence, err error) {
 	return q, b.err
 }
 
-// lstm is an LSTM layer of a graph.
+// lstm holds the sizes of an LSTM layer, and its name for errors.
 type lstm struct {
 	recurrent.LSTM
 	what  string
 	dtype tensor.Dtype
 }
 
-// sizes checks the layer and returns its inputs.
+// sizes checks the shapes of the layer's inputs. It returns the layer's sizes
+// and its inputs.
 func (l LSTM) sizes(steps int) (s lstm, in gorgonia.Nodes, err error) {
 	s = lstm{what: fmt.Sprintf("lstm of %d steps", steps),
 		LSTM: recurrent.LSTM{Sizes: recurrent.Sizes{Steps: steps, Started: l.First != nil}, Forget: l.Forget, Projected: l.Projection != nil}}
@@ -130,7 +136,8 @@ func (l LSTM) sizes(steps int) (s lstm, in gorgonia.Nodes, err error) {
 	return s, in, err
 }
 
-// gradients are those of all inputs. The trace, the last input, has none.
+// gradients adds the gradients of all inputs to the graph. The last input, the
+// trace, has none.
 func (s lstm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	trace, shape := in[len(in)-1], s.LSTM
 	b := &adder{what: s.what, dtype: s.dtype}
@@ -160,18 +167,19 @@ func (s lstm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes
 }
 
 // GRU is a layer of gated recurrent units over whole sequences (Cho et al.
-// 2014). The reset gate comes after the product, as in cuDNN, so that one
-// product computes all gates of a step.
+// 2014). As in cuDNN, the reset gate is applied after the matrix product, so
+// that one product computes all gates of a step.
 type GRU struct {
 	X     *gorgonia.Node // (batch*steps, in): one sequence after the other
-	Input *gorgonia.Node // (in, 3*units): the gates reset, update, candidate
+	Input *gorgonia.Node // (in, 3*units): weights of X for the reset gate, update gate and candidate
 	State *gorgonia.Node // (units, 3*units)
 	Bias  *gorgonia.Node // (3*units)
-	First *gorgonia.Node // (batch, units): outputs that the sequences begin with; nil means zeros
+	First *gorgonia.Node // (batch, units): state before the first step; nil means zeros
 }
 
-// Over adds the layer to the graph, for sequences of the given number of steps.
-// With r, z, n the gates of x·Input + Bias and a, b, c those of h·State,
+// Over adds the layer to the graph, for sequences of the given number of
+// steps. If r, z and n are the three parts of x·Input + Bias, and a, b and c
+// those of h·State, a step computes
 //
 //	h = (1-u) tanh(n + sigmoid(r+a) c) + u h, where u = sigmoid(z+b)
 func (l GRU) Over(steps int) (q Sequence, err error) {
@@ -190,14 +198,15 @@ func (l GRU) Over(steps int) (q Sequence, err error) {
 	return q, b.err
 }
 
-// gru is a GRU layer of a graph.
+// gru holds the sizes of a GRU layer, and its name for errors.
 type gru struct {
 	recurrent.GRU
 	what  string
 	dtype tensor.Dtype
 }
 
-// sizes checks the layer and returns its inputs.
+// sizes checks the shapes of the layer's inputs. It returns the layer's sizes
+// and its inputs.
 func (l GRU) sizes(steps int) (s gru, in gorgonia.Nodes, err error) {
 	s = gru{what: fmt.Sprintf("gru of %d steps", steps), GRU: recurrent.GRU{Sizes: recurrent.Sizes{Steps: steps, Started: l.First != nil}}}
 	in = gorgonia.Nodes{l.X, l.Input, l.State, l.Bias}
@@ -219,7 +228,8 @@ func (l GRU) sizes(steps int) (s gru, in gorgonia.Nodes, err error) {
 	})
 }
 
-// gradients are those of all inputs. The trace, the last input, has none.
+// gradients adds the gradients of all inputs to the graph. The last input, the
+// trace, has none.
 func (s gru) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	b := &adder{what: s.what, dtype: s.dtype}
 	add := func(which string, f32 func(recurrent.GRU) recurrent.Pass[float32], f64 func(recurrent.GRU) recurrent.Pass[float64], to tensor.Shape, from ...*gorgonia.Node) *gorgonia.Node {

@@ -6,12 +6,14 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// RowEffect is what an operation makes of the rows of a batch, which its inputs have on their
-// first axis.
+// RowEffect describes how the result of an operation depends on the rows of a
+// batch. The rows are the first axis of its inputs.
 type RowEffect int
 
-// Most operations keep the rows. Of some only the first input may have them, since the others
-// are weights. A loss averages or adds the rows. RowsMixed stands for anything else, such as a
+// RowsKept: each row of the result depends only on the same row of the inputs.
+// RowsOfFirst is the same, but only the first input may have batch rows; the
+// others are weights. RowsAveraged and RowsAdded: the result is a mean or a
+// sum over the rows, such as a loss. RowsMixed is anything else, such as a
 // softmax over the rows.
 const (
 	RowsKept RowEffect = iota
@@ -21,8 +23,8 @@ const (
 	RowsMixed
 )
 
-// RowsOf reports what an operation makes of the rows. It reports false for an operation that
-// is not of this package.
+// RowsOf returns how the result of an operation depends on the rows of a
+// batch. It returns false for an operation that is not of this package.
 func RowsOf(o gorgonia.Op) (RowEffect, bool) {
 	if c, ok := o.(*contextual); ok {
 		o = c.op

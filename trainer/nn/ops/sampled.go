@@ -13,31 +13,32 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Candidates are the classes among which a sampled softmax chooses: each row's
-// own class, and classes that are sampled for all rows together. A row of the
-// classes' table has width+1 elements: the class's weights, then its bias.
+// Candidates are the classes of a sampled softmax: each row's own class, and
+// classes that are sampled once for all rows. The weights of all classes are a
+// table, whose rows have width+1 elements: the class's weights, then its bias.
 type Candidates struct {
-	Label     *gorgonia.Node // (n): the rows' classes, whole numbers of any type
-	LabelRows *gorgonia.Node // (n, width+1): the table's rows of these classes
-	LabelLog  *gorgonia.Node // (n): logarithm of the class's expected count in a draw
+	Label     *gorgonia.Node // (n): the class number of each row, of any integer type
+	LabelRows *gorgonia.Node // (n, width+1): rows of the weight table for the classes in Label
+	LabelLog  *gorgonia.Node // (n): logarithm of the expected count of each class of Label in a draw
 
-	Sample     *gorgonia.Node // (s): the sampled classes
-	SampleRows *gorgonia.Node // (s, width+1): the table's rows of these classes
-	SampleLog  *gorgonia.Node // (s): logarithm of the class's expected count in a draw
+	Sample     *gorgonia.Node // (s): the sampled class numbers
+	SampleRows *gorgonia.Node // (s, width+1): rows of the weight table for the classes in Sample
+	SampleLog  *gorgonia.Node // (s): logarithm of the expected count of each class of Sample in a draw
 }
 
-// SampledCrossEntropy is the mean, over the rows of x (n, width), of the cross
-// entropy of a softmax over the row's own class and the samples, instead of all
-// classes (Jean et al. 2015, "On using very large target vocabulary"). From
-// each logit it subtracts the logarithm of the class's expected count. A sample
-// that equals the row's own class does not count. The loss has gradients by x
-// and by both kinds of rows.
+// SampledCrossEntropy returns the mean cross entropy, over the rows of x (n,
+// width), of a softmax over a sample of the classes (Jean et al. 2015, "On
+// using very large target vocabulary"). The softmax includes the row's own
+// class and the sampled classes. From each logit it subtracts the logarithm of
+// the class's expected count. A sampled class that equals the row's own class
+// is ignored in that row. The loss has gradients with respect to x, LabelRows
+// and SampleRows.
 //
-// The loss is smaller than the cross entropy over all classes. estimate
-// estimates the latter: the samples stand for all other classes, each as often
-// as its expected count says. It has no gradient.
+// The loss is smaller than the cross entropy over all classes. The second
+// result, estimate, approximates that full cross entropy: it weights each
+// sampled class by the inverse of its expected count. It has no gradient.
 //
-// A Sampler draws classes and returns their logarithms.
+// A Sampler draws the classes and computes the logarithms.
 func SampledCrossEntropy(x *gorgonia.Node, c Candidates) (loss, estimate *gorgonia.Node, err error) {
 	s, err := newSampled(x, c)
 	if err != nil {
@@ -55,16 +56,17 @@ func SampledCrossEntropy(x *gorgonia.Node, c Candidates) (loss, estimate *gorgon
 	return loss, estimate, b.err
 }
 
-// sampled is the sizes of a sampled softmax.
+// sampled holds the sizes of a sampled softmax, which are the parameters of
+// its kernels.
 type sampled struct {
 	what                 string
 	dtype                tensor.Dtype
 	rows, width, samples int
 	label, sample        func(v gorgonia.Value, i int) float64
-	classes              []float64 // scratch memory for the samples' classes
+	classes              []float64 // scratch memory for the sampled class numbers
 }
 
-// piece is a half-open part of a vector.
+// piece is the range of elements from to to-1 of a vector.
 type piece struct{ from, to int }
 
 func newSampled(x *gorgonia.Node, c Candidates) (s sampled, err error) {
@@ -97,18 +99,19 @@ func newSampled(x *gorgonia.Node, c Candidates) (s sampled, err error) {
 	return s, nil
 }
 
-// rests are the pieces of a sampled softmax's trace.
+// rests are the parts of a sampled softmax's trace, the intermediate results
+// that the gradients need.
 type rests[T float] struct {
-	loss, full []T // by row: its loss, and its estimate of the loss over all classes
-	own        []T // by row: probability of its own class, minus 1
-	others     []T // (rows, samples): the samples' probabilities
+	loss, full []T // for each row, its loss and its estimated loss over all classes
+	own        []T // for each row, the probability of its own class, minus 1
+	others     []T // (rows, samples): probabilities of the sampled classes
 }
 
 func cutRests[T float](s sampled, x []T) rests[T] {
 	return rests[T]{x[:s.rows], x[s.rows : 2*s.rows], x[2*s.rows : 3*s.rows], x[3*s.rows:]}
 }
 
-// sampledTrace takes all inputs.
+// sampledTrace computes the trace from all inputs of SampledCrossEntropy.
 func sampledTrace[T float](s sampled, out gorgonia.Value, in []gorgonia.Value) error {
 	t, x, own, drawn := cutRests(s, data[T](out)), data[T](in[0]), data[T](in[1]), data[T](in[2])
 	labelLog, sampleLog := data[T](in[5]), data[T](in[6])
@@ -135,8 +138,9 @@ func sampledTrace[T float](s sampled, out gorgonia.Value, in []gorgonia.Value) e
 	return nil
 }
 
-// row turns a row's logits into probabilities. logit is the logit of the row's
-// own class before the correction.
+// row computes the loss of row i and replaces the sampled classes' logits,
+// others, by probabilities. logit is the logit of the row's own class, and log
+// the logarithm of its expected count.
 func (t rests[T]) row(i int, logit, log float64, others []T) {
 	own := logit - log
 	most := T(own)
@@ -156,7 +160,7 @@ func (t rests[T]) row(i int, logit, log float64, others []T) {
 	}
 }
 
-// meanOf computes the mean of a piece of the last input.
+// meanOf computes the mean of a range of elements of the last input.
 func meanOf[T float](p piece, out []T, in [][]T) {
 	sum := 0.0
 	for _, v := range in[len(in)-1][p.from:p.to] {
@@ -165,7 +169,7 @@ func meanOf[T float](p piece, out []T, in [][]T) {
 	out[0] = T(sum / float64(p.to-p.from))
 }
 
-// gradients returns those of x and of both kinds of rows.
+// gradients adds the gradients of x, LabelRows and SampleRows to the graph.
 func (s sampled) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	x, own, drawn, t := in[0], in[1], in[2], in[3]
 	b := &adder{what: s.what, dtype: s.dtype}
@@ -217,18 +221,19 @@ func sampledOthers[T float](s sampled) recurrent.Pass[T] {
 	}
 }
 
-// Sampler draws classes for a sampled softmax. Classes are numbered by how
-// often they occur. It draws class k with probability log((k+2)/(k+1)) /
-// log(classes+1), which is close to Zipf's law, until enough different classes
-// are drawn. It holds scratch memory, so it is for one goroutine at a time.
-// What it draws depends only on its arguments.
+// Sampler draws classes for a sampled softmax. Classes are numbered by
+// decreasing frequency. A Sampler draws class k with probability
+// log((k+2)/(k+1)) / log(classes+1), which is close to Zipf's law, until it
+// has enough different classes. The draw depends only on the arguments. A
+// Sampler holds scratch memory, so only one goroutine may use it at a time.
 type Sampler struct {
 	classes, samples int
-	seen             []uint64 // one bit per class, set if the present draw has it
+	seen             []uint64 // a bit for each class, set if the current draw contains it; all zero between draws
 }
 
-// NewSampler returns a sampler of a number of classes. It refuses more samples
-// than half of the classes, which would take long to draw.
+// NewSampler returns a sampler that draws `samples` different classes out of
+// `classes`. It returns an error if samples is more than half of classes,
+// which would take too many tries.
 func NewSampler(classes, samples int) (*Sampler, error) {
 	if samples < 1 || samples > classes/2 {
 		return nil, fmt.Errorf("sampler: %d samples of %d classes: want at least 1 and at most half", samples, classes)
@@ -236,11 +241,12 @@ func NewSampler(classes, samples int) (*Sampler, error) {
 	return &Sampler{classes: classes, samples: samples, seen: make([]uint64, (classes+63)/64)}, nil
 }
 
-// Draw draws samples for a number of virtual workers, beginning with the
-// virtual worker first. Each has a stream of its own, so its samples do not
-// depend on who draws them. labels are those of all these virtual workers,
-// equally many for each. Draw returns each one's different samples, and the
-// logarithms of the expected counts of samples and labels:
+// Draw draws samples for consecutive virtual workers, beginning with number
+// first. Each virtual worker has its own random stream, so its samples do not
+// depend on the process that draws them. labels holds the labels of all these
+// virtual workers in order, the same number for each. Draw returns the samples
+// of each virtual worker, and the logarithms of the expected counts of samples
+// and labels:
 //
 //	samples, logs, labelLogs := s.Draw(random.New(seed, "samples").Derive(step), job.ShardID(), job.NumReplicasPerWorker(), labels)
 func (s *Sampler) Draw(stream random.Stream, first, workers int, labels []int64) (samples []int64, logs, labelLogs []float32) {
@@ -253,8 +259,8 @@ func (s *Sampler) Draw(stream random.Stream, first, workers int, labels []int64)
 	return samples, logs, labelLogs
 }
 
-// draw draws until there are enough different classes. It returns the number of
-// tries.
+// draw draws classes until it has the required number of different ones. It
+// returns these classes and the number of tries.
 func (s *Sampler) draw(stream random.Stream) (drawn []int64, tries int) {
 	for ; len(drawn) < s.samples; tries++ {
 		u, v := stream.Pair(uint64(tries / 2))
@@ -273,8 +279,9 @@ func (s *Sampler) draw(stream random.Stream) (drawn []int64, tries int) {
 	return drawn, tries
 }
 
-// logs appends the logarithms of the probabilities that the classes are drawn
-// in a number of tries.
+// logs appends the logarithm of each class's expected count, which is the
+// probability that the class is drawn at least once in the given number of
+// tries.
 func (s *Sampler) logs(to []float32, classes []int64, tries int) []float32 {
 	for _, k := range classes {
 		p := random.ZipfChance(int(k), s.classes)

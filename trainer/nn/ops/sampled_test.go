@@ -11,8 +11,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// sampling builds the loss, or the estimate, from x, the rows of labels and
-// samples, the logarithms of both, and then both kinds of classes.
+// sampling returns a model of the loss, or of the estimate. Its inputs are x,
+// the rows and logarithms of labels and samples, and the class numbers of
+// both.
 func sampling(estimate bool) model {
 	return func(in []*gorgonia.Node) (*gorgonia.Node, error) {
 		loss, full, err := SampledCrossEntropy(in[0], Candidates{LabelRows: in[1], SampleRows: in[2],
@@ -56,7 +57,7 @@ func TestSampledCrossEntropy(t *testing.T) {
 			values[5][i] = float64(i % 3)
 		}
 		for j := range values[6] {
-			values[6][j] = float64(j + 1) // some are a row's own class
+			values[6][j] = float64(j + 1) // some samples equal a row's own class
 		}
 		loss, full := sampledTwin(rows, width, samples, values)
 		near(t, "loss", checkGradient(t, shapes, values, 3, training, sampling(false)), []float64{loss}, 1e-12)
@@ -66,10 +67,10 @@ func TestSampledCrossEntropy(t *testing.T) {
 	}
 }
 
-// With every other class among the samples and nothing to correct, both are
-// the cross entropy over all classes. Logits may be large, and a row's own
-// class may be the only one.
-func TestSampledIsFullWithAllClasses(t *testing.T) {
+// If the samples include every other class and the correction is zero, loss
+// and estimate must equal the cross entropy over all classes. This includes
+// large logits, and rows with no other class.
+func TestSampledCrossEntropyOfAllClassesIsExact(t *testing.T) {
 	for _, spread := range []float64{1, 500} {
 		v := numbers(18, []int{1, 2}, []int{1, 3}, []int{3, 3}, []int{1}, []int{3}, []int{1}, []int{3})
 		clear(v[3])
@@ -94,7 +95,7 @@ func TestSampledIsFullWithAllClasses(t *testing.T) {
 	}
 }
 
-func TestSampledRefuses(t *testing.T) {
+func TestSampledCrossEntropyErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, dtype tensor.Dtype, s ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, dtype, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))
@@ -119,7 +120,8 @@ func TestSampledRefuses(t *testing.T) {
 	}
 }
 
-// Classes are in a draw as often as their logarithms say, different ones.
+// A draw must contain distinct classes, each as often as its logarithm
+// predicts.
 func TestSampler(t *testing.T) {
 	const classes, each, draws = 50, 12, 4000
 	s, err := NewSampler(classes, each)
@@ -147,9 +149,9 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// What a virtual worker draws, and what its labels' logarithms are, is the
-// same whoever computes it beside what others.
-func TestSamplerDoesNotDependOnWhoDraws(t *testing.T) {
+// The samples and logarithms of a virtual worker must not depend on the other
+// virtual workers in the same call.
+func TestSamplerDrawsTheSameInEveryProcess(t *testing.T) {
 	stream, labels := random.New(3, "samples").Derive(9), []int64{1, 2, 3, 40, 41, 42}
 	all, _ := NewSampler(100, 7)
 	samples, logs, labelLogs := all.Draw(stream, 4, 3, labels)
@@ -165,7 +167,7 @@ func TestSamplerDoesNotDependOnWhoDraws(t *testing.T) {
 	}
 }
 
-func TestSamplerWantsRoom(t *testing.T) {
+func TestSamplerRejectsMoreThanHalfOfTheClasses(t *testing.T) {
 	s, err := NewSampler(9, 4)
 	must(t, err)
 	if samples, _, _ := s.Draw(random.New(0, "x"), 0, 2, nil); len(samples) != 8 {
@@ -178,9 +180,9 @@ func TestSamplerWantsRoom(t *testing.T) {
 	}
 }
 
-// Over many draws the estimate is about the cross entropy over all classes,
-// where the loss is well below.
-func TestEstimateIsAboutTheFullLoss(t *testing.T) {
+// The mean estimate over many draws must be close to the cross entropy over
+// all classes. The loss is far below it.
+func TestEstimateApproximatesTheFullLoss(t *testing.T) {
 	const classes, width, each, draws = 60, 3, 20, 800
 	table, label := numbers(21, []int{classes, width + 1})[0], int64(31)
 	x := []float64{0.3, -0.5, 0.2}

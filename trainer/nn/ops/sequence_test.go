@@ -12,8 +12,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// lstmModel builds a layer over inputs in the order of its fields, and joins
-// all that it gives in one vector.
+// lstmModel returns a model of an LSTM whose inputs are in the order of LSTM's
+// fields. It joins all outputs in one vector.
 func lstmModel(steps int, projected, started bool) model {
 	return func(in []*gorgonia.Node) (*gorgonia.Node, error) {
 		l := LSTM{X: in[0], Input: in[1], State: in[2], Bias: in[3]}
@@ -49,7 +49,7 @@ func joined(q Sequence) (*gorgonia.Node, error) {
 	return Concat(0, flat...)
 }
 
-// lstmShapes are those of the inputs of lstmModel.
+// lstmShapes returns the shapes of the inputs of lstmModel.
 func lstmShapes(batch, steps, in, units, width int, started bool) [][]int {
 	shapes := [][]int{{batch * steps, in}, {in, 4 * units}, {width, 4 * units}, {4 * units}}
 	if width != units {
@@ -61,7 +61,7 @@ func lstmShapes(batch, steps, in, units, width int, started bool) [][]int {
 	return shapes
 }
 
-// lstmTwin computes a layer number by number.
+// lstmTwin computes an LSTM with simple loops, as a reference.
 func lstmTwin(batch, steps, in, units, width int, started bool, v [][]float64) (all []float64) {
 	sigmoid := func(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 	var last, cells []float64
@@ -112,8 +112,8 @@ func TestLSTM(t *testing.T) {
 	}
 }
 
-// Forget is the same as a bias.
-func TestLSTMForgets(t *testing.T) {
+// Forget must have the same effect as adding it to the bias.
+func TestLSTMForgetEqualsABias(t *testing.T) {
 	shapes := lstmShapes(2, 3, 2, 3, 3, false)
 	values := numbers(19, shapes...)
 	want := slices.Clone(values[3])
@@ -131,9 +131,9 @@ func TestLSTMForgets(t *testing.T) {
 	near(t, "lstm", got, lstmTwin(2, 3, 2, 3, 3, false, values), 1e-12)
 }
 
-// A sequence in two halves, the second from where the first ended, gives what
-// it gives in one.
-func TestLSTMGoesOn(t *testing.T) {
+// A sequence in two halves, the second starting from the first's final state,
+// must give the same outputs as the whole sequence.
+func TestLSTMResumesFromLastState(t *testing.T) {
 	const batch, steps, in, units, width = 2, 4, 3, 3, 2
 	shapes := lstmShapes(batch, steps, in, units, width, true)
 	v := numbers(12, shapes...)
@@ -157,7 +157,7 @@ func TestAttention(t *testing.T) {
 		shapes := [][]int{{batch * asked, width}, {batch * kept, width}, {batch, kept}}
 		values := numbers(13, shapes...)
 		for i := range values[2] {
-			values[2][i] = float64(1 - i%kept/max(kept-i/kept, 1)) // each sequence is one shorter
+			values[2][i] = float64(1 - i%kept/max(kept-i/kept, 1)) // each sequence is one row shorter than the previous one
 		}
 		got := checkGradient(t, shapes, values, 2, training, func(in []*gorgonia.Node) (*gorgonia.Node, error) {
 			return Attention(in[0], in[1], in[2])
@@ -188,7 +188,7 @@ func attentionTwin(s [4]int, v [][]float64) []float64 {
 	return out
 }
 
-func TestAttentionRefusesAnEmptyMemory(t *testing.T) {
+func TestAttentionRejectsAnEmptyMemory(t *testing.T) {
 	shapes := [][]int{{2, 2}, {4, 2}, {2, 2}}
 	values := numbers(14, shapes...)
 	copy(values[2], []float64{1, 1, 0, 0})
@@ -211,8 +211,9 @@ func TestSliceAndConcat(t *testing.T) {
 	near(t, "joined", got, want, 0)
 }
 
-// Slices whose bounds are 256 apart stay two.
-func TestSlicesStayApart(t *testing.T) {
+// Two slices whose bounds differ by 256 must be different nodes; Gorgonia's
+// own slices would be merged.
+func TestSlices256ApartStayDistinct(t *testing.T) {
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewVector(g, tensor.Float32, gorgonia.WithShape(600), gorgonia.WithName("x"))
 	a, err := Slice(x, 0, 0, 256)
@@ -237,7 +238,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-func TestSequencesRefuse(t *testing.T) {
+func TestSequenceErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, s ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, tensor.Float32, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))

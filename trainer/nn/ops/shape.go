@@ -13,8 +13,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Slice is the part [from, to) of x along an axis. Gorgonia's own operation
-// merges two slices whose bounds are 256 apart.
+// Slice returns the elements of x with indices from <= i < to along an axis.
+// It replaces Gorgonia's own slice operation, which treats two slices as equal
+// if their bounds differ by 256.
 func Slice(x *gorgonia.Node, axis, from, to int) (*gorgonia.Node, error) {
 	what := fmt.Sprintf("slice %d:%d of axis %d", from, to, axis)
 	dtype, err := floats(what, x)
@@ -31,8 +32,9 @@ func Slice(x *gorgonia.Node, axis, from, to int) (*gorgonia.Node, error) {
 	return p.operation(what, dtype, shape).apply(x)
 }
 
-// parts is the piece [at, at+size) of an axis of length all. outer and inner
-// are the numbers of elements outside and inside the axis.
+// parts describes the slice [at, at+size) of an axis of length all. outer is
+// the product of the lengths of the axes before it, and inner of those after
+// it.
 type parts struct{ outer, all, inner, at, size int }
 
 func (p parts) operation(what string, dtype tensor.Dtype, shape tensor.Shape) *op {
@@ -53,7 +55,8 @@ func (p parts) gpu(gradient bool) *operation.GPU {
 	})
 }
 
-// part adds a piece of a vector, under another shape.
+// part adds an operation that takes a range of the vector x, beginning at
+// index at, and gives it the given shape.
 func (b *adder) part(what string, x *gorgonia.Node, at int, shape ...int) *gorgonia.Node {
 	if b.err != nil {
 		return nil
@@ -66,7 +69,8 @@ func take[T float](p parts, out []T, in [][]T) {
 	p.copy(func(whole, piece int) { copy(out[piece:piece+p.size*p.inner], in[0][whole:]) })
 }
 
-// put writes a piece into zeros.
+// put is the gradient of take: it copies a slice into its place in out and
+// sets the rest of out to zero.
 func put[T float](p parts, out []T, in [][]T) {
 	if p.size < p.all {
 		clear(out)
@@ -74,15 +78,16 @@ func put[T float](p parts, out []T, in [][]T) {
 	p.copy(func(whole, piece int) { copy(out[whole:], in[0][piece:piece+p.size*p.inner]) })
 }
 
-// copy calls do for each run of a piece's elements, with the run's place in the
-// whole and in the piece.
+// copy calls do for each contiguous run of the slice's elements, with the
+// index of the run in the whole tensor and in the slice.
 func (p parts) copy(do func(whole, piece int)) {
 	for i := range p.outer {
 		do((i*p.all+p.at)*p.inner, i*p.size*p.inner)
 	}
 }
 
-// Concat joins the xs along an axis. They agree in all other axes.
+// Concat joins the xs along an axis. Their shapes must be equal in all other
+// axes.
 func Concat(axis int, xs ...*gorgonia.Node) (*gorgonia.Node, error) {
 	what := fmt.Sprintf("concat of axis %d", axis)
 	if len(xs) == 0 {
@@ -131,7 +136,8 @@ func concat[T float](all []parts, out []T, in [][]T) {
 	}
 }
 
-// Flatten makes a matrix of x, with one row for each element of the first axis.
+// Flatten reshapes x to a matrix with one row for each element of the first
+// axis.
 func Flatten(x *gorgonia.Node) (*gorgonia.Node, error) {
 	if _, err := floats("flatten", x); err != nil {
 		return nil, err
@@ -145,13 +151,14 @@ func Flatten(x *gorgonia.Node) (*gorgonia.Node, error) {
 	return whole.operation("flatten", x.Dtype(), tensor.Shape{s[0], all / s[0]}).apply(x)
 }
 
-// Rows looks up rows of a table (rows, width) by index: a vector (n) of int,
-// int32, int64, float32 or float64. The result has shape (n, width). An index
-// that is not a row is an error of the run.
+// Rows returns the rows of a table (rows, width) with the numbers in index, a
+// vector (n) of int, int32, int64, float32 or float64. The result has shape
+// (n, width). If an index is not a row of the table, running the graph fails.
 //
-// The gradient has the size of the table, and is zero at rows without an index. In a
-// training only the touched rows travel, if the table is a variable and has no other
-// uses; trainer.Embedding is for tables that no worker can hold.
+// The gradient has the size of the table and is zero in rows that no index
+// names. If the table is a variable with no other use, training transfers only
+// the rows that were used. For tables too large for one worker's memory, use
+// trainer.Embedding.
 func Rows(table, index *gorgonia.Node) (*gorgonia.Node, error) {
 	dtype, err := floats("rows", table)
 	if err != nil {
@@ -176,19 +183,20 @@ func Rows(table, index *gorgonia.Node) (*gorgonia.Node, error) {
 	return o.apply(table, index)
 }
 
-// LooksUp reports whether an operation is one that Rows adds.
+// LooksUp reports whether o is an operation that Rows has added to a graph.
 func LooksUp(o gorgonia.Op) bool {
 	own, ok := o.(*op)
 	return ok && own.what == "rows"
 }
 
-// gather is the lookup of n rows of a table.
+// gather holds the parameters of a lookup of n rows of a table.
 type gather struct {
 	rows, width, n int
 	index          func(v gorgonia.Value, i int) float64
 }
 
-// at returns the row of the i-th index.
+// at returns the table row that the i-th index names. It returns an error if
+// there is no such row.
 func (g gather) at(index gorgonia.Value, i int) (int, error) {
 	row := g.index(index, i)
 	if !(row >= 0 && row < float64(g.rows)) || row != math.Trunc(row) {

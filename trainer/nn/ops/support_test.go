@@ -13,12 +13,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// model builds a result from inputs.
+// model builds a result from input nodes.
 type model func(in []*gorgonia.Node) (*gorgonia.Node, error)
 
 var training = operation.Call{Step: 3, VirtualWorker: 1, VirtualWorkers: 4, Seed: 7, Train: true}
 
-// fed is a graph with values for its inputs, run by Gorgonia's tape machine.
+// fed is a graph with values for its inputs. Gorgonia's tape machine runs it.
 type fed struct {
 	graph     *gorgonia.ExprGraph
 	in        gorgonia.Nodes
@@ -28,8 +28,8 @@ type fed struct {
 	read      map[*gorgonia.Node]*gorgonia.Value
 }
 
-// feed builds m on float64 inputs, and a loss that weighs every element of
-// its result differently.
+// feed builds m on float64 inputs, and a loss that is a weighted sum of all
+// elements of its result, with different weights.
 func feed(t *testing.T, shapes [][]int, values [][]float64, m model) *fed {
 	t.Helper()
 	f := &fed{graph: gorgonia.NewGraph(), values: values, read: map[*gorgonia.Node]*gorgonia.Value{}}
@@ -69,7 +69,8 @@ func (f *fed) run(t *testing.T, call operation.Call) {
 
 func (f *fed) get(n *gorgonia.Node) []float64 { return slices.Clone(data[float64](*f.read[n])) }
 
-// weigh is the sum of x, each element times a weight of its own.
+// weigh returns the sum of the elements of x, each multiplied by a different
+// weight.
 func weigh(x *gorgonia.Node) (*gorgonia.Node, error) {
 	n := memory.Elements(x.Shape())
 	weight := func(i int) float64 { return math.Sin(float64(3*i+1)) + 0.3 }
@@ -96,7 +97,7 @@ func weigh(x *gorgonia.Node) (*gorgonia.Node, error) {
 }
 
 // checkGradient compares the gradients of the first n inputs with finite
-// differences and returns the result's values.
+// differences. It returns the values of the result.
 func checkGradient(t *testing.T, shapes [][]int, values [][]float64, n int, call operation.Call, m model) []float64 {
 	t.Helper()
 	plain, graded := feed(t, shapes, values, m), feed(t, shapes, values, m)
@@ -121,7 +122,8 @@ func checkGradient(t *testing.T, shapes [][]int, values [][]float64, n int, call
 	return graded.get(graded.out)
 }
 
-// difference is the derivative of f's loss by x.
+// difference returns the derivative of f's loss with respect to *x, by finite
+// differences.
 func difference(t *testing.T, f *fed, x *float64, call operation.Call) float64 {
 	t.Helper()
 	at := *x
@@ -135,7 +137,7 @@ func difference(t *testing.T, f *fed, x *float64, call operation.Call) float64 {
 	return (up - f.get(f.loss)[0]) / (2 * h)
 }
 
-// numbers are random values for inputs of the given shapes.
+// numbers returns random values for inputs of the given shapes.
 func numbers(seed uint64, shapes ...[]int) [][]float64 {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var all [][]float64
@@ -149,7 +151,7 @@ func numbers(seed uint64, shapes ...[]int) [][]float64 {
 	return all
 }
 
-// near wants two lists to agree up to rounding.
+// near fails the test if two lists differ by more than the tolerance.
 func near(t *testing.T, what string, got, want []float64, tolerance float64) {
 	t.Helper()
 	if len(got) != len(want) {

@@ -11,7 +11,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// walks are images and the windows that walk over them.
+// walks lists image sizes and the windows that slide over them.
 var walks = []struct {
 	batch, channels, height, width int
 	kernelHeight, kernelWidth      int
@@ -33,8 +33,8 @@ var walks = []struct {
 	{1, 2, 1, 2, 9, 9, 1, 4},
 }
 
-// over calls f with the value of every place's patch, nil where that lies on
-// the pad, in row-major order.
+// over calls f with the patch of the image at each position, in row-major
+// order. A patch holds nil for elements in the padding.
 func over(x []float64, height, width, kernelHeight, kernelWidth, stride, pad int, f func(patch []*float64)) (down, across int) {
 	for top := -pad; top+kernelHeight <= height+pad; top += stride {
 		down++
@@ -99,7 +99,7 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// A kernel may walk otherwise down than across.
+// A kernel may have different sizes and strides in the two directions.
 func TestPoolsOfOblongWindows(t *testing.T) {
 	for _, c := range []struct {
 		height, width int
@@ -141,13 +141,13 @@ func TestPoolsOfOblongWindows(t *testing.T) {
 	}
 }
 
-// Of equal elements the first in row-major order gets the gradient, also when
-// it is in several windows.
+// If several elements are the maximum, the first in row-major order must get
+// the gradient, even if it is in several windows.
 func TestMaxPoolTies(t *testing.T) {
 	nan := math.NaN()
 	for _, c := range []struct {
 		x    []float64
-		want []int // where the gradients of the four windows of 2 x 2 go
+		want []int // index of the element that gets the gradient of each of the four 2 x 2 windows
 	}{
 		{[]float64{1, 1, 1, 1, 1, 1, 1, 1, 1}, []int{0, 1, 3, 4}},
 		{[]float64{0, 0, 0, 0, 2, 0, 0, 0, 0}, []int{4, 4, 4, 4}},
@@ -207,12 +207,13 @@ func TestConv2D(t *testing.T) {
 	}
 }
 
-// Oblong steps, dilated filters and groups, each alone and together.
+// Different steps in the two directions, dilated filters and groups, each
+// alone and combined.
 func TestConv(t *testing.T) {
 	for _, c := range []struct {
 		image, kernel           [2]int // height and width
 		down, across            Steps
-		channels, count, groups int // count is that of the filters
+		channels, count, groups int // count is the number of filters
 	}{
 		{[2]int{5, 7}, [2]int{1, 7}, Steps{Stride: 1}, Steps{Stride: 1, Pad: 3}, 2, 3, 1},
 		{[2]int{6, 5}, [2]int{3, 2}, Steps{Stride: 2, Pad: 1}, Steps{Stride: 1}, 1, 2, 1},
@@ -273,7 +274,7 @@ func TestGlobalAvgPool(t *testing.T) {
 	near(t, "means", checkGradient(t, [][]int{shape}, x, 1, training, oneInput(GlobalAvgPool)), want, 1e-13)
 }
 
-// An image's result is the same bits in any batch.
+// The result of an image must be bit-identical in any batch.
 func TestConv2DDoesNotDependOnTheBatch(t *testing.T) {
 	shapes := [][]int{{3, 2, 5, 5}, {4, 2, 3, 3}}
 	values := numbers(3, shapes...)
@@ -287,7 +288,7 @@ func TestConv2DDoesNotDependOnTheBatch(t *testing.T) {
 	}
 }
 
-func TestWindowsRefuse(t *testing.T) {
+func TestWindowErrors(t *testing.T) {
 	g := gorgonia.NewGraph()
 	node := func(name string, s ...int) *gorgonia.Node {
 		return gorgonia.NewTensor(g, tensor.Float32, len(s), gorgonia.WithShape(s...), gorgonia.WithName(name))

@@ -5,11 +5,13 @@ import (
 	"github.com/plx-run/plx/trainer/nn/matrix"
 )
 
-// gruPieces are the pieces of a trace, each of shape (batch*steps, ...).
+// gruPieces are the parts of a GRU's trace, the intermediate results that the
+// backward pass needs. The first dimension of each is batch*steps; its comment
+// gives the second.
 type gruPieces[T matrix.Float] struct {
-	gates   []T // 3*units, after their functions
-	product []T // units: the product of state and weights that belongs to the candidate
-	out     []T // units
+	gates   []T // 3*units: the gates after sigmoid or tanh
+	product []T // units: the candidate's part of the product of state and weights
+	out     []T // units: the outputs, which are also the state of the next step
 }
 
 func cutGRU[T matrix.Float](s GRU, x []T) gruPieces[T] {
@@ -17,8 +19,8 @@ func cutGRU[T matrix.Float](s GRU, x []T) gruPieces[T] {
 	return gruPieces[T]{x[:3*n], x[3*n : 4*n], x[4*n:]}
 }
 
-// gruFrom is the state that the first step begins with. A layer that is not
-// started begins with zeros.
+// gruFrom returns the state before the first step: the caller's if s.Started,
+// otherwise zeros.
 func gruFrom[T matrix.Float](s GRU, in [][]T, zeros []T) matrix.Matrix[T] {
 	if s.Started {
 		return matrix.Whole(in[4], s.Units)
@@ -26,8 +28,8 @@ func gruFrom[T matrix.Float](s GRU, in [][]T, zeros []T) matrix.Matrix[T] {
 	return matrix.Strided(zeros, 0)
 }
 
-// GRUForward is the forward pass. It takes the layer's inputs and writes the
-// trace.
+// GRUForward returns the forward pass of a GRU, which reads the layer's inputs
+// and writes its trace.
 func GRUForward[T matrix.Float](s GRU) Pass[T] {
 	zeros, products := make([]T, s.Units), make([]T, s.Batch*3*s.Units)
 	return func(out []T, in [][]T) {
@@ -48,8 +50,9 @@ func GRUForward[T matrix.Float](s GRU) Pass[T] {
 	}
 }
 
-// gruStep computes one row of a trace from the input's part of its gates, the
-// state's part and the state of the step before.
+// gruStep computes one row of the trace. The row's gates already hold the
+// contribution of the input. products holds the contribution of the state, and
+// before the state of the previous step.
 func gruStep[T matrix.Float](s GRU, t gruPieces[T], row int, products, before []T) {
 	n := s.Units
 	gates, out := t.gates[row*3*n:][:3*n], t.out[row*n:][:n]
@@ -66,7 +69,8 @@ func gruStep[T matrix.Float](s GRU, t gruPieces[T], row int, products, before []
 	}
 }
 
-// GRUOutputs copies the outputs from the trace, which is its last input.
+// GRUOutputs returns a pass that copies the outputs from the trace, which is
+// the last of its inputs.
 func GRUOutputs[T matrix.Float](s GRU) Pass[T] {
 	return func(out []T, in [][]T) {
 		t := cutGRU(s, in[len(in)-1])
@@ -74,11 +78,11 @@ func GRUOutputs[T matrix.Float](s GRU) Pass[T] {
 	}
 }
 
-// gruDelta are the pieces that the backward pass writes: gradients.
+// gruDelta are the parts of the backward pass's result, all gradients.
 type gruDelta[T matrix.Float] struct {
-	input []T // (batch*steps, 3*units): gradient of what the input adds to the gates
-	state []T // (batch*steps, 3*units): gradient of what the state adds to the gates
-	first []T // (batch, units): gradient of the first state
+	input []T // (batch*steps, 3*units): gradient of the input's contribution to the gates
+	state []T // (batch*steps, 3*units): gradient of the state's contribution to the gates
+	first []T // (batch, units): gradient of the state before the first step
 }
 
 func cutGRUDelta[T matrix.Float](s GRU, x []T) gruDelta[T] {
@@ -86,8 +90,8 @@ func cutGRUDelta[T matrix.Float](s GRU, x []T) gruDelta[T] {
 	return gruDelta[T]{x[:n], x[n : 2*n], x[2*n:]}
 }
 
-// GRUBackward is the backward pass. It takes the layer's inputs, the trace and
-// the gradient of the outputs.
+// GRUBackward returns the backward pass of a GRU. The pass reads the layer's
+// inputs, the trace and the gradient of the outputs.
 func GRUBackward[T matrix.Float](s GRU) Pass[T] {
 	zeros := make([]T, s.Units)
 	return func(to []T, in [][]T) {
@@ -107,9 +111,10 @@ func GRUBackward[T matrix.Float](s GRU) Pass[T] {
 	}
 }
 
-// gruStepBack computes the gradients of one row's gates from the gradient of its
-// output. It replaces the latter by the part of the gradient of the state before
-// that does not go through the gates.
+// gruStepBack computes the gradients of one row's gates from the gradient of
+// its output, which is in d.first. It then overwrites that gradient with one
+// part of the gradient of the previous state: the part that does not pass
+// through the gates.
 func gruStepBack[T matrix.Float](s GRU, t gruPieces[T], d gruDelta[T], i, at int, before []T) {
 	n, row := s.Units, i*s.Steps+at
 	gates, product, dOut := t.gates[row*3*n:][:3*n], t.product[row*n:][:n], d.first[i*n:][:n]
@@ -126,8 +131,9 @@ func gruStepBack[T matrix.Float](s GRU, t gruPieces[T], d gruDelta[T], i, at int
 	copy(state, input[:2*n])
 }
 
-// GRUStateGradient is the gradient of the state's weights. It takes the trace,
-// what the backward pass wrote and, if the layer is started, the first state.
+// GRUStateGradient returns a pass that computes the gradient of the state's
+// weights. The pass reads the trace, the backward pass's result and, if
+// s.Started, the state before the first step.
 func GRUStateGradient[T matrix.Float](s GRU) Pass[T] {
 	before := make([]T, s.Rows()*s.Units)
 	return func(out []T, in [][]T) {
@@ -137,7 +143,8 @@ func GRUStateGradient[T matrix.Float](s GRU) Pass[T] {
 	}
 }
 
-// GRUBiasGradient takes what the backward pass wrote.
+// GRUBiasGradient returns a pass that computes the gradient of the bias from
+// the backward pass's result.
 func GRUBiasGradient[T matrix.Float](s GRU) Pass[T] {
 	scratch := make([]float64, 3*s.Units)
 	return func(out []T, in [][]T) {
@@ -145,7 +152,8 @@ func GRUBiasGradient[T matrix.Float](s GRU) Pass[T] {
 	}
 }
 
-// GRUFirstGradient takes what the backward pass wrote.
+// GRUFirstGradient returns a pass that copies the gradient of the state before
+// the first step from the backward pass's result.
 func GRUFirstGradient[T matrix.Float](s GRU) Pass[T] {
 	return func(out []T, in [][]T) {
 		copy(out, cutGRUDelta(s, in[0]).first)

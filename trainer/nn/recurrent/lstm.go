@@ -5,13 +5,15 @@ import (
 	"github.com/plx-run/plx/trainer/nn/matrix"
 )
 
-// traces are the pieces of a trace, each of shape (batch*steps, ...).
+// traces are the parts of an LSTM's trace, the intermediate results that the
+// backward pass needs. The first dimension of each is batch*steps; its comment
+// gives the second.
 type traces[T matrix.Float] struct {
-	gates  []T // 4*units, after their functions
-	cell   []T // units
-	tanh   []T // units: tanh of the cell
+	gates  []T // 4*units: the gates after sigmoid or tanh
+	cell   []T // units: the cell states
+	tanh   []T // units: tanh of the cell states
 	hidden []T // units: output gate times tanh
-	out    []T // width: the outputs; the same memory as hidden without a projection
+	out    []T // width: the outputs; the same memory as hidden if there is no projection
 }
 
 func cutTrace[T matrix.Float](s LSTM, x []T) (t traces[T]) {
@@ -26,13 +28,14 @@ func cutTrace[T matrix.Float](s LSTM, x []T) (t traces[T]) {
 	return t
 }
 
-// weights are a layer's inputs.
+// weights are the inputs of an LSTM layer.
 type weights[T matrix.Float] struct {
 	x, input, state, bias, projection []T
 	first, cell                       matrix.Matrix[T]
 }
 
-// cutInputs finds the inputs. A layer that is not started begins with zeros.
+// cutInputs splits the list of a layer's inputs. If s.Started is false, the
+// initial outputs and cells are zeros.
 func cutInputs[T matrix.Float](s LSTM, in [][]T, zeros []T) weights[T] {
 	w := weights[T]{x: in[0], input: in[1], state: in[2], bias: in[3],
 		first: matrix.Strided(zeros, 0), cell: matrix.Strided(zeros, 0)}
@@ -46,8 +49,8 @@ func cutInputs[T matrix.Float](s LSTM, in [][]T, zeros []T) weights[T] {
 	return w
 }
 
-// LSTMForward is the forward pass. It takes the layer's inputs and writes the
-// trace.
+// LSTMForward returns the forward pass of an LSTM, which reads the layer's
+// inputs and writes its trace.
 func LSTMForward[T matrix.Float](s LSTM) Pass[T] {
 	zeros := make([]T, s.Units)
 	return func(out []T, in [][]T) {
@@ -75,8 +78,8 @@ func LSTMForward[T matrix.Float](s LSTM) Pass[T] {
 	}
 }
 
-// lstmStep computes one row of a trace from its gates and the cells of the step
-// before.
+// lstmStep computes one row of the trace from its gates and the cell states of
+// the previous step, before.
 func lstmStep[T matrix.Float](s LSTM, t traces[T], row int, before []T) {
 	n := s.Units
 	gates, cell, tanh, hidden := t.gates[row*4*n:][:4*n], t.cell[row*n:][:n], t.tanh[row*n:][:n], t.hidden[row*n:][:n]
@@ -98,7 +101,8 @@ func lstmStep[T matrix.Float](s LSTM, t traces[T], row int, before []T) {
 	}
 }
 
-// LSTMOutputs copies the outputs from the trace, which is its last input.
+// LSTMOutputs returns a pass that copies the outputs from the trace, which is
+// the last of its inputs.
 func LSTMOutputs[T matrix.Float](s LSTM) Pass[T] {
 	return func(out []T, in [][]T) {
 		t := cutTrace(s, in[len(in)-1])
@@ -107,11 +111,11 @@ func LSTMOutputs[T matrix.Float](s LSTM) Pass[T] {
 	}
 }
 
-// deltas are the pieces that the backward pass writes: gradients.
+// deltas are the parts of the backward pass's result, all gradients.
 type deltas[T matrix.Float] struct {
-	gates []T // (batch*steps, 4*units): gradient of the gates before their functions
-	cell  []T // (batch, units): gradient of the first cells
-	out   []T // (batch*steps, width): gradient of the outputs; empty without a projection
+	gates []T // (batch*steps, 4*units): gradient of the gates before sigmoid or tanh
+	cell  []T // (batch, units): gradient of the cell states before the first step
+	out   []T // (batch*steps, width): gradient of the outputs; empty if there is no projection
 }
 
 func cutDeltas[T matrix.Float](s LSTM, x []T) (d deltas[T]) {
@@ -120,8 +124,8 @@ func cutDeltas[T matrix.Float](s LSTM, x []T) (d deltas[T]) {
 	return d
 }
 
-// LSTMBackward is the backward pass. It takes the layer's inputs, the trace and
-// the gradient of the outputs.
+// LSTMBackward returns the backward pass of an LSTM. The pass reads the
+// layer's inputs, the trace and the gradient of the outputs.
 func LSTMBackward[T matrix.Float](s LSTM) Pass[T] {
 	zeros, out, hidden := make([]T, s.Units), make([]T, s.Batch*s.Width), make([]T, s.Batch*s.Units)
 	return func(to []T, in [][]T) {
@@ -158,9 +162,9 @@ func LSTMBackward[T matrix.Float](s LSTM) Pass[T] {
 	}
 }
 
-// lstmStepBack computes the gradient of one row's gates from the gradients of its
-// hidden values and cells. It replaces the latter by the gradient of the cells
-// of the step before.
+// lstmStepBack computes the gradients of one row's gates from the gradients of
+// its hidden values and cell states. It overwrites the gradient of the cell
+// states with the gradient of the previous step's cell states.
 func lstmStepBack[T matrix.Float](s LSTM, t traces[T], d deltas[T], i, at int, before, dHidden []T) {
 	n, row := s.Units, i*s.Steps+at
 	gates, tanh, to, dCell := t.gates[row*4*n:][:4*n], t.tanh[row*n:][:n], d.gates[row*4*n:][:4*n], d.cell[i*n:][:n]
@@ -176,8 +180,9 @@ func lstmStepBack[T matrix.Float](s LSTM, t traces[T], d deltas[T], i, at int, b
 	}
 }
 
-// LSTMStateGradient is the gradient of the state's weights. It takes the trace,
-// what the backward pass wrote and, if the layer is started, the first outputs.
+// LSTMStateGradient returns a pass that computes the gradient of the state's
+// weights. The pass reads the trace, the backward pass's result and, if
+// s.Started, the outputs before the first step.
 func LSTMStateGradient[T matrix.Float](s LSTM) Pass[T] {
 	before := make([]T, s.Rows()*s.Width)
 	return func(out []T, in [][]T) {
@@ -187,7 +192,8 @@ func LSTMStateGradient[T matrix.Float](s LSTM) Pass[T] {
 	}
 }
 
-// LSTMBiasGradient takes what the backward pass wrote.
+// LSTMBiasGradient returns a pass that computes the gradient of the bias from
+// the backward pass's result.
 func LSTMBiasGradient[T matrix.Float](s LSTM) Pass[T] {
 	scratch := make([]float64, 4*s.Units)
 	return func(out []T, in [][]T) {
@@ -195,7 +201,8 @@ func LSTMBiasGradient[T matrix.Float](s LSTM) Pass[T] {
 	}
 }
 
-// LSTMProjectionGradient takes the trace and what the backward pass wrote.
+// LSTMProjectionGradient returns a pass that computes the gradient of the
+// projection's weights from the trace and the backward pass's result.
 func LSTMProjectionGradient[T matrix.Float](s LSTM) Pass[T] {
 	return func(out []T, in [][]T) {
 		t, d := cutTrace(s, in[0]), cutDeltas(s, in[1])
@@ -203,8 +210,9 @@ func LSTMProjectionGradient[T matrix.Float](s LSTM) Pass[T] {
 	}
 }
 
-// LSTMFirstGradient is the gradient of the first outputs. It takes the state's
-// weights and what the backward pass wrote.
+// LSTMFirstGradient returns a pass that computes the gradient of the outputs
+// before the first step. The pass reads the state's weights and the backward
+// pass's result.
 func LSTMFirstGradient[T matrix.Float](s LSTM) Pass[T] {
 	return func(out []T, in [][]T) {
 		d := cutDeltas(s, in[1])
@@ -212,7 +220,8 @@ func LSTMFirstGradient[T matrix.Float](s LSTM) Pass[T] {
 	}
 }
 
-// LSTMFirstCellGradient takes what the backward pass wrote.
+// LSTMFirstCellGradient returns a pass that copies the gradient of the cell
+// states before the first step from the backward pass's result.
 func LSTMFirstCellGradient[T matrix.Float](s LSTM) Pass[T] {
 	return func(out []T, in [][]T) {
 		copy(out, cutDeltas(s, in[0]).cell)

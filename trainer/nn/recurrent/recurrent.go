@@ -1,45 +1,48 @@
 // Package recurrent computes the forward and backward passes of LSTM and GRU
-// layers over whole sequences. It knows memory and no graph; package nn makes
-// graph operations of its passes.
+// layers over whole sequences. It works on slices and does not depend on
+// graphs; package nn/ops wraps its passes as graph operations.
 //
-// Sequences lie one after the other: numbers of a layer with batch sequences of
-// steps steps have shape (batch*steps, width). A forward pass writes a trace:
-// everything that the outputs and the backward pass need. The backward pass
-// reads the trace and writes the gradients of the gates. One more pass for each
-// input makes the input's gradient of them.
+// Sequences are stored one after the other: for batch sequences of equal
+// length, values have shape (batch*steps, width). The forward pass writes a
+// trace, the intermediate results that the outputs and the backward pass need.
+// The backward pass reads the trace and writes the gradients of the gates.
+// From these gradients, a separate pass for each input computes that input's
+// gradient.
 package recurrent
 
 import "github.com/plx-run/plx/trainer/nn/matrix"
 
-// Pass computes all of out from in. It allocates nothing. A pass holds scratch
-// memory, so it must not run twice at the same time.
+// Pass computes out from in without allocating memory. A pass has its own
+// scratch memory, so only one goroutine may call it at a time.
 type Pass[T matrix.Float] func(out []T, in [][]T)
 
-// Sizes is what layers of both kinds have.
+// Sizes are the parameters that LSTM and GRU layers have in common.
 type Sizes struct {
-	Batch, Steps int  // sequences, and steps of each
+	Batch, Steps int  // number of sequences, and number of steps of each sequence
 	In           int  // width of x
-	Units        int  // width of the cells of an LSTM, or of the outputs of a GRU
-	Started      bool // sequences begin with given outputs (and cells), not with zeros
+	Units        int  // width of an LSTM's cell state, or of a GRU's outputs
+	Started      bool // true if the initial state (outputs and cells) is an input of the layer; false means zeros
 }
 
-// Rows is the number of steps of all sequences.
+// Rows is the number of steps in all sequences together.
 func (s Sizes) Rows() int { return s.Batch * s.Steps }
 
-// LSTM is the sizes of a layer of long short-term memory.
+// LSTM holds the sizes of a long short-term memory layer.
 //
-// Its inputs are, in this order: x (batch*steps, in), the weights of x (in,
-// 4*units) and of the state (width, 4*units), the bias (4*units), the
-// projection (units, width) if Projected is set, and the first outputs (batch,
-// width) and cells (batch, units) if Started is set.
+// The layer's inputs are, in this order: x (batch*steps, in), the weights of x
+// (in, 4*units), the weights of the state (width, 4*units) and the bias
+// (4*units). If Projected is set, the projection (units, width) follows. If
+// Started is set, the initial outputs (batch, width) and cell states (batch,
+// units) follow.
 type LSTM struct {
 	Sizes
-	Width     int     // width of the outputs; Units without a projection
-	Projected bool    // outputs are projected
+	Width     int     // width of the outputs; equal to Units if Projected is false
+	Projected bool    // true if a projection maps the hidden values to the outputs
 	Forget    float64 // added to the forget gate's bias
 }
 
-// TraceLength is the number of elements of the forward pass's trace.
+// TraceLength is the number of elements in the trace that the forward pass
+// writes.
 func (s LSTM) TraceLength() int {
 	n := s.Rows() * 7 * s.Units
 	if s.Projected {
@@ -49,10 +52,10 @@ func (s LSTM) TraceLength() int {
 }
 
 // OutputLength is the number of elements of all outputs: every step's output,
-// then the last step's, then the last step's cells.
+// then the last step's output again, then the last step's cells.
 func (s LSTM) OutputLength() int { return (s.Rows()+s.Batch)*s.Width + s.Batch*s.Units }
 
-// BackwardLength is the number of elements that the backward pass writes.
+// BackwardLength is the number of elements in the backward pass's result.
 func (s LSTM) BackwardLength() int {
 	n := s.Rows()*4*s.Units + s.Batch*s.Units
 	if s.Projected {
@@ -61,30 +64,32 @@ func (s LSTM) BackwardLength() int {
 	return n
 }
 
-// GRU is the sizes of a layer of gated recurrent units.
+// GRU holds the sizes of a layer of gated recurrent units.
 //
-// Its inputs are, in this order: x (batch*steps, in), the weights of x (in,
-// 3*units) and of the state (units, 3*units), the bias (3*units), and the first
-// outputs (batch, units) if Started is set.
+// The layer's inputs are, in this order: x (batch*steps, in), the weights of x
+// (in, 3*units), the weights of the state (units, 3*units) and the bias
+// (3*units). If Started is set, the initial outputs (batch, units) follow.
 type GRU struct{ Sizes }
 
-// TraceLength is the number of elements of the forward pass's trace.
+// TraceLength is the number of elements in the trace that the forward pass
+// writes.
 func (s GRU) TraceLength() int { return s.Rows() * 5 * s.Units }
 
 // OutputLength is the number of elements of all outputs: every step's output,
-// then the last step's.
+// then the last step's output again.
 func (s GRU) OutputLength() int { return (s.Rows() + s.Batch) * s.Units }
 
-// BackwardLength is the number of elements that the backward pass writes.
+// BackwardLength is the number of elements in the backward pass's result.
 func (s GRU) BackwardLength() int { return s.Rows()*6*s.Units + s.Batch*s.Units }
 
-// step is the t-th step of all sequences in memory (batch*steps, width).
+// step returns step t of all sequences in x (batch*steps, width), as a matrix
+// with one row per sequence.
 func step[T matrix.Float](x []T, t, steps, width int) matrix.Matrix[T] {
 	return matrix.Strided(x[t*width:], steps*width)
 }
 
-// copyLast copies the last step of all sequences of x (batch*steps, width) and
-// returns the memory after the copy.
+// copyLast copies the last step of each sequence in x (batch*steps, width) to
+// to. It returns the rest of to.
 func copyLast[T matrix.Float](to, x []T, batch, steps, width int) []T {
 	last := step(x, steps-1, steps, width)
 	for i := range batch {
@@ -93,9 +98,9 @@ func copyLast[T matrix.Float](to, x []T, batch, steps, width int) []T {
 	return to
 }
 
-// delay writes the outputs of the step before each step: out (batch*steps,
-// width), moved by a step. Sequences begin with first, which has one element if
-// they are started; without it they begin with zeros.
+// delay writes to to, for each step, the output of the step before: out
+// (batch*steps, width) shifted by one step. The first step of each sequence
+// gets the initial outputs in first[0], or zeros if first is empty.
 func delay[T matrix.Float](to, out []T, first [][]T, batch, width int) {
 	copy(to[width:], out)
 	for i := range batch {

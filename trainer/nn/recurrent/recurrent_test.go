@@ -10,20 +10,20 @@ import (
 	"github.com/plx-run/plx/trainer/nn/matrix"
 )
 
-// layer is an LSTM or a GRU as its users see it: the passes, and what they compute
-// written down number by number.
+// layer holds the passes of an LSTM or a GRU, and a reference implementation
+// of the layer.
 type layer[T matrix.Float] struct {
 	Sizes
 	gates                    int // per unit
 	shapes                   [][2]int
 	trace, outputs, backward int                   // elements
-	forward, out, back       Pass[T]               // inputs; inputs, trace; inputs, trace, gradient of the outputs
-	gradients                map[int]gradientOf[T] // by input: all but those of x and its weights, which are products
+	forward, out, back       Pass[T]               // their inputs: the layer's inputs; inputs and trace; inputs, trace and gradient of the outputs
+	gradients                map[int]gradientOf[T] // passes of the inputs' gradients, without x and its weights, whose gradients are plain products
 	twin                     func(in [][]float64) []float64
 }
 
-// gradientOf is the pass of the gradient of an input, and which of inputs, trace and
-// what the backward pass wrote it takes.
+// gradientOf is the pass that computes the gradient of an input, and a list of
+// the data that it reads: inputs, trace or the backward pass's result.
 type gradientOf[T matrix.Float] struct {
 	pass Pass[T]
 	take func(in [][]T, trace, back []T) [][]T
@@ -74,7 +74,7 @@ func gruLayer[T matrix.Float](s GRU) layer[T] {
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// product is a row vector times the matrix w, which has n columns.
+// product multiplies a row vector by the matrix w, which has n columns.
 func product(row, w []float64, n int) []float64 {
 	sum := make([]float64, n)
 	for k, v := range row {
@@ -85,8 +85,8 @@ func product(row, w []float64, n int) []float64 {
 	return sum
 }
 
-// lstmTwin computes a layer one sequence after the other, with no more than the
-// formulas: the gates are input, forget, candidate and output.
+// lstmTwin computes an LSTM one sequence after the other, directly by its
+// formulas. The gates are input, forget, candidate and output.
 func lstmTwin(s LSTM, in [][]float64) []float64 {
 	var outs, lasts, cells []float64
 	for i := range s.Batch {
@@ -117,8 +117,8 @@ func lstmTwin(s LSTM, in [][]float64) []float64 {
 	return slices.Concat(outs, lasts, cells)
 }
 
-// gruTwin does so for a GRU: the gates are reset, update and candidate, and the reset
-// gate comes after the product.
+// gruTwin computes a GRU directly by its formulas. The gates are reset, update
+// and candidate; the reset gate is applied after the matrix product.
 func gruTwin(s GRU, in [][]float64) []float64 {
 	var outs, lasts []float64
 	for i := range s.Batch {
@@ -143,7 +143,7 @@ func gruTwin(s GRU, in [][]float64) []float64 {
 	return slices.Concat(outs, lasts)
 }
 
-// inputs are random numbers of the shapes of the layer's inputs.
+// inputs returns random values for the layer's inputs.
 func (l layer[T]) inputs(random *rand.Rand) (in [][]float64) {
 	for _, shape := range l.shapes {
 		in = append(in, normal(random, shape[0]*shape[1]))
@@ -167,7 +167,8 @@ func converted[To, From matrix.Float](x []From) []To {
 	return y
 }
 
-// run runs a pass on memory with other numbers in it, all of which it must replace.
+// run runs a pass into memory that holds other numbers, to detect elements
+// that the pass does not write.
 func run[T matrix.Float](n int, p Pass[T], in ...[]T) []T {
 	out := make([]T, n)
 	for i := range out {
@@ -177,8 +178,8 @@ func run[T matrix.Float](n int, p Pass[T], in ...[]T) []T {
 	return out
 }
 
-// all runs all passes, with dy as the gradient of the outputs, and returns the outputs
-// and the gradients of all inputs.
+// all runs all passes, with dy64 as the gradient of the outputs. It returns
+// the outputs and the gradients of all inputs.
 func (l layer[T]) all(in64 [][]float64, dy64 []float64) (outputs []T, gradients [][]T) {
 	var in [][]T
 	for _, x := range in64 {
@@ -192,7 +193,8 @@ func (l layer[T]) all(in64 [][]float64, dy64 []float64) (outputs []T, gradients 
 			gradients = append(gradients, run(shape[0]*shape[1], of.pass, of.take(in, trace, back)...))
 			continue
 		}
-		// The backward pass begins with the gradients of what x adds to the gates.
+		// The backward pass's result begins with the gradients of x's
+		// contribution to the gates.
 		n := l.gates * l.Units
 		sum := make([]T, shape[0]*shape[1])
 		for row := range l.Rows() {
@@ -211,7 +213,8 @@ func (l layer[T]) all(in64 [][]float64, dy64 []float64) (outputs []T, gradients 
 	return outputs, gradients
 }
 
-// near compares numbers, of which NaN is near none.
+// near fails the test if the numbers differ by more than the tolerance, or if
+// one is NaN.
 func near[T matrix.Float](t *testing.T, what string, got []T, want []float64, tolerance float64) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -224,8 +227,8 @@ func near[T matrix.Float](t *testing.T, what string, got []T, want []float64, to
 	}
 }
 
-// differences is the gradient of the product of dy and the twin's outputs, by central
-// differences.
+// differences returns the gradient of the dot product of dy and the
+// reference's outputs, by central differences.
 func differences(twin func([][]float64) []float64, in [][]float64, dy []float64) (gradients [][]float64) {
 	const h = 1e-5
 	loss := func() (sum float64) {
@@ -248,8 +251,9 @@ func differences(twin func([][]float64) []float64, in [][]float64, dy []float64)
 	return gradients
 }
 
-// testLayer compares a layer's passes with its twin and with differences of the twin,
-// twice: scratch memory that holds numbers of another run changes nothing.
+// testLayer compares a layer's passes with the reference, and its gradients
+// with finite differences. It does so twice, because scratch memory from
+// another run must not change the results.
 func testLayer[T matrix.Float](t *testing.T, l layer[T], tolerance float64) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for again := range 2 {
@@ -262,7 +266,8 @@ func testLayer[T matrix.Float](t *testing.T, l layer[T], tolerance float64) {
 	}
 }
 
-// sizes are small ones, each number unlike the others where it can be.
+// sizes are small layer sizes. Their numbers differ from each other where
+// possible, to detect mix-ups.
 var sizes = []Sizes{
 	{Batch: 1, Steps: 1, In: 1, Units: 1}, {Batch: 2, Steps: 3, In: 5, Units: 4},
 	{Batch: 3, Steps: 2, In: 1, Units: 5}, {Batch: 4, Steps: 1, In: 2, Units: 3}, {Batch: 1, Steps: 4, In: 3, Units: 2},
@@ -298,7 +303,7 @@ func TestGRU(t *testing.T) {
 	}
 }
 
-// A pass allocates nothing: it runs in every step of a training.
+// A pass must not allocate memory, because it runs in every training step.
 func TestPassesAllocateNothing(t *testing.T) {
 	s := Sizes{Batch: 2, Steps: 3, In: 4, Units: 4, Started: true}
 	for name, l := range map[string]layer[float32]{"lstm": lstmLayer[float32](LSTM{Sizes: s, Width: 3, Projected: true}), "gru": gruLayer[float32](GRU{s})} {

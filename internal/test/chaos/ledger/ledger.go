@@ -1,6 +1,6 @@
-// Package ledger is what workers of the fault grid write down of their steps,
-// so that somebody who reads it later can tell of every single gradient whether
-// it was applied as often as it should have been.
+// Package ledger is a log in which workers of the fault grid record their
+// steps. From the logs and the model's counters, a checker can decide whether
+// every gradient was applied exactly as often as it should have been.
 //
 //	book, err := ledger.Create(folder, generation, rank)
 //	...
@@ -8,8 +8,9 @@
 //	err = book.Note(ledger.Entry{Push: push, Kind: ledger.Begun, Seen: counts})
 //	err = book.Note(ledger.Entry{Push: push, Kind: ledger.Made})
 //
-// What was written is in the file before Note returns: it outlives the process.
-// It does not outlive the machine; nothing is synced.
+// Note writes the entry to the file before it returns, so that entries survive
+// a crash of the process. They may not survive a crash of the machine, because
+// Note does not call fsync.
 package ledger
 
 import (
@@ -21,8 +22,8 @@ import (
 	"path/filepath"
 )
 
-// What is counted: so many generations of a job, of so many workers, that take
-// so many steps.
+// Upper limits of a job whose gradients are counted. Rows is the number of
+// different pushes.
 const (
 	Generations = 4
 	Workers     = 3
@@ -30,21 +31,21 @@ const (
 	Rows        = Generations * Workers * Steps
 )
 
-// Push is one worker's gradient of one step.
+// Push identifies the gradient of one worker in one step.
 type Push struct {
 	Generation int `json:"generation"` // from 0, below Generations
 	Worker     int `json:"worker"`     // index, below Workers
 	Step       int `json:"step"`       // from 0, below Steps
 }
 
-// Row is where a variable of Rows rows counts how often the push was applied. A
-// step's rows and those of the next are in different halves, so that they have
-// different shard holders where a variable is cut.
+// Row is the row of a counting variable that counts how often this push was
+// applied. Even and odd steps are in different halves of the variable, so that
+// consecutive steps go to different shard holders if the variable is divided.
 func (p Push) Row() int {
 	return ((p.Step%2*Steps/2+p.Step/2)*Generations+p.Generation)*Workers + p.Worker
 }
 
-// check says why a push is none that can be counted.
+// check returns an error if a number of the push exceeds its limit.
 func (p Push) check() error {
 	if p.Generation < 0 || p.Generation >= Generations || p.Worker < 0 || p.Worker >= Workers || p.Step < 0 || p.Step >= Steps {
 		return fmt.Errorf("%+v: want a generation below %d, a worker below %d, a step below %d", p, Generations, Workers, Steps)
@@ -52,12 +53,13 @@ func (p Push) check() error {
 	return nil
 }
 
-// Kind says what became of a push.
+// Kind is the event that an entry records.
 type Kind string
 
-// The kinds. A push is Begun, and then Made, or Late where it was told that it
-// does not count; with neither nobody was told. Joined comes once, before all
-// others: the worker is there, and Step is the first that it is to make.
+// The kinds of entries. Begun is recorded before a step. Made follows if its
+// gradient counted, Late if it came too late to count, and neither if the
+// worker never learned the outcome. Joined is a worker's first entry: its Step
+// is the first step that the worker will make.
 const (
 	Joined Kind = "joined"
 	Begun  Kind = "begun"
@@ -65,19 +67,20 @@ const (
 	Late   Kind = "late"
 )
 
-// Entry is a line of a worker's book.
+// Entry is one line of a worker's ledger.
 type Entry struct {
 	Push
 	Kind Kind `json:"kind"`
 	// Workers is the number of workers in the generation; set only if Kind is Joined.
 	Workers int `json:"workers,omitempty"`
-	// Seen counts, by worker, the pushes of this generation in the values from which
-	// the gradient was computed; set only if Kind is Begun.
+	// Seen counts, for each worker, the pushes of this generation that are
+	// contained in the values from which the gradient was computed. It is set
+	// only if Kind is Begun.
 	Seen []int `json:"seen,omitempty"`
 }
 
-// check says why an entry means nothing. A worker may join that has no step left
-// to make.
+// check returns an error if the entry is invalid. In a Joined entry, Step may
+// be past the last step: the worker then has no steps left.
 func (e Entry) check() error {
 	if e.Kind != Joined {
 		return e.Push.check()
@@ -88,10 +91,10 @@ func (e Entry) check() error {
 	return Push{Generation: e.Generation, Worker: e.Worker}.check()
 }
 
-// Book is one worker's, of one generation.
+// Book is the ledger file of one worker in one generation.
 type Book struct{ file *os.File }
 
-// Create begins a book in a folder, which is made where there is none.
+// Create creates a ledger file in a folder, and the folder if necessary.
 func Create(folder string, generation, worker int) (*Book, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
@@ -100,13 +103,14 @@ func Create(folder string, generation, worker int) (*Book, error) {
 	return &Book{f}, err
 }
 
-// Note writes an entry down.
+// Note appends an entry to the file.
 func (b *Book) Note(e Entry) error { return json.NewEncoder(b.file).Encode(e) }
 
-// Close ends the book.
+// Close closes the file.
 func (b *Book) Close() error { return b.file.Close() }
 
-// Read returns the entries of all books of a folder, each book's in order.
+// Read returns the entries of all ledger files in a folder. The entries of
+// each file stay in order.
 func Read(folder string) (all []Entry, err error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.jsonl"))
 	for _, path := range paths {
@@ -136,13 +140,13 @@ func read(path string) (all []Entry, err error) {
 	return all, lines.Err()
 }
 
-// Applied is how often each push was, by the variable that counted it and the
-// push's row.
+// Applied maps each counting variable to its counts: how often it applied each
+// push, indexed by Push.Row.
 type Applied map[string][]float64
 
 const appliedName = "applied.json"
 
-// Write puts it into the folder.
+// Write writes the counts to a file in the folder.
 func (a Applied) Write(folder string) error {
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -151,7 +155,8 @@ func (a Applied) Write(folder string) error {
 	return os.WriteFile(filepath.Join(folder, appliedName), text, 0o600)
 }
 
-// ReadApplied is what Write has written; nil where there is none.
+// ReadApplied reads the file that Write has written; it returns nil if there
+// is none.
 func ReadApplied(folder string) (a Applied, err error) {
 	text, err := os.ReadFile(filepath.Join(folder, appliedName))
 	if errors.Is(err, os.ErrNotExist) {

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Every push has a row of its own, and the next step's is in the other half.
+// Every push must have its own row, and the next step's row must be in the
+// other half.
 func TestRows(t *testing.T) {
 	seen := map[int]Push{}
 	for g := range Generations {
@@ -91,7 +92,7 @@ func TestApplied(t *testing.T) {
 	}
 }
 
-// FuzzRead reads books that nobody has written.
+// FuzzRead reads arbitrary ledger files.
 func FuzzRead(f *testing.F) {
 	f.Add(`{"kind":"made","step":8}`)
 	f.Add("{}\n{}\n")

@@ -16,24 +16,24 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Counting is training in which every gradient can be told from every other:
-// that of a push is 1 in the push's own row and 0 elsewhere, the loss is a sum
-// and the rate 1, so that a variable ends as minus the number of times that
-// each push was applied to it. Two dense variables and a table of rows count,
-// as they are on different shard holders.
+// A counting job makes every gradient identifiable. The gradient of a push is
+// 1 in the push's own row and 0 elsewhere. The loss is a sum and the learning
+// rate 1. Each row of a variable therefore ends as minus the number of times
+// that its push was applied. The counting variables are two dense ones and an
+// embedding table, because they are on different shard holders.
 //
-// What a worker was told of its steps is in its ledger.
+// Each worker records the outcomes of its steps in its ledger.
 
-// counted are the variables' names.
+// names of the counting variables
 const (
 	left  = "left"
 	right = "right"
 	table = "table"
 )
 
-// pushes is the model: hot·left + hot·right + table[index] weight. It is fed
-// "hot", rows of which one has a 1 where the push counts, "index", that row, and
-// "weight", 1 there.
+// pushes builds the model: hot·left + hot·right + table[index] weight. Its
+// inputs select the push's row: "hot" has a 1 in that column of one batch row,
+// "index" is the row's number, and "weight" is 1.
 func pushes(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	rows := &trainer.Embedding{Name: table, Rows: ledger.Rows, Width: 1, Dtype: tensor.Float32}
 	found, err := rows.Lookup(g, "index", batch)
@@ -63,16 +63,16 @@ func pushes(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 		Embeddings: []*trainer.Embedding{rows}, Loss: loss, LossKind: trainer.Sum}, err
 }
 
-// counter is a worker that counts.
+// counter is a worker of a counting job.
 type counter struct {
 	*settings
 	job     *trainer.Job
 	session *trainer.Session
 	book    *ledger.Book
-	folder  string // for the book and for the counts of the variables
+	folder  string // folder of the ledger and of the variables' counts
 }
 
-// shardRows are the rows that each virtual worker takes of a batch.
+// shardRows is the number of batch rows per virtual worker.
 const shardRows = 2
 
 func (s *settings) count(ctx context.Context, job *trainer.Job) (err error) {
@@ -105,8 +105,9 @@ func (s *settings) count(ctx context.Context, job *trainer.Job) (err error) {
 	return nil
 }
 
-// linger stays until the chief, which is in step, has what others made last: it
-// does not get that from servers which all others have left.
+// linger waits two seconds before the worker exits. The chief, which is in
+// step with the others, must first fetch the updates of their last steps. It
+// cannot get them from servers after all other workers have left.
 func (c *counter) linger(ctx context.Context) {
 	select {
 	case <-time.After(2 * time.Second):
@@ -118,8 +119,9 @@ func (c *counter) push(step int) ledger.Push {
 	return ledger.Push{Generation: c.job.Generation(), Worker: c.job.WorkerID(), Step: step}
 }
 
-// loop makes all steps, and notes each before it is begun and when it is told
-// what came of it. The last worker takes half as long again as the others.
+// loop makes all steps and records each in the ledger, before it begins and
+// when its outcome is known. The last worker takes 1.5 times as long for a
+// step as the others.
 func (c *counter) loop(ctx context.Context) error {
 	took := c.pace
 	if rank := c.job.WorkerID(); rank > 0 && rank == c.job.NumWorkers()-1 {
@@ -136,7 +138,7 @@ func (c *counter) loop(ctx context.Context) error {
 			return err
 		}
 		result, err := c.session.Step(ctx, c.feed(step, 1))
-		if errors.Is(err, trainer.ErrDone) { // the others have left
+		if errors.Is(err, trainer.ErrDone) { // the other workers have finished
 			result.Late = true
 		} else if err != nil {
 			return err
@@ -163,7 +165,8 @@ func (c *counter) told(step int, result trainer.Result) error {
 	return c.book.Note(ledger.Entry{Push: c.push(step), Kind: kind})
 }
 
-// feed is a push that counts so often. Only one of this worker's rows has it.
+// feed returns the input of a push that counts the given number of times. Only
+// the first of this worker's batch rows contributes.
 func (c *counter) feed(step int, times float32) trainer.Feed {
 	from, to := c.session.Rows()
 	row := c.push(min(step, ledger.Steps-1)).Row()
@@ -179,8 +182,9 @@ func (c *counter) feed(step int, times float32) trainer.Feed {
 		"hot": dense(ledger.Rows, hot), "weight": dense(1, weight)}
 }
 
-// applied is what the variables have counted, as far as this worker knows: of the
-// dense ones what its last step brought, of the table what its shard holders have.
+// applied returns the counts of the variables as this worker sees them. Those
+// of the dense variables are from its last step, those of the table come from
+// the shard holders.
 func (c *counter) applied(ctx context.Context) (ledger.Applied, error) {
 	values, err := c.session.Values(ctx)
 	if err != nil {
@@ -195,8 +199,8 @@ func (c *counter) applied(ctx context.Context) (ledger.Applied, error) {
 	return all, nil
 }
 
-// seen counts, by worker, the pushes of this generation that both dense variables
-// have: those that the next step is computed from.
+// seen counts, for each worker, the pushes of this generation that both dense
+// variables contain. The next gradient will be computed from these values.
 func (c *counter) seen(ctx context.Context) ([]int, error) {
 	all, err := c.applied(ctx)
 	if err != nil {
@@ -214,9 +218,10 @@ func (c *counter) seen(ctx context.Context) ([]int, error) {
 	return seen, nil
 }
 
-// conclude is the chief's last word: what was applied, once nothing is added any
-// more for so many steps that are nobody's. Workers that are in step with it
-// have ended then; it takes none where it is told to take 0.
+// conclude writes the final counts; only the chief calls it. It first makes
+// steps that count nothing, until the counts have not changed for c.quiet such
+// steps. Workers in step with the chief have ended by then. If c.quiet is 0,
+// it makes no such steps.
 func (c *counter) conclude(ctx context.Context) error {
 	last, err := c.applied(ctx)
 	for same := 0; err == nil && same < c.quiet; same++ {
@@ -236,5 +241,5 @@ func (c *counter) conclude(ctx context.Context) error {
 	return last.Write(c.folder)
 }
 
-// nobodys is how long a step takes that is nobody's.
+// nobodys is the minimum duration of a step that counts nothing.
 const nobodys = 30 * time.Millisecond

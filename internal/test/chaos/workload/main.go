@@ -1,14 +1,15 @@
-// Workload is what the fault grid trains: a table of rows, dense weights that
-// are cut over all workers, dropout, momentum, a rate that falls, state that
-// each row of the batch carries from step to step. All of that has to come back
-// after a fault. A step takes a few milliseconds, but no less than --pace, so
-// that a fault hits the step that it is meant for.
+// Workload is the training program of the fault grid. Its model has all kinds
+// of state that must be restored after a fault: an embedding table, dense
+// weights sharded over all workers, dropout, momentum, a decaying learning
+// rate, and recurrent state that each row of the batch carries from step to
+// step. A step takes a few milliseconds, but never less than --pace, so that a
+// fault hits the intended step.
 //
 // The chief prints every step.
 //
-// With --ledger it trains something else, in which every gradient that was
-// applied can be counted: what workers that do not wait for each other come to
-// has no bits that could be compared.
+// With --ledger, the program trains another model, in which the number of
+// times that each gradient was applied can be counted. This is for workers
+// that do not wait for each other, because their weights are not reproducible.
 package main
 
 import (
@@ -23,14 +24,14 @@ import (
 
 // settings are the program's flags.
 type settings struct {
-	steps   int           // number of steps to take
-	batch   int           // rows of a step, over all workers
-	clip    float64       // norm to which gradients are clipped; 0: they are not
-	pace    time.Duration // shortest time of a step
-	until   string        // file after whose appearance steps have no shortest time; "": they always have
-	silence time.Duration // how long another task may be silent
-	ledger  string        // folder below the job's checkpoints for what workers note; "": nothing is counted
-	quiet   int           // with ledger: steps without a change after which nothing more is to come
+	steps   int           // number of steps to make
+	batch   int           // rows of a global batch
+	clip    float64       // norm to which gradients are clipped; 0 means no clipping
+	pace    time.Duration // minimum duration of a step
+	until   string        // once this file exists, pace no longer applies; "" means that it always applies
+	silence time.Duration // time without a message after which a peer task counts as failed
+	ledger  string        // folder for the ledgers, below the job's checkpoints; "" means that gradients are not counted
+	quiet   int           // with ledger: number of steps without a change of the counts after which the chief considers them final
 }
 
 func main() {
@@ -82,8 +83,8 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	return nil
 }
 
-// paced reports whether steps must still take as long as the pace. Once they need not,
-// it looks no more.
+// paced reports whether steps still have a minimum duration. After the file
+// s.until was found once, it does not check again.
 func (s *settings) paced() bool {
 	if s.until != "" && s.pace > 0 {
 		if _, err := os.Stat(s.until); err == nil {

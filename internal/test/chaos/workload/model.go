@@ -8,21 +8,22 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// model tells the class of a few rows of a table: their mean, a hidden layer,
-// a softmax.
+// model classifies a few rows of an embedding table: it concatenates them and
+// applies a hidden layer and a softmax.
 type model struct{ seed uint64 }
 
 const (
-	rows    = 500 // of the table
+	rows    = 500 // rows of the table
 	width   = 16
-	looked  = 6 // rows that one row of the batch looks up
+	looked  = 6 // table rows that one row of the batch looks up
 	hidden  = 64
 	classes = 8
 )
 
-// build is the model as plx wants it. It is fed "index", the rows that are
-// looked up, "class", and "fresh". What is found is added to "memory", which each row
-// of the batch carries from step to step: a little of what it was, and what is fresh.
+// build is the model's build function. Its inputs are "index" (the table rows
+// to look up), "class" (the label) and "fresh". The looked-up rows are added
+// to "memory", which is carried from step to step: each step multiplies it by
+// 0.9 and adds "fresh".
 func (m model) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	table := &trainer.Embedding{Name: "table", Rows: rows, Width: width, Dtype: tensor.Float32,
 		First: trainer.UniformRows(m.seed, -0.5, 0.5)}
@@ -80,8 +81,8 @@ func layers(x, w1, b1, w2, b2 *gorgonia.Node) (*gorgonia.Node, error) {
 	return y, err
 }
 
-// feed is the rows [from, to) of a step's batch. They follow from the seed and
-// their numbers alone.
+// feed returns the rows [from, to) of a step's batch. They depend only on the
+// seed, the step and their row numbers.
 func (m model) feed(step, from, to int) trainer.Feed {
 	var index []int64
 	var class, fresh []float32

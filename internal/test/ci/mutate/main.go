@@ -1,21 +1,24 @@
-// Mutate tries how well the tests of a package bite. It changes the package in one
-// place after the other, as somebody who makes a mistake would, and runs its tests
-// against each: a change that no test notices has survived.
+// Mutate measures how well a package's tests detect mistakes, by mutation
+// testing. It changes the package in one place at a time, as a programmer's
+// mistake would, and runs the tests on each mutant. A mutant that passes all
+// tests has survived.
 //
 //	go run ./internal/test/ci/mutate ./trainer/wire
 //	go run ./internal/test/ci/mutate -n 20 ./launcher/ssh -run 'Test[A-M]'
 //	go run ./internal/test/ci/mutate ./trainer/wire ./trainer/peers ./trainer/collective
 //
-// What follows the package are arguments of go test: which tests run. Without packages
-// among them they are those of the package, or of its row in elsewhere.
+// The arguments after the package are passed to go test and select the tests
+// to run. If they contain no package, mutate runs the tests of the mutated
+// package, or of the packages in the table elsewhere.
 //
-// Which changes are tried follows from the commit's hash and the package, so that each
-// commit tries others, and everybody who has the commit the same. No file of the tree
-// is changed: the compiler reads the mutant's file in place of the package's. Mutants
-// that do not compile are replaced by others.
+// The selection of mutants depends on the commit's hash and the package. Each
+// commit therefore tries different mutants, and a run can be repeated
+// anywhere. Mutate changes no file of the tree: the compiler reads the mutant
+// from an overlay. Mutants that do not compile are replaced by others.
 //
-// Gremlins, the best kept tool for this, copies the module for each run, tries every
-// place that a test reaches and drops no statements: it has no way to choose fifty.
+// Gremlins, the best-maintained tool of this type, does not fit: it copies the
+// module for each run, tries every covered place instead of a sample, and does
+// not delete statements.
 package main
 
 import (
@@ -37,7 +40,7 @@ import (
 	"time"
 )
 
-// elsewhere are the packages that are tested by other packages too, or only by them.
+// elsewhere lists packages whose tests are partly or only in other packages.
 var elsewhere = map[string][]string{
 	"./trainer/aggregate":         {"./trainer/aggregate", "./trainer/exchange/client"},
 	"./trainer/exchange/server":   {"./trainer/exchange/client"},
@@ -64,7 +67,7 @@ func main() {
 	}
 }
 
-// run tries n mutants of a package, and prints those that survive and a summary.
+// run tests n mutants of a package. It prints the survivors and a summary.
 func run(ctx context.Context, out io.Writer, n int, seed, pkg string, tests []string) error {
 	if !slices.ContainsFunc(tests, func(a string) bool { return strings.HasPrefix(a, ".") }) {
 		tests = append(tests, elsewhere[pkg]...)
@@ -89,7 +92,7 @@ func run(ctx context.Context, out io.Writer, n int, seed, pkg string, tests []st
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder) // what is left there is nothing of the tree
+	defer os.RemoveAll(folder) // the error is ignored: the folder is outside the tree
 	here, err := os.Getwd()
 	if err != nil {
 		return err
@@ -143,16 +146,18 @@ func mutantsOfPackage(pkg string) (path string, all []mutant, err error) {
 	return words[0], all, nil
 }
 
-// overlay writes the changed file, and what tells go to read it in place of the package's.
+// overlay writes the mutant's file, and the overlay file for go test that
+// substitutes it for the original. It returns the path of the overlay file.
 func (m mutant) overlay(folder string) (path string, err error) {
 	changed, path := filepath.Join(folder, "mutant.go"), filepath.Join(folder, "overlay.json")
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {m.file: changed}})
 	return path, errors.Join(err, os.WriteFile(changed, []byte(m.apply()), 0o600), os.WriteFile(path, replace, 0o600))
 }
 
-// test runs go test, and returns what it printed. A test that its limit stops leaves its
-// children behind: they end with their process group. Nor may a loop that does not end
-// take all memory.
+// test runs go test and returns its output. It kills the process group of go
+// test at the end, because a test that exceeds its timeout leaves child
+// processes behind. It limits the memory, because a mutant may allocate in an
+// endless loop.
 func test(ctx context.Context, limit time.Duration, args []string) (said string, err error) {
 	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", `ulimit -v 16000000; exec go test -count=1 -vet=off -failfast -timeout "$@"`, "sh", limit.String()}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -160,7 +165,7 @@ func test(ctx context.Context, limit time.Duration, args []string) (said string,
 	cmd.Cancel, cmd.WaitDelay = end, time.Second
 	out, err := cmd.CombinedOutput()
 	if cmd.Process != nil {
-		_ = end() // there may be nobody left
+		_ = end() // fails if no process of the group is left
 	}
 	return string(out), err
 }

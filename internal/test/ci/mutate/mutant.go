@@ -11,24 +11,24 @@ import (
 	"strings"
 )
 
-// mutant is a file of a package with one change.
+// mutant is a source file with one change.
 type mutant struct {
 	file     string
-	text     string // of the file, unchanged
-	from, to int    // what is replaced, in bytes
+	text     string // content of the unchanged file
+	from, to int    // byte range of the text that is replaced
 	with     string
 }
 
 // apply returns the changed file.
 func (m mutant) apply() string { return m.text[:m.from] + m.with + m.text[m.to:] }
 
-// String says where the change is, and what becomes of what.
+// String returns the change as file:line, old text and new text.
 func (m mutant) String() string {
 	short := func(s string) string { return fmt.Sprintf("%.80s", strings.Join(strings.Fields(s), " ")) }
 	return fmt.Sprintf("%s:%d: `%s` -> `%s`", m.file, 1+strings.Count(m.text[:m.from], "\n"), short(m.text[m.from:m.to]), short(m.with))
 }
 
-// mutantsOf are all mutants of a file, in the order of the text.
+// mutantsOf returns all mutants of a file, in the order of their position.
 func mutantsOf(path string) ([]mutant, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -44,7 +44,7 @@ func mutantsOf(path string) ([]mutant, error) {
 	return f.found, nil
 }
 
-// finder finds the places of a file that can be changed.
+// finder collects the mutants of a file.
 type finder struct {
 	files *token.FileSet
 	path  string
@@ -52,7 +52,8 @@ type finder struct {
 	found []mutant
 }
 
-// swaps are the operators that a mistake could put in place of another one.
+// swaps maps each operator to the operators that a programmer could write
+// instead by mistake.
 var swaps = map[token.Token][]token.Token{
 	token.LSS: {token.LEQ, token.GEQ}, token.LEQ: {token.LSS, token.GTR},
 	token.GTR: {token.GEQ, token.LEQ}, token.GEQ: {token.GTR, token.LSS},
@@ -101,9 +102,10 @@ func (f *finder) look(n ast.Node) bool {
 	return true
 }
 
-// dropAssignment drops one that declares nothing. What it read is still read, so that the
-// compiler finds no variable that is not used. If it assigns to blanks alone, nothing would
-// change: that is dropped with what it calls.
+// dropAssignment adds a mutant without the assignment n, unless n declares
+// variables. The right side is still evaluated, so that the compiler does not
+// complain about unused variables. If all targets are blank, the mutant drops
+// the right side too, because otherwise nothing would change.
 func (f *finder) dropAssignment(n *ast.AssignStmt) {
 	blanks := "_"
 	if n.Tok == token.ASSIGN {
@@ -128,7 +130,7 @@ func (f *finder) replace(n ast.Node, with string) {
 	f.found = append(f.found, mutant{f.path, f.text, f.at(n.Pos()), f.at(n.End()), with})
 }
 
-// of is the text of a node.
+// of returns the source text of a node.
 func (f *finder) of(n ast.Node) string { return f.text[f.at(n.Pos()):f.at(n.End())] }
 
 func (f *finder) at(p token.Pos) int { return f.files.PositionFor(p, false).Offset }

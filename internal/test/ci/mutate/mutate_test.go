@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Each kind of change, and no other.
+// mutantsOf must return exactly these changes, at least one of each type.
 func TestMutants(t *testing.T) {
 	const text = `package p
 
@@ -78,8 +78,8 @@ func f(a, b int) (n [3]int, err error) {
 	}
 }
 
-// What survives is what the tests do not notice. A mutant that counts for ever is killed. A
-// package may be tested by another one.
+// A mutant survives if the tests do not notice it. A mutant with an endless
+// loop must be killed. The tests may be in another package.
 func TestRun(t *testing.T) {
 	for _, test := range []struct{ pkg, tests, want string }{
 		{"bounds", "", `^survived: testdata/bounds/bounds\.go:6: .<=. -> .<.\n\S+/bounds at any: (\d+) of `},
@@ -93,8 +93,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The commit chooses, and nothing else does.
-func TestChoice(t *testing.T) {
+// The selection of mutants must depend only on the commit.
+func TestCommitSelectsTheMutants(t *testing.T) {
 	said := func(seed string) string {
 		var out strings.Builder
 		if err := run(t.Context(), &out, 2, seed, "./testdata/bounds", []string{"-run", "NoSuchTest"}); err != nil {
@@ -122,8 +122,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// The packages of the table are there.
-func TestElsewhere(t *testing.T) {
+// The packages in the table elsewhere must exist.
+func TestElsewherePackagesExist(t *testing.T) {
 	for pkg, tests := range elsewhere {
 		for _, folder := range append(tests, pkg) {
 			if _, err := os.Stat("../../../../" + folder); err != nil {

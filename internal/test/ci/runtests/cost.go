@@ -15,28 +15,30 @@ import (
 	"time"
 )
 
-// costs is the processor time that the packages and tests of a run have taken, with all
-// processes that they start, also on test hosts: the tests of a package run in a control
-// group of their own. Wall time misleads, since packages compete for the processors.
+// costs measures the CPU time of the packages and tests of a run. It includes
+// all processes that they start, on test hosts too: each package's tests run
+// in their own control group. Wall time would be misleading, because packages
+// compete for the CPUs.
 //
-// A test that took more than its share is named, and fails the run if its tests ran one
-// after the other (-parallel=1), each with all processors. Each test's time is in
-// build/test-costs.tsv.
+// A test that takes too long is reported. It fails the run only if tests ran
+// one after the other (-parallel=1), so that its CPU time is exactly its own.
+// build/test-costs.tsv lists the time of each test.
 type costs struct {
-	module, folder string                         // of the tests
-	groups         string                         // a folder with a group for each package; "" if nobody but root may make groups here
-	usage          func(pkg string) time.Duration // of a package until now
+	module, folder string                         // path and folder of the tested Go module
+	groups         string                         // folder with a control group for each package; "" if this user may not create control groups
+	usage          func(pkg string) time.Duration // returns the CPU time of a package so far
 	packages       map[string]*cost
 }
 
-// cost is what one package has taken.
+// cost is the CPU time of one package.
 type cost struct {
 	total time.Duration
-	tests map[string]time.Duration // top-level tests; "" is what no test was running for
-	live  map[string]bool          // tests and subtests that have not ended; false while one is paused
+	tests map[string]time.Duration // by top-level test; "" holds the time during which no test was running
+	live  map[string]bool          // tests and subtests that have not ended; the value is false while a test is paused
 }
 
-// newCosts makes a group for a run. Without root it measures nothing.
+// newCosts creates the control group of a run. If that fails, as without root,
+// costs measures nothing.
 func newCosts() (*costs, error) {
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Path}}\t{{.Dir}}").Output()
 	if err != nil {
@@ -59,7 +61,8 @@ func newCosts() (*costs, error) {
 	return c, nil
 }
 
-// flags make go test start each test program in the group of the folder that it is in.
+// flags returns flags for go test that start each test program in the control
+// group of its package.
 func (c *costs) flags() []string {
 	if c.groups == "" {
 		return nil
@@ -67,24 +70,25 @@ func (c *costs) flags() []string {
 	return []string{`-exec=sh -c 'group="$0/$(pwd | tr / -)" && mkdir -p "$group" && echo 0 >"$group/cgroup.procs" && exec "$@"' ` + c.groups}
 }
 
-// group is that of a package.
+// group returns the path of a package's control group.
 func (c *costs) group(pkg string) string {
 	return filepath.Join(c.groups, strings.ReplaceAll(c.folder+strings.TrimPrefix(pkg, c.module), "/", "-"))
 }
 
-// remove removes the groups. One in which a process is left stays.
+// remove removes the control groups. A group that still has a process stays.
 func (c *costs) remove() {
 	if c.groups == "" {
 		return
 	}
 	for pkg := range c.packages {
-		os.Remove(c.group(pkg)) // a package without tests has none
+		os.Remove(c.group(pkg)) // fails for a package without tests, which has no group
 	}
-	os.Remove(c.groups) // one with groups stays too
+	os.Remove(c.groups) // fails if a package's group could not be removed
 }
 
-// usage is the processor time of a group and those below it: cpuacct.usage in nanoseconds,
-// or usage_usec of cpu.stat in the unified hierarchy. It is -1 if there is no such group.
+// usage returns the CPU time of a control group and its descendants. It reads
+// cpuacct.usage (cgroup v1, in nanoseconds) or usage_usec of cpu.stat (cgroup
+// v2). It returns -1 if there is no such group.
 func usage(group string) time.Duration {
 	unit, text := time.Nanosecond, ""
 	if v1, err := os.ReadFile(filepath.Join(group, "cpuacct.usage")); err == nil {
@@ -100,8 +104,9 @@ func usage(group string) time.Duration {
 	return time.Duration(n) * unit
 }
 
-// take attributes the time since the package's last event to the tests that ran since
-// then, in equal shares: of tests that run in parallel it knows no better.
+// take attributes the CPU time since the package's last event to the tests
+// that ran since then. Tests that ran in parallel get equal shares, because
+// their exact times are unknown.
 func (c *costs) take(e event) {
 	if e.Package == "" || e.Action == "output" {
 		return
@@ -111,7 +116,7 @@ func (c *costs) take(e event) {
 		p = &cost{tests: map[string]time.Duration{}, live: map[string]bool{}}
 		c.packages[e.Package] = p
 	}
-	now := max(0, c.usage(e.Package)) // nothing has run yet
+	now := max(0, c.usage(e.Package)) // 0 before the package has a control group
 	spent := now - p.total
 	p.total = now
 	running := p.running()
@@ -122,15 +127,16 @@ func (c *costs) take(e event) {
 	case "run", "cont", "pause":
 		p.live[e.Test] = e.Action != "pause"
 		if e.Action == "run" && !strings.Contains(e.Test, "/") {
-			p.tests[e.Test] = 0 // it may be a repetition
+			p.tests[e.Test] = 0 // 0 again if the test is run a second time
 		}
 	default: // pass, fail, skip
 		delete(p.live, e.Test)
 	}
 }
 
-// running returns the top-level tests that run, or "". A test with subtests waits for them,
-// and if all of these are paused it waits for its turn.
+// running returns the names of the top-level tests that are running; [""] if
+// there are none. A test does not count while it only waits for its paused
+// subtests.
 func (p *cost) running() (tests []string) {
 	for name, runs := range p.live {
 		below := func(other string) bool { return strings.HasPrefix(other, name+"/") }
@@ -145,10 +151,11 @@ func (p *cost) running() (tests []string) {
 	return tests
 }
 
-// mostOfTest is what a test may take; more is for a long test.
+// mostOfTest is the CPU time that a test may take, unless it has the build tag
+// long.
 const mostOfTest = 5 * time.Second
 
-// dear are the tests that may take more than mostOfTest, and why.
+// dear lists the tests that may take more than mostOfTest, with the reason.
 var dear = map[string]string{
 	"/e2e TestREADME":                         "runs all commands of README.md, which train with plx and with PyTorch",
 	"/e2e TestTorch":                          "imports PyTorch five times, 1.2 s each",
@@ -158,10 +165,11 @@ var dear = map[string]string{
 	"/bench/sparse TestSameModel":             "trains a model with examples/lm, which it builds, and with PyTorch",
 }
 
-// tell prints the ten packages that took most, and which tests took too much, and writes
-// each test's time: processor seconds, package, test. It returns an error for a test that
-// took too much if each ran alone; else the figure is a share of what several took, with
-// what they compiled if caches were empty.
+// tell prints the ten packages with the most CPU time and the tests that took
+// too long. It writes the time of each test to build/test-costs.tsv. It
+// returns an error for a test that took too long if each test ran alone
+// (-parallel=1). Otherwise the times are only estimates, and include
+// compilation if the caches were empty.
 func (c *costs) tell(out io.Writer, args []string) (err error) {
 	if c.groups == "" {
 		fmt.Fprintln(out, "processor time was not measured: only root may make control groups")
@@ -193,7 +201,7 @@ func (c *costs) tell(out io.Writer, args []string) (err error) {
 	for _, r := range tests {
 		fmt.Fprintf(&table, "%.2f\t%s\t%s\n", r.took.Seconds(), r.pkg, cmp.Or(r.test, "-"))
 		name := strings.TrimPrefix(r.pkg, c.module) + " " + r.test
-		if r.took < mostOfTest || r.test == "" || dear[name] != "" || slices.Contains(args, "-tags=long") { // a long test may take what it needs
+		if r.took < mostOfTest || r.test == "" || dear[name] != "" || slices.Contains(args, "-tags=long") { // tests with the build tag long have no limit
 			continue
 		}
 		fmt.Fprintf(out, "dear: %s %s took %.1f processor seconds, more than %.0f: if it does so alone, make it smaller or a long test\n", r.pkg, r.test, r.took.Seconds(), mostOfTest.Seconds())

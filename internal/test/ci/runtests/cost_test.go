@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A package's group counts what the processes of its tests take, and nothing is left of it.
+// A package's control group must count the CPU time of all its processes, and
+// must be removed at the end.
 func TestProcessesAreCounted(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: control groups")
@@ -29,8 +30,9 @@ func TestProcessesAreCounted(t *testing.T) {
 	}
 }
 
-// The time between two events of a package goes to the tests that ran, in equal shares.
-func TestCostsAreShared(t *testing.T) {
+// The CPU time between two events of a package must be divided equally among
+// the tests that ran.
+func TestParallelTestsShareCPUTime(t *testing.T) {
 	t.Chdir(t.TempDir())
 	spent := time.Duration(0)
 	c := &costs{groups: "some", usage: func(string) time.Duration { return spent }, packages: map[string]*cost{}}
@@ -39,7 +41,7 @@ func TestCostsAreShared(t *testing.T) {
 		action, test string
 	}{
 		{0, "start", ""},
-		{1, "run", "TestA"}, // 1 s before any test
+		{1, "run", "TestA"}, // 1 s passed before any test ran
 		{2, "run", "TestA/sub"},
 		{3, "pass", "TestA/sub"},
 		{0, "pause", "TestA"}, // 5 s of TestA
@@ -48,7 +50,7 @@ func TestCostsAreShared(t *testing.T) {
 		{8, "run", "TestB/sub"}, // 4 s of each
 		{0, "pause", "TestB/sub"},
 		{0, "pass", "TestA"},
-		{4, "cont", "TestB/sub"}, // nobody runs: TestB waits for its subtest
+		{4, "cont", "TestB/sub"}, // no test was running before, because TestB waits for its subtest
 		{1, "pass", "TestB/sub"},
 		{0, "pass", "TestB"},
 		{0, "pass", ""},

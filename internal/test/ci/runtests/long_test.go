@@ -17,7 +17,7 @@ import (
 
 const root = "../../../.."
 
-// parts is what scripts/test-long prints about its parts.
+// parts returns what scripts/test-long prints about its parts.
 func parts(t *testing.T, flag string) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -35,8 +35,8 @@ func parts(t *testing.T, flag string) string {
 
 var testOrFuzz = regexp.MustCompile(`(?m)^func (Test|Fuzz)(\w+)\(\w+ \*testing\.[TF]\)`)
 
-// Every fuzz target, and every test in a file that the gate leaves out for a tag, is in some
-// part of the long tests.
+// Every fuzz target must be in a part of the long tests, and so must every
+// test in a file whose build tags exclude it from CI's normal test run.
 func TestEveryLongTestHasAPart(t *testing.T) {
 	ran := map[string]bool{}
 	for _, word := range regexp.MustCompile(`\w+`).FindAllString(parts(t, "-n"), -1) {
@@ -78,8 +78,8 @@ func TestEveryLongTestHasAPart(t *testing.T) {
 	}
 }
 
-// leftOut says whether the gate leaves a file out which a machine with the tag long, or
-// without the race detector, builds.
+// leftOut reports whether CI's normal test run excludes a file that is built
+// with the tag long or without the race detector.
 func leftOut(t *testing.T, text string) bool {
 	for line := range strings.Lines(text) {
 		if !constraint.IsGoBuild(line) {
@@ -98,7 +98,7 @@ func leftOut(t *testing.T, text string) bool {
 	return false
 }
 
-// The nightly workflow runs every part once.
+// The nightly workflow must run every part exactly once.
 func TestNightlyRunsAllParts(t *testing.T) {
 	workflow, err := os.ReadFile(filepath.Join(root, ".github/workflows/test.yml"))
 	if err != nil {

@@ -1,15 +1,17 @@
-// Runtests runs the tests of a module and prints what go test prints, and beyond that the
-// name and the reason of every test that was skipped. With CI=true a skipped test makes the
-// run fail: on the machine that decides, nothing may go unchecked in silence.
+// Runtests runs the tests of a module and prints what go test prints. In
+// addition, it prints the name of every skipped test with the reason. With
+// CI=true, a skipped test fails the run, so that CI never passes with
+// unchecked code.
 //
 //	go run ./internal/test/ci/runtests -race ./...
 //	go run ./internal/test/ci/runtests -run='^TestX$' ./hostfile    # arguments of go test, as -name=value
 //
-// A test that fails is repeated once, alone, after all others have ended. If it passes
-// then, the run goes well and names the test at its end ("flaky: PACKAGE Test"); mend that
-// test next. What no busy machine explains is never repeated: see finality.
+// If a test fails, runtests runs it once more, alone, after all others have
+// ended. If the test passes then, the run succeeds and ends with the line
+// "flaky: PACKAGE Test"; fix that test next. Failures that a busy machine
+// cannot explain, such as data races, are not retried: see finality.
 //
-// Its last lines are the packages that took most processor time, see costs.
+// At the end, it prints the packages that took the most CPU time, see costs.
 package main
 
 import (
@@ -29,7 +31,7 @@ func main() {
 	}
 }
 
-// run returns why the tests do not pass.
+// run runs the tests. It returns an error if they do not pass.
 func run(args []string, strict bool) error {
 	spent, err := newCosts()
 	if err != nil {
@@ -50,17 +52,19 @@ func run(args []string, strict bool) error {
 	return cmp.Or(err, spent.tell(os.Stdout, args))
 }
 
-// goFlags are those of go test. Three packages at once on two cores, and of a
-// package's parallel tests four: much of their time is waiting. No result from before:
-// go test does not see that programs have changed which tests build. Vet is a stage of
-// its own. The timeout is for a package that hangs; the longest one takes minutes.
+// goFlags are the flags of go test. -p and -parallel start more tests than
+// there are cores, because tests spend much time waiting. -count=1 disables
+// the test cache, because go test does not notice changes to programs that
+// tests build. -vet=off, because CI runs vet separately. -timeout is for a
+// package that hangs; the slowest one takes minutes.
 var goFlags = []string{"test", "-json", "-vet=off", "-count=1", "-p=3", "-parallel=4", "-timeout=60m"}
 
-// mostRepeated is how many tests may fail at first. More is no accident.
+// mostRepeated is the largest number of failed tests that are retried. More
+// failures are not a coincidence.
 const mostRepeated = 3
 
-// runAndRepeat runs tests by test, which is go test with further arguments, and repeats
-// those that failed.
+// runAndRepeat runs all tests and then retries those that failed. The function
+// test runs go test with additional arguments.
 func runAndRepeat(test func(args ...string) (outcome, error), args []string) (skipped []string, flaky []failure, err error) {
 	o, err := test(args...)
 	if err == nil {
@@ -84,12 +88,12 @@ func runAndRepeat(test func(args ...string) (outcome, error), args []string) (sk
 	return o.skipped, flaky, nil
 }
 
-// test runs go and passes its report on. Under the race detector a program would sleep for
-// a second before it ends, in case its goroutines still do something: here that is each of
-// some hundred tests and programs of theirs, when all that they were asked to do is done.
+// test runs the go command and prints its report. It sets GORACE because the
+// race detector makes every program sleep for a second at exit, and the tests
+// start hundreds of programs.
 func test(args []string, spent *costs) (outcome, error) {
 	cmd := exec.Command("go", args...)
-	cmd.Env = append([]string{"GORACE=atexit_sleep_ms=50"}, os.Environ()...) // one that is set wins
+	cmd.Env = append([]string{"GORACE=atexit_sleep_ms=50"}, os.Environ()...) // a GORACE in the environment has precedence
 	cmd.Stderr = os.Stderr
 	events, err := cmd.StdoutPipe()
 	if err != nil {

@@ -11,31 +11,33 @@ import (
 	"time"
 )
 
-// event is one line of go test -json, see go doc test2json and go help buildjson.
+// event is one line of the output of go test -json. See go doc test2json and
+// go help buildjson.
 type event struct {
 	Time        time.Time
 	Action      string
-	Package     string // "" of a build
+	Package     string // "" for build events
 	Test        string
 	Output      string
-	FailedBuild string // of a package that failed: what could not be built
+	FailedBuild string // for a package that failed: the package that could not be built
 }
 
-// outcome is what the tests did.
+// outcome is the result of a run of go test.
 type outcome struct {
-	passed  int       // top-level tests
-	skipped []string  // tests, and why
-	failed  []failure // top-level tests
-	broken  []string  // packages that failed for no failed test of theirs, and why
+	passed  int       // number of top-level tests that passed
+	skipped []string  // skipped tests, with the reason
+	failed  []failure // top-level tests that failed
+	broken  []string  // packages that failed although none of their tests did, with the reason
 }
 
-// failure is a top-level test that failed, itself or in its subtests.
+// failure is a top-level test that failed, or that has a failed subtest.
 type failure struct {
 	pkg, test string
-	final     string // why it may not be repeated; "" if it may
+	final     string // why the test must not be retried; "" if it may be
 }
 
-// final says why a failed run stays one. It is "" if its failures may be repeated.
+// final returns why the run has failed for good; "" if its failed tests may be
+// retried.
 func (o outcome) final() string {
 	for _, f := range o.failed {
 		if f.final != "" {
@@ -53,8 +55,8 @@ func (o outcome) final() string {
 	return ""
 }
 
-// finals are what makes a failure final, by what the test printed: no busy machine is
-// an excuse for it.
+// finals maps reasons against a retry to patterns in the test's output. A busy
+// machine cannot cause these failures.
 var finals = map[string]*regexp.Regexp{
 	"a data race":            regexp.MustCompile(`WARNING: DATA RACE|race detected during execution|Found \d+ data race`),
 	"a crash":                regexp.MustCompile(`(?m)^\s*(panic: |fatal error: )`),
@@ -62,11 +64,13 @@ var finals = map[string]*regexp.Regexp{
 	"other bits":             regexp.MustCompile(`want\s+(digest|sha256)|(other|different) bits|bits are others`),
 }
 
-// aboutBits are the names of tests about equal bits, which fail at random only if the
-// bits are random.
+// aboutBits matches the names of tests that require bit-identical results. If
+// one fails at random, the results are not reproducible, so it must not be
+// retried.
 var aboutBits = regexp.MustCompile(`Bits|Digest|ThatOfOneProcess`)
 
-// finality says why a failed test, or a package without the name of one, may not be repeated.
+// finality returns why a failure must not be retried; "" if it may be. test is
+// "" if a package failed outside of its tests.
 func finality(test string, printed []byte) string {
 	if aboutBits.MatchString(test) {
 		return "a test about equal bits"
@@ -79,15 +83,16 @@ func finality(test string, printed []byte) string {
 	return ""
 }
 
-// reader puts the report of go test together.
+// reader assembles the outcome from the events of go test.
 type reader struct {
 	outcome
 	out     io.Writer
-	printed map[string][]byte // by package and test, until its end
+	printed map[string][]byte // output of each test that has not ended, by package and test name
 }
 
-// report reads the events of go test and writes what go test would write without -json:
-// the output of tests that failed, and of packages. It shows each event to also.
+// report reads the events of go test -json and writes what go test would write
+// without -json: the output of failed tests and of packages. It calls also
+// with each event.
 func report(events io.Reader, out io.Writer, also func(event)) (outcome, error) {
 	r := reader{out: out, printed: map[string][]byte{}}
 	for stream := json.NewDecoder(events); ; {
@@ -100,7 +105,7 @@ func report(events io.Reader, out io.Writer, also func(event)) (outcome, error) 
 		r.take(e)
 		also(e)
 	}
-	// Tests without an end were running when their program crashed.
+	// A test without an end event was running when its program crashed.
 	for _, rest := range r.printed {
 		fmt.Fprintf(out, "%s", rest)
 	}
@@ -112,7 +117,7 @@ func (r *reader) take(e event) {
 	printed := r.printed[name]
 	switch e.Action {
 	case "output", "build-output":
-		// The rest is what go test prints for a package only with -v or -json.
+		// without -v, go test does not print these two lines
 		if e.Test == "" && e.Output != "PASS\n" && !strings.Contains(e.Output, "[no test files]") {
 			fmt.Fprint(r.out, e.Output)
 		}
@@ -140,7 +145,8 @@ func (r *reader) take(e event) {
 	delete(r.printed, name)
 }
 
-// testFailed notes a failed test. Its subtests have ended before it.
+// testFailed records a failed test. The events of its subtests come before its
+// own.
 func (r *reader) testFailed(e event, printed []byte) {
 	fmt.Fprintf(r.out, "%s", printed)
 	top, _, _ := strings.Cut(e.Test, "/")
@@ -154,7 +160,8 @@ func (r *reader) testFailed(e event, printed []byte) {
 	}
 }
 
-// packageFailed notes a package that failed for another reason than its tests.
+// packageFailed records a package that failed for another reason than a failed
+// test.
 func (r *reader) packageFailed(e event, printed []byte) {
 	why := finality("", printed)
 	if why == "" && !slices.ContainsFunc(r.failed, func(f failure) bool { return f.pkg == e.Package }) {
@@ -162,7 +169,7 @@ func (r *reader) packageFailed(e event, printed []byte) {
 	}
 	for name := range r.printed {
 		if strings.HasPrefix(name, e.Package+".") && name != e.Package+"." {
-			why = "a crash" // in the middle of a test
+			why = "a crash" // a test has no end event
 		}
 	}
 	if e.FailedBuild != "" {
@@ -175,7 +182,8 @@ func (r *reader) packageFailed(e event, printed []byte) {
 
 var said = regexp.MustCompile(`\.go:\d+: (.*)\n`)
 
-// reason is ": " and what a test said last before it was skipped.
+// reason returns ": " and the last message that a test logged before it was
+// skipped.
 func reason(printed []byte) string {
 	all := said.FindAllSubmatch(printed, -1)
 	if len(all) == 0 {

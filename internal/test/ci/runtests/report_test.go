@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// module is a small module whose tests do all that tests can.
+// module holds the files of a small module whose tests have all possible
+// results.
 var module = map[string]string{
 	"go.mod": "module example.org/m\n\ngo 1.24\n",
 	"good/good_test.go": `package good
@@ -58,7 +59,7 @@ func TestD(t *testing.T) { t.Fail() }
 	"broken/broken_test.go": "package broken\nvar X = undeclared\n",
 }
 
-// testModule makes the small module the current folder.
+// testModule writes the small module and makes it the working directory.
 func testModule(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -80,7 +81,8 @@ func events(t *testing.T, packages ...string) (string, error) {
 	return string(out), err
 }
 
-// reported is what report makes of events, and what it prints.
+// reported returns the output and the outcome that report makes of the given
+// events.
 func reported(t *testing.T, events string) (string, outcome) {
 	t.Helper()
 	var out strings.Builder
@@ -103,8 +105,9 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// What may be repeated is told from what may not. Where only the test's name or its words
-// differ, they are put into the events of another one.
+// The outcome must distinguish failures that may be retried from others. Cases
+// that differ only in names or messages reuse the events of another case, with
+// some texts replaced.
 func TestReportShowsFailures(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles tests")
@@ -116,7 +119,7 @@ func TestReportShowsFailures(t *testing.T) {
 	const complaint = "the complaint"
 	for _, test := range []struct {
 		pkg, want, final string
-		other            []string // old, new, ... in the events
+		other            []string // pairs of texts to replace in the events: old, new, ...
 	}{
 		{"bad", complaint, "", nil},
 		{"part", "a part's complaint", "", nil},
@@ -147,8 +150,8 @@ func TestReportShowsFailures(t *testing.T) {
 	}
 }
 
-// Failed tests are repeated one by one, after the run.
-func TestRepeats(t *testing.T) {
+// Failed tests must be retried one by one, after all others have ended.
+func TestFailedTestsAreRetriedOnce(t *testing.T) {
 	bad := errors.New("exit status 1")
 	first := outcome{skipped: []string{"p.TestS"}, failed: []failure{{"p", "TestA", ""}, {"q", "TestB", ""}}}
 	for _, test := range []struct {
@@ -187,8 +190,8 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// With CI=true a skipped test fails the run, which goes well without.
-func TestSkipsFail(t *testing.T) {
+// A skipped test must fail the run with CI=true, and only then.
+func TestSkippedTestFailsInCI(t *testing.T) {
 	testModule(t)
 	if err := run([]string{"./skips"}, false); err != nil {
 		t.Error(err)

@@ -10,15 +10,16 @@ import (
 	"testing"
 )
 
-// deliberate are the functions of tests that may wait for a time, in whichever file:
-// it is what they are about.
+// deliberate lists test functions that may sleep, because time is their
+// subject.
 var deliberate = map[string]string{
 	"TestBigFilesAreCopiedOverSlowDisks": "a disk that is slower than the longest silence",
 	"Write":                              "a reader that is slow",
 }
 
-// No test waits by sleeping: it waits for a condition, in a loop with a bound. Files
-// that use testing/synctest sleep on a clock that nobody waits for.
+// Tests must not sleep; they must wait for a condition, in a loop with a
+// timeout. Files that use testing/synctest are exempt, because their clock is
+// simulated.
 func TestNoTestSleeps(t *testing.T) {
 	used := map[string]bool{}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -49,7 +50,7 @@ func TestNoTestSleeps(t *testing.T) {
 	}
 }
 
-// sleeps returns where a file waits for a time and for nothing else: time.Sleep
+// sleeps returns the places where a file only waits for time: time.Sleep
 // outside of a loop, and a receive from time.After outside of a select.
 func sleeps(file *ast.File) (found []token.Pos) {
 	for _, s := range file.Imports {
@@ -82,7 +83,7 @@ func sleeps(file *ast.File) (found []token.Pos) {
 						found = append(found, m.Pos())
 					}
 				}
-			case *ast.CommClause: // a case of a select receives by a statement of its own
+			case *ast.CommClause: // the receive of a select case
 				for _, s := range m.Body {
 					walk(s, loop)
 				}
@@ -95,7 +96,7 @@ func sleeps(file *ast.File) (found []token.Pos) {
 	return found
 }
 
-// calls reports whether a call is to a function of package time.
+// calls reports whether a call is to the function name of package time.
 func calls(call *ast.CallExpr, name string) bool {
 	f, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || f.Sel.Name != name {
@@ -105,7 +106,7 @@ func calls(call *ast.CallExpr, name string) bool {
 	return ok && pkg.Name == "time"
 }
 
-// enclosing is the name of the function around a place.
+// enclosing returns the name of the function that contains a position.
 func enclosing(file *ast.File, pos token.Pos) string {
 	for _, d := range file.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok && f.Pos() <= pos && pos < f.End() {

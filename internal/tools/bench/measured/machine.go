@@ -1,7 +1,7 @@
-// Package measured is what programs that measure plx have in common: samples in the format
-// of Go's benchmarks, which benchstat reads, with the facts about the machine; tables,
-// plots and pages made of them; and programs that are built and followed. It measures
-// nothing itself.
+// Package measured is shared by the programs that benchmark plx. It stores
+// samples in the format of Go's benchmarks, which benchstat reads, together
+// with facts about the machine. It makes tables, plots and pages of samples,
+// and it builds programs and reads their output. It runs no benchmarks itself.
 package measured
 
 import (
@@ -16,14 +16,15 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// Fact is a line "key: value" of a file of samples. Nothing is one without a value.
+// Fact returns a configuration line "key: value" for a file of samples. A line
+// with an empty value is not written.
 func Fact(key, value string) benchfmt.Config {
 	return benchfmt.Config{Key: key, Value: []byte(value), File: true}
 }
 
-// Facts are what a reader must know to judge numbers: this machine, the commit of the
-// working directory, and the command that repeats what is measured. What cannot be found
-// out is "unknown".
+// Facts returns what a reader needs to judge the numbers: the machine, the
+// commit of the working directory, and the command that repeats the benchmark.
+// A value that cannot be determined is "unknown".
 func Facts(command string) []benchfmt.Config {
 	load := strings.Fields(content("/proc/loadavg"))
 	return []benchfmt.Config{
@@ -32,7 +33,7 @@ func Facts(command string) []benchfmt.Config {
 		Fact("cpu", field("/proc/cpuinfo", "model name", ":")),
 		Fact("cores", strconv.Itoa(runtime.NumCPU())),
 		Fact("memory", field("/proc/meminfo", "MemTotal", ":")),
-		Fact("load-before", strings.Join(load[:min(3, len(load))], " ")), // before the first run: other programs' share
+		Fact("load-before", strings.Join(load[:min(3, len(load))], " ")), // load of other programs, because the benchmark has not started yet
 		Fact("system", strings.Trim(field("/etc/os-release", "PRETTY_NAME", "="), `"`)),
 		Fact("kernel", Said("uname", "-sr")),
 		Fact("go", runtime.Version()),
@@ -40,7 +41,8 @@ func Facts(command string) []benchfmt.Config {
 	}
 }
 
-// field finds a line's value in a file of lines NAME SEPARATOR VALUE.
+// field returns the value of the line with this name in a file of lines NAME
+// SEPARATOR VALUE.
 func field(path, name, separator string) string {
 	for line := range strings.Lines(content(path)) {
 		if key, value, found := strings.Cut(line, separator); found && strings.TrimSpace(key) == name {
@@ -51,11 +53,12 @@ func field(path, name, separator string) string {
 }
 
 func content(path string) string {
-	text, _ := os.ReadFile(path) // without one it is as good as a file that says nothing
+	text, _ := os.ReadFile(path) // an unreadable file counts as empty
 	return string(text)
 }
 
-// Said is what a program prints, or "unknown": nothing is measured by it.
+// Said returns the output of a program, or "unknown" if the program fails or
+// prints nothing.
 func Said(name string, args ...string) string {
 	out, err := exec.Command(name, args...).Output()
 	if text := string(bytes.TrimSpace(out)); err == nil && text != "" {

@@ -13,8 +13,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// Insert puts a part into a page, between the lines that mark its place. A page
-// that is not there is made.
+// Insert replaces the text between the lines that mark the section name in a
+// page. It creates the page if it does not exist.
 func Insert(path, name, part string) error {
 	begin, end := fmt.Sprintf("<!-- %s: begin -->\n", name), fmt.Sprintf("<!-- %s: end -->\n", name)
 	text, err := os.ReadFile(path)
@@ -32,7 +32,7 @@ func Insert(path, name, part string) error {
 	return os.WriteFile(path, []byte(before+begin+part+end+after), 0o644)
 }
 
-// Table is a table of Markdown, whose first row is the head.
+// Table returns a Markdown table. The first row is its header.
 func Table(rows ...[]string) string {
 	var b strings.Builder
 	for i, row := range rows {
@@ -47,7 +47,7 @@ func Table(rows ...[]string) string {
 	return b.String()
 }
 
-// Points are those of a line, at (xs[i], ys[i]).
+// Points returns the points (xs[i], ys[i]) of a line.
 func Points(xs, ys []float64) plotter.XYs {
 	points := make(plotter.XYs, len(xs))
 	for i := range points {
@@ -56,9 +56,10 @@ func Points(xs, ys []float64) plotter.XYs {
 	return points
 }
 
-// Draw writes a picture of lines over common axes into a file, whose name must end in
-// .svg: a name and plotter.XYs for each line. It has no background and is readable on
-// light and on dark pages. With log the y axis is logarithmic, and every y positive.
+// Draw plots lines over common axes and writes an SVG file; path must end in
+// .svg. The arguments lines are a name and a plotter.XYs for each line. The
+// plot has no background and is readable on light and dark pages. With log,
+// the y axis is logarithmic and every y must be positive.
 func Draw(path, title, x, y string, log bool, lines ...any) error {
 	grey := color.Gray{Y: 0x76} // readable on white and on black
 	p := plot.New()
@@ -68,7 +69,7 @@ func Draw(path, title, x, y string, log bool, lines ...any) error {
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Color, a.Tick.Color, a.Label.TextStyle.Color, a.Tick.Label.Color = grey, grey, grey, grey
 	}
-	if log && len(lines) > 0 { // without points the axis would have zero in it
+	if log && len(lines) > 0 { // a logarithmic axis without points would include zero, which is not allowed
 		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	}
 	if err := plotutil.AddLinePoints(p, lines...); err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Build builds a package of the working directory's module, static.
+// Build builds a package of the working directory's module as a static binary.
 func Build(ctx context.Context, to, pkg string, flags ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-trimpath", "-o", to}, flags...), pkg)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -21,9 +21,10 @@ func Build(ctx context.Context, to, pkg string, flags ...string) error {
 	return nil
 }
 
-// Follow runs a program to its end and tells each line that it prints, on standard
-// error too where cmd has no place for that. When tell has enough or fails, the program
-// is interrupted, as by Ctrl-C, and how it ends does not matter.
+// Follow runs a program and calls tell with each line of its standard output.
+// If cmd.Stderr is nil, this includes standard error. If tell returns enough
+// or an error, Follow interrupts the program like Ctrl-C and ignores its exit
+// status.
 func Follow(cmd *exec.Cmd, tell func(line string) (enough bool, err error)) error {
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -36,16 +37,16 @@ func Follow(cmd *exec.Cmd, tell func(line string) (enough bool, err error)) erro
 	if err := errors.Join(cmd.Start(), in.Close()); err != nil {
 		return err
 	}
-	var last []string // for a failure
+	var last []string // the last 12 lines, for an error message
 	stopped, failed := false, error(nil)
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
-	for lines.Scan() { // to the end: a program whose output nobody reads stands still
+	for lines.Scan() { // reads to the end, because a program blocks if nobody reads its output
 		last = append(last[max(0, len(last)-11):], lines.Text())
 		enough, err := tell(lines.Text())
 		if failed = errors.Join(failed, err); !stopped && (enough || err != nil) {
 			stopped = true
-			_ = cmd.Process.Signal(os.Interrupt) // it may have ended by itself
+			_ = cmd.Process.Signal(os.Interrupt) // fails if the program has already ended
 			defer time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// Samples are results of Go's benchmark format, in the order in which they were measured.
-// A name is SUBJECT/KEY=VALUE/KEY=VALUE.
+// Samples are results in Go's benchmark format, in the order of measurement.
+// The name of each is SUBJECT/KEY=VALUE/KEY=VALUE.
 type Samples []*benchfmt.Result
 
-// Load reads what Save wrote.
+// Load reads a file that Save has written.
 func Load(path string) (all Samples, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -33,7 +33,7 @@ func Load(path string) (all Samples, err error) {
 	return all, r.Err()
 }
 
-// Save writes them into a file that appears whole or not at all.
+// Save writes the samples to a file, which it replaces atomically.
 func (s Samples) Save(path string) error {
 	var text bytes.Buffer
 	w := benchfmt.NewWriter(&text)
@@ -49,14 +49,14 @@ func (s Samples) Save(path string) error {
 	return os.Rename(path+".new", path)
 }
 
-// Part is the value of a key in a result's name.
+// Part returns the value of a key in a result's name.
 func Part(r *benchfmt.Result, key string) string {
 	_, rest, _ := strings.Cut(r.Name.String()+"/", "/"+key+"=")
 	value, _, _ := strings.Cut(rest, "/")
 	return value
 }
 
-// Parts are the different values of a key, in the order of the samples.
+// Parts returns the distinct values of a key, in the order of the samples.
 func (s Samples) Parts(key string) (all []string) {
 	for _, r := range s {
 		if part := Part(r, key); part != "" && !slices.Contains(all, part) {
@@ -66,7 +66,8 @@ func (s Samples) Parts(key string) (all []string) {
 	return all
 }
 
-// Pick returns those whose names have all parts KEY=VALUE.
+// Pick returns the samples whose names contain all of the given parts
+// KEY=VALUE.
 func (s Samples) Pick(parts ...string) (all Samples) {
 	for _, r := range s {
 		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(r.Name.String()+"/", "/"+part+"/") }) {
@@ -76,7 +77,7 @@ func (s Samples) Pick(parts ...string) (all Samples) {
 	return all
 }
 
-// Of returns what the samples have of a unit, ascending.
+// Of returns the values that the samples have for a unit, in ascending order.
 func (s Samples) Of(unit string) (all Values) {
 	for _, r := range s {
 		if v, found := r.Value(unit); found {
@@ -90,10 +91,10 @@ func (s Samples) Of(unit string) (all Values) {
 // Median is that of a unit.
 func (s Samples) Median(unit string) float64 { return s.Of(unit).Median() }
 
-// Values are numbers, ascending.
+// Values are numbers in ascending order.
 type Values []float64
 
-// Median of none is 0.
+// Median returns the median, or 0 if there are no values.
 func (v Values) Median() float64 {
 	if len(v) == 0 {
 		return 0
@@ -101,7 +102,8 @@ func (v Values) Median() float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// Range shows the least and the most of at least one value.
+// Range formats the smallest and the largest value as "A to B". v must not be
+// empty.
 func (v Values) Range(format string) string {
 	return fmt.Sprintf(format+" to "+format, v[0], v[len(v)-1])
 }

@@ -22,21 +22,21 @@ import (
 //go:embed ddp_lm.py
 var ddp []byte
 
-// bench is the hosts and the programs that run on them.
+// bench holds the test hosts, the programs and the results of a benchmark run.
 type bench struct {
 	*settings
 	cluster     *testhosts.Cluster
-	files       map[int]string // resource file of so many hosts
+	files       map[int]string // for each number of hosts, the path of a resource file that lists them
 	rows        Rows
 	facts       []benchfmt.Config
 	samples     measured.Samples
-	failed      []error // of runs
+	failed      []error // errors of failed runs
 	python, dir string
 	stderr      io.Writer
 }
 
-// measure measures everything, round by round, and keeps the samples after each run. The
-// runs that failed are named apart.
+// measure runs all measurements, round by round, and saves the samples after
+// each run. It returns the errors of failed runs separately, as failed.
 func (s *settings) measure(ctx context.Context, command string, stderr io.Writer) (samples measured.Samples, failed, err error) {
 	b := &bench{settings: s, files: map[int]string{}, facts: measured.Facts(command), stderr: stderr}
 	systems, err := s.systems()
@@ -83,7 +83,7 @@ func (s *settings) measure(ctx context.Context, command string, stderr io.Writer
 	return b.samples, errors.Join(b.failed...), nil
 }
 
-// build makes the programs that are not given.
+// build builds plx and the example, unless the flags name existing programs.
 func (b *bench) build(ctx context.Context) error {
 	var errs []error
 	if b.plx == "" {
@@ -101,7 +101,8 @@ func (b *bench) build(ctx context.Context) error {
 	return errors.Join(append(errs, executable.Write(b.python, ddp, 0o755))...)
 }
 
-// describe adds to the facts what is trained, and with what.
+// describe adds facts about the model and the versions of PyTorch and
+// OpenBLAS.
 func (b *bench) describe(systems []system) (err error) {
 	if b.rows, err = countRows(b.model); err != nil {
 		return err
@@ -137,7 +138,7 @@ func (b *bench) one(ctx context.Context, x system, hosts int, rate string, round
 		sample.Values = []benchfmt.Value{{Value: 1, Unit: "failed"}}
 		fmt.Fprintln(b.stderr, b.failed[len(b.failed)-1])
 	} else {
-		bits, _ := testhosts.ParseRate(rate) // as in parse
+		bits, _ := testhosts.ParseRate(rate) // the error is impossible: parse has checked the rate
 		sample.Values = append(r.values(), x.formula(b.model, b.rows, float64(hosts), r.homes).values(netRate(bits))...)
 		if r.choice > 0 {
 			sample.Values = append(sample.Values, benchfmt.Value{Value: float64(r.choice), Unit: "P"})

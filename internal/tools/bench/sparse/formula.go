@@ -2,21 +2,21 @@ package main
 
 import "golang.org/x/perf/benchfmt"
 
-// demand is what a step asks of the links, in bytes.
+// demand is how many bytes a training step must send over the links.
 type demand struct {
-	direction float64 // through the busiest direction of the busiest link
-	series    float64 // that must pass one after the other; 0: direction says it all
+	direction float64 // bytes in the busier direction of the busiest link
+	series    float64 // bytes that must be sent one after the other, without overlap; 0 means that only direction matters
 }
 
-// formula is what a step of n workers, one on each of n hosts, asks of the
-// links whatever a program does.
+// formula computes the minimum traffic of a step of n workers on n hosts, for
+// one method of training.
 type formula func(m modelSettings, rows Rows, n float64, at homes) demand
 
-// element is the size of what is trained.
+// element is the size of a trained number (float32), in bytes.
 const element = 4
 
-// sizes are the bytes of the model's parts: a row of each table, the dense
-// variables, and all of it as if it were dense.
+// sizes returns the sizes of the model's parts in bytes: one row of each
+// table, the dense variables, and the whole model.
 func (m modelSettings) sizes() (word, class, dense, all float64) {
 	word, class = element*float64(m.Width), element*float64(m.Width+1)
 	cells := 4 * float64(m.Hidden)
@@ -27,38 +27,42 @@ func (m modelSettings) sizes() (word, class, dense, all float64) {
 	return word, class, dense, dense + float64(m.Vocabulary)*(word+class)
 }
 
-// pushed are the bytes of the rows that one worker touches.
+// pushed is the size in bytes of the table rows that one worker updates in a
+// step.
 func (m modelSettings) pushed(r Rows) float64 {
 	word, class, _, _ := m.sizes()
 	return r.Words*word + r.Classes*class
 }
 
-// allReduce of everything: 2(n-1)/n of all bytes, in both directions of every
-// link.
+// allReduce is the demand of an all-reduce of the whole model: 2(n-1)/n of all
+// bytes, in both directions of every link.
 func allReduce(m modelSettings, _ Rows, n float64, _ homes) demand {
 	_, _, _, all := m.sizes()
 	return demand{direction: 2 * (n - 1) / n * all}
 }
 
-// allGather is PyTorch's for sparse gradients: every worker gets the rows of
-// all others, and an index of 8 bytes with each. The rest is an all-reduce.
+// allGather is the demand of PyTorch with sparse gradients: every worker
+// receives the rows of all others, with an index of 8 bytes for each row.
+// Dense variables use an all-reduce.
 func allGather(m modelSettings, r Rows, n float64, _ homes) demand {
 	_, _, dense, _ := m.sizes()
 	return demand{direction: (n-1)*(m.pushed(r)+8*(r.Words+r.Classes)) + 2*(n-1)/n*dense}
 }
 
-// hybrid spreads rows evenly over the hosts' servers, each worker's own host
-// being one of them, and all-reduces the rest.
+// hybrid is the demand of plx's hybrid architecture: table rows are spread
+// evenly over servers on all hosts, the worker's own included. Dense variables
+// use an all-reduce.
 func hybrid(m modelSettings, r Rows, n float64, _ homes) demand {
 	_, _, dense, _ := m.sizes()
 	return demand{direction: 2 * (n - 1) / n * (m.pushed(r) + dense)}
 }
 
-// plainServers has each variable whole on one server. All other workers'
-// gradients come in there, and then the new values go out to them: a step's
-// rows cannot be asked for before the last step's gradients are in, so nothing
-// overlaps. Where it is not known who lives where, there is one variable on
-// each server.
+// plainServers is the demand of a parameter server architecture in which each
+// variable is whole on one server. The server receives the gradients of all
+// other workers and then sends them the new values. Nothing overlaps, because
+// a worker cannot request a step's rows before the previous step's gradients
+// have been applied. If a variable's server is unknown, the formula assumes
+// that no other variable is on the same server.
 func plainServers(m modelSettings, r Rows, n float64, at homes) demand {
 	traffic, total := map[string]float64{}, 0.0
 	for variable, bytes := range m.variables(r) {
@@ -71,7 +75,7 @@ func plainServers(m modelSettings, r Rows, n float64, at homes) demand {
 	}
 	var d demand
 	for _, bytes := range traffic {
-		// The host's own worker has the other servers' variables to bring.
+		// The worker on this host receives the variables of the other servers.
 		d.direction = max(d.direction, (n-1)*bytes+(total-bytes))
 		d.series = max(d.series, 2*(n-1)*bytes)
 	}
@@ -81,7 +85,7 @@ func plainServers(m modelSettings, r Rows, n float64, at homes) demand {
 	return d
 }
 
-// variables are the bytes of each that one worker touches in a step.
+// variables returns the bytes of each variable that one worker uses in a step.
 func (m modelSettings) variables(r Rows) map[string]float64 {
 	word, class, _, _ := m.sizes()
 	matrix := element * 4 * float64(m.Width) * float64(m.Hidden)
@@ -93,7 +97,8 @@ func (m modelSettings) variables(r Rows) map[string]float64 {
 	return all
 }
 
-// values are what is recorded of it, for links that carry so many bytes a second.
+// values returns the demand as benchmark values: in bytes, and in seconds for
+// links of the given rate.
 func (d demand) values(bytesPerSecond float64) []benchfmt.Value {
 	link := d.direction
 	if d.series > 0 {
@@ -102,9 +107,9 @@ func (d demand) values(bytesPerSecond float64) []benchfmt.Value {
 	return []benchfmt.Value{{Value: d.direction, Unit: "formula-B/op"}, {Value: link / bytesPerSecond, Unit: "formula-sec/op"}}
 }
 
-// allowed is the shortest time of a step by the times of its link and of computing:
-// what is not in series hides behind the backward pass, which is two thirds of
-// computing.
+// allowed returns the shortest possible time of a step, given the time on the
+// link and the time of computing. If series is false, the link's time overlaps
+// with the backward pass, which is two thirds of computing.
 func allowed(link, computing float64, series bool) float64 {
 	if series {
 		return computing + link
@@ -112,9 +117,9 @@ func allowed(link, computing float64, series bool) float64 {
 	return computing/3 + max(computing*2/3, link)
 }
 
-// computing is the time of a step on n hosts without a network, in seconds:
-// that of a step on one host, or longer where n of them keep more cores busy
-// than there are.
+// computing returns the seconds that a step on n hosts takes without a
+// network. It is the time on one host, or longer if n hosts together need more
+// cores than the machine has.
 func computing(oneHost, busyCores float64, n, cores int) float64 {
 	return max(oneHost, float64(n)*oneHost*busyCores/float64(cores))
 }

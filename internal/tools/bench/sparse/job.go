@@ -19,26 +19,28 @@ import (
 	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
-// runOf is one run of a system: it reads what the job prints and measures it.
+// runOf is one run of a system (a method of training). It parses the job's
+// output and measures the job.
 type runOf struct {
-	words         int // of a step
+	words         int // number of words that a step trains on
 	hosts         []*testhosts.Host
 	window        window
-	settle        int // steps behind a move
+	settle        int // number of steps to skip after plx has moved variables
 	before, after look
 	homes         homes
-	choice        int    // of a number of partitions
-	said          string // about it
+	choice        int    // number of partitions that plx has chosen; 0 means none
+	said          string // plx's message about that choice
 }
 
-// homes are the servers of variables that live whole on one, by their names.
+// homes maps a variable to the server that holds it, if one server holds it
+// whole.
 type homes map[string]string
 
-// look is the machine at one moment.
+// look is a snapshot of the machine's counters.
 type look struct {
 	cpu  cpu
 	at   time.Time
-	link [][2]uint64 // bytes from each host and to it
+	link [][2]uint64 // for each host, bytes that its link has carried from the host and to it
 }
 
 func (r *runOf) look() (l look, err error) {
@@ -56,7 +58,8 @@ func (r *runOf) look() (l look, err error) {
 	return l, nil
 }
 
-// line reads what is printed, and says whether all that counts is there.
+// line processes a line of the job's output. done is true when all steps have
+// been measured.
 func (r *runOf) line(line string, now time.Time) (done bool, err error) {
 	if r.window.finished {
 		return true, nil
@@ -84,16 +87,18 @@ func (r *runOf) line(line string, now time.Time) (done bool, err error) {
 	return r.window.finished, err
 }
 
-// values are those of the steps that count, and of what the machine did meanwhile.
+// values returns the measurements: time of a step, words per second, link
+// traffic and busy cores.
 func (r *runOf) values() []benchfmt.Value {
 	sum, link := 0.0, 0.0
 	for _, ms := range r.window.millis {
 		sum += ms / 1000
 	}
 	step := sum / float64(len(r.window.millis))
-	// Lines come late by what waits in the links: a rate knows nothing of that.
+	// Lines arrive late if data is queued in the links. Normalize by the
+	// elapsed time of the snapshots, which this delay does not affect.
 	perStep := step / r.after.at.Sub(r.before.at).Seconds()
-	for i, before := range r.before.link { // the busiest direction of the busiest link
+	for i, before := range r.before.link { // the busier direction of the busiest link counts
 		after := r.after.link[i]
 		link = max(link, math.Round(float64(max(after[0]-before[0], after[1]-before[1]))*perStep))
 	}
@@ -101,7 +106,8 @@ func (r *runOf) values() []benchfmt.Value {
 		{Value: link, Unit: "link-B/op"}, {Value: r.after.cpu.busyCores(r.before.cpu), Unit: "cores"}}
 }
 
-// follow runs a system until it has been measured, and stops it.
+// follow runs a system until enough steps have been measured, and then stops
+// it.
 func (b *bench) follow(ctx context.Context, x system, hosts int, logName string) (r *runOf, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
@@ -112,13 +118,13 @@ func (b *bench) follow(ctx context.Context, x system, hosts int, logName string)
 		if err != nil {
 			return r, err
 		}
-		defer file.Close() // for a reader only
+		defer file.Close() // the error is ignored: the log is only for a reader
 		log = file
 	}
 	last := ""
 	err = measured.Follow(b.command(ctx, x, hosts), func(line string) (bool, error) {
 		last = line
-		fmt.Fprintln(log, line) // a log that cannot be written is no reason to stop
+		fmt.Fprintln(log, line) // an error of the log must not stop the run
 		return r.line(line, time.Now())
 	})
 	if err == nil && !r.window.finished {
@@ -127,8 +133,9 @@ func (b *bench) follow(ctx context.Context, x system, hosts int, logName string)
 	return r, err
 }
 
-// windowOf: what places its variables first is given its steps however long
-// they take, others at least two and ten seconds.
+// windowOf returns which steps of a system's run are measured. A system that
+// first moves its variables gets a fixed number of warm-up steps. Other
+// systems get fewer steps, or half the window's time with at least two steps.
 func (b *bench) windowOf(x system) window {
 	w := window{warm: min(20, b.settle), warmFor: b.window / 2, patience: 5 * b.settle, most: b.steps, length: b.window}
 	if x.moves || x.places {
@@ -140,7 +147,8 @@ func (b *bench) windowOf(x system) window {
 	return w
 }
 
-// command is the job. One thread computes, as a worker of plx has.
+// command returns the command that launches the job. PyTorch computes with one
+// thread, like a worker of plx.
 func (b *bench) command(ctx context.Context, x system, hosts int) *exec.Cmd {
 	args := []string{"launch", "-v", "--color", "never", "--hosts", b.files[hosts]}
 	if !x.servers {
@@ -155,16 +163,17 @@ func (b *bench) command(ctx context.Context, x system, hosts int) *exec.Cmd {
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "HOME=") || strings.HasPrefix(v, "PLX_")
 	}), "HOME="+b.cluster.Home)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // plx ends its job
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // plx stops the job on an interrupt
 	cmd.WaitDelay = time.Minute
 	return cmd
 }
 
-// cpu is what the machine's cores have done since it started, in ticks.
+// cpu counts the machine's CPU time since boot, in ticks of all cores.
 type cpu struct{ busy, all float64 }
 
-// readCPU reads the first line of /proc/stat, see proc(5): idle is the fourth
-// number, waiting for a disk the fifth. What guests use is in user and nice.
+// readCPU reads the first line of /proc/stat, see proc(5). The fourth number
+// is idle time and the fifth I/O wait. The last two, guest times, are already
+// included in user and nice.
 func readCPU() (c cpu, err error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -187,8 +196,8 @@ func parseCPU(text string) (c cpu, err error) {
 	return c, nil
 }
 
-// busyCores is how many cores were busy on the average since an earlier look,
-// with the kernel's work for packets, and with what other programs did.
+// busyCores returns the average number of busy cores since an earlier
+// snapshot. This includes the kernel's work for packets, and other programs.
 func (c cpu) busyCores(before cpu) float64 {
 	if c.all <= before.all {
 		return 0

@@ -14,17 +14,19 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// netRate is what TCP can carry over a link of a rate, in bytes per second. Of a full
-// Ethernet frame of 1514 bytes, as the kernel's limiter counts them, TCP carries 1448:
-// 14 are Ethernet's, 20 IP's, 32 TCP's with its timestamps.
+// netRate returns how many bytes per second TCP can carry over a link with the
+// given rate in bits per second. A full Ethernet frame has 1514 bytes as the
+// kernel's limiter counts them, of which 1448 are TCP data. The headers take
+// 14 bytes for Ethernet, 20 for IP and 32 for TCP with timestamps.
 func netRate(bits float64) float64 { return bits / 8 * 1448 / 1514 }
 
-// linkTool sends and receives on the hosts.
+// linkTool is a Python program that sends or receives data on a host.
 //
 //go:embed link.py
 var linkTool string
 
-// link measures what TCP carries between two hosts, with nothing else on the links.
+// link measures the throughput of TCP between two hosts, first in one
+// direction and then in both at once.
 func (b *bench) link(ctx context.Context, rate string) error {
 	first, second := b.cluster.Hosts[0], b.cluster.Hosts[1]
 	one, err := transfer(ctx, first, second, b.raw)
@@ -53,7 +55,8 @@ func (b *bench) link(ctx context.Context, rate string) error {
 	return nil
 }
 
-// transfer sends from one host to another and returns bytes per second.
+// transfer sends data from one host to another for some seconds and returns
+// the bytes per second.
 func transfer(ctx context.Context, from, to *testhosts.Host, seconds float64) (float64, error) {
 	const port = "47101"
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(seconds*float64(time.Second))+30*time.Second)
@@ -66,7 +69,7 @@ func transfer(ctx context.Context, from, to *testhosts.Host, seconds float64) (f
 	}
 	said, err := from.Command(ctx, "python3", "-c", linkTool, "send", to.Addr, port, fmt.Sprint(seconds)).CombinedOutput()
 	if err != nil {
-		cancel() // nobody will come
+		cancel() // stop the receiver, to which no sender will connect
 		err = fmt.Errorf("send: %w: %s", err, said)
 	}
 	if ended := receiver.Wait(); ended != nil {

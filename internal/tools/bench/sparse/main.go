@@ -1,19 +1,19 @@
-// Sparse measures how fast a language model with two large tables trains when
-// the hosts' links are slow: under a plain parameter server, an all-reduce of
-// dense gradients, PyTorch's DistributedDataParallel with dense and with sparse
-// gradients, and plx as it is by default. All of them run in one go, one after
-// the other in each round, on hosts of package testhosts whose links the kernel
-// limits:
+// Sparse measures how fast a language model with two large embedding tables
+// trains over slow links. It compares five systems: a plain parameter server,
+// an all-reduce of dense gradients, PyTorch's DistributedDataParallel with
+// dense and with sparse gradients, and plx with its defaults. Each round runs
+// all of them one after the other, on test hosts (package testhosts) whose
+// links the kernel limits:
 //
 //	make bench-sparse                                  # two hours: docs/benchmarks.md and docs/benchmarks/
 //	make bench-partitions                              # every number of partitions, and what the search chose
 //	scripts/tool internal/tools/bench/sparse --quick --out DIR   # a minute: does it work?
 //	scripts/tool internal/tools/bench/sparse --render            # write tables and plots from the samples again
 //
-// It needs root, Linux, and the packages that scripts/install-test-tools names.
-// It refuses to be kind: every run is kept, one that fails is shown as failed,
-// and a ratio over a system that has not had a fair chance, by the formula for
-// its own traffic, is marked void.
+// It needs root, Linux, and the packages that scripts/install-test-tools
+// names. It keeps every run and reports failed runs as failed. A comparison
+// with a system that is far slower than the formula for its own traffic allows
+// is marked void, because the comparison would be unfair to that system.
 package main
 
 import (
@@ -48,24 +48,24 @@ type settings struct {
 	model        modelSettings
 	hosts, parts []int
 	rates        []string
-	only         []string // systems; none: all
+	only         []string // names of the systems to measure; empty means all
 	rounds       int
-	steps        int           // measured ones of a run at most
-	window       time.Duration // that a run is measured
-	settle       int           // steps before a system that moves variables is measured
-	limit        time.Duration // of a run
-	raw          float64       // seconds of the raw measurement
+	steps        int           // largest number of measured steps of a run
+	window       time.Duration // time for which a run is measured
+	settle       int           // warm-up steps of a system that moves variables
+	limit        time.Duration // timeout of a run
+	raw          float64       // seconds for which the throughput of TCP is measured
 	quick        bool
 	render       bool
 	out          string
-	plx, lm      string // programs, built where empty
-	logs         string // folder
+	plx, lm      string // paths of existing programs; "" means that they are built
+	logs         string // folder for the output of each run; "" means none
 }
 
-// modelSettings is the size of the language model and of a worker's batch.
+// modelSettings holds the sizes of the language model and of a worker's batch.
 type modelSettings struct {
 	Vocabulary, Width, Hidden, Length int
-	Batch, Samples                    int // rows of text, and samples of the softmax, of one worker
+	Batch, Samples                    int // text rows per worker, and samples of each worker's softmax
 }
 
 func main() {
@@ -77,7 +77,8 @@ func main() {
 	}
 }
 
-// run measures what the arguments say and writes it down.
+// run runs the benchmark that the arguments select, and writes tables and
+// plots.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s, err := parse(args, stderr)
 	if err != nil {
@@ -99,10 +100,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return errors.Join(err, measured.Insert(filepath.Join(s.out, "benchmarks.md"), s.mode, part), r.plots(filepath.Join(s.out, "benchmarks")), failed)
 }
 
-// file is where the samples are.
+// file is the path of the file with the samples.
 func (s *settings) file() string { return filepath.Join(s.out, "benchmarks", s.mode+".txt") }
 
-// command is what repeats this run. Where its output went is nobody's business.
+// command returns the make command that repeats this run, without the flag for
+// the logs' folder.
 func command(args []string) string {
 	if i := slices.IndexFunc(args, func(a string) bool { return strings.TrimLeft(a, "-") == "logs" }); i >= 0 {
 		args = slices.Delete(slices.Clone(args), i, min(i+2, len(args)))
@@ -117,8 +119,8 @@ func command(args []string) string {
 	return fmt.Sprintf("%s ARGS=%q", target, strings.Join(args, " "))
 }
 
-// parse reads the command line: the mode, where it is not comparing, then
-// flags.
+// parse parses the command line: an optional mode (the default is comparing),
+// then flags.
 func parse(args []string, stderr io.Writer) (*settings, error) {
 	s := &settings{mode: comparing, hosts: []int{1, 2, 4, 8}, parts: []int{1, 2, 4, 8, 16}, rates: []string{"100mbit", "1gbit"}, rounds: 3,
 		steps: 200, window: 20 * time.Second, settle: 200, limit: 15 * time.Minute, raw: 3, out: "docs",
@@ -126,7 +128,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	if len(args) > 0 && args[0] == partitioning {
 		s.mode, s.hosts, args = partitioning, []int{8}, args[1:]
 	}
-	if slices.ContainsFunc(args, func(a string) bool { return strings.TrimLeft(a, "-") == "quick" }) { // little of all that is not asked for
+	if slices.ContainsFunc(args, func(a string) bool { return strings.TrimLeft(a, "-") == "quick" }) { // --quick changes defaults, which explicit flags override
 		s.hosts, s.parts, s.rates, s.rounds = []int{2}, []int{1, 2}, []string{"1gbit"}, 1
 		s.steps, s.window, s.settle, s.limit, s.raw = 5, time.Second, 5, time.Minute, 0.2
 		s.model = modelSettings{Vocabulary: 2000, Width: 16, Hidden: 16, Length: 5, Batch: 4, Samples: 32}
@@ -137,7 +139,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.Func("partitions", "numbers of `partitions` to try (default 1,2,4,8,16)", numbers(&s.parts))
 	f.Func("rates", "`rates` of the links, as tc writes them (default 100mbit,1gbit)", names(&s.rates))
 	f.Func("only", "`systems` to measure, by their short names (default all)", names(&s.only))
-	whole := map[*int]int{} // the least value of each
+	whole := map[*int]int{} // smallest allowed value of each flag
 	for _, n := range []struct {
 		to          *int
 		least       int

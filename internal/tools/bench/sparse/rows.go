@@ -6,17 +6,17 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// Rows is how many rows of the two tables one worker touches in a step, on the
-// average: those of the words it reads, and those of the words that follow them
-// together with its samples.
+// Rows is the average number of rows of each table that one worker uses in a
+// step. Words are the rows of the words that it reads. Classes are the rows of
+// the words to predict, together with the worker's samples.
 type Rows struct {
 	Words   float64
 	Classes float64
-	Part    float64 // of all rows of both
+	Part    float64 // fraction of the rows of both tables
 }
 
-// countRows makes a worker's text and samples as examples/lm does when it has
-// no text to read.
+// countRows counts the rows that a worker's batches use. It makes the same
+// artificial text and samples as examples/lm without a text file.
 func countRows(m modelSettings) (Rows, error) {
 	sampler, err := ops.NewSampler(m.Vocabulary, m.Samples)
 	if err != nil {

@@ -6,24 +6,24 @@ import (
 	"strconv"
 )
 
-// system is one way to train the model.
+// system is one method of training the model.
 type system struct {
-	key, name string   // name has at most 15 letters, for the plot
-	torch     bool     // PyTorch's program, not examples/lm
-	servers   bool     // with one on every host
-	moves     bool     // variables between servers, in its first steps
-	places    bool     // them once, after few steps
-	series    bool     // what a step sends can not be hidden behind computing
-	args      []string // of the program
-	formula   formula  // what its own traffic allows
-	wanted    float64  // how many times its words per second the last one should have
+	key, name string   // name is for the plot and has at most 15 letters
+	torch     bool     // runs the PyTorch program instead of examples/lm
+	servers   bool     // has a parameter server on every host
+	moves     bool     // moves variables between servers during its first steps
+	places    bool     // moves variables once, after a few steps
+	series    bool     // sending cannot overlap with computing
+	args      []string // additional arguments of the program
+	formula   formula  // minimum traffic of this method
+	wanted    float64  // goal for words per second of plx hybrid, as a multiple of this system's
 }
 
-// compared are the systems, in the order of the tables. The last one is what
-// the others are compared with.
+// compared lists the systems in the order of the tables. All others are
+// compared with the last one.
 var compared = []system{
 	{key: "ps", name: "plx plain PS", servers: true, series: true, formula: plainServers, wanted: 2.8,
-		args: []string{"--arch=ps", "--partition-bytes=1099511627776", // a variable is never cut
+		args: []string{"--arch=ps", "--partition-bytes=1099511627776", // no variable is divided
 			"--partitions=1", "--search-partitions=false", "--prefetch=false", "--balance=bytes"}},
 	{key: "allreduce", name: "plx all-reduce", formula: allReduce, wanted: 6.02,
 		args: []string{"--arch=allreduce", "--dense", "--find-sparse=false"}},
@@ -32,14 +32,15 @@ var compared = []system{
 	{key: "hybrid", name: "plx hybrid", servers: true, moves: true, formula: hybrid, args: []string{"--arch=hybrid"}},
 }
 
-// best is the system that the others are compared with.
+// best is the key of the system that the others are compared with.
 const best = "hybrid"
 
-// searching is the key of the run that looks for the number of partitions.
+// searching is the key of the run in which plx searches for the number of
+// partitions.
 const searching = "search"
 
-// systems are those that are measured: in the other mode plx with every number
-// of partitions, and with the search.
+// systems returns the systems to measure. In the mode partitions, these are
+// plx with each fixed number of partitions and plx with its search.
 func (s *settings) systems() (all []system, err error) {
 	if s.mode == partitioning {
 		for _, p := range s.parts {
@@ -57,7 +58,8 @@ func (s *settings) systems() (all []system, err error) {
 	return slices.DeleteFunc(slices.Clone(compared), func(x system) bool { return s.only != nil && !slices.Contains(s.only, x.key) }), nil
 }
 
-// arguments are what the program is given for so many workers.
+// arguments returns the arguments of the training program for a number of
+// workers.
 func (x system) arguments(m modelSettings, workers int) []string {
 	return append([]string{
 		fmt.Sprintf("--vocabulary=%d", m.Vocabulary), fmt.Sprintf("--width=%d", m.Width), fmt.Sprintf("--hidden=%d", m.Hidden),

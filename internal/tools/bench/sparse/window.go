@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// window decides which steps of a run count.
+// window decides which steps of a run are measured: those after a warm-up.
 type window struct {
-	warm     int           // steps before it begins
-	warmFor  time.Duration // or this time and two steps, where it is not 0
-	most     int           // steps that count, at most
-	length   time.Duration // for which they are counted, but never less than least
-	patience int           // steps after which nothing disturbs any more
-	total    int           // steps seen
-	first    time.Time     // of the first step
-	since    int           // steps seen since it began to warm up
+	warm     int           // number of warm-up steps
+	warmFor  time.Duration // ends the warm-up after this time, if at least two steps were made; 0 means no such limit
+	most     int           // largest number of measured steps
+	length   time.Duration // time after which measuring ends, if leastSteps were measured
+	patience int           // number of steps after which disturbed has no effect
+	total    int           // steps so far
+	first    time.Time     // end of the first step
+	since    int           // steps since the warm-up began
 	began    time.Time
-	begin    int // number of the first step that counts
+	begin    int // number of the first measured step
 	millis   []float64
 	finished bool
 }
 
-// leastSteps must count, however long they take.
+// leastSteps is the smallest number of measured steps, however long they take.
 const leastSteps = 3
 
-// open says whether steps count.
+// open reports whether steps are being measured.
 func (w *window) open() bool { return !w.began.IsZero() }
 
-// step is told of a step when it has ended, and says whether the window opens
-// behind it.
+// step records the end of a step. It returns true if measuring begins with the
+// next step.
 func (w *window) step(number int, millis float64, now time.Time) (opens bool) {
 	if w.first.IsZero() {
 		w.first = now
@@ -49,9 +49,9 @@ func (w *window) step(number int, millis float64, now time.Time) (opens bool) {
 	return false
 }
 
-// disturbed closes the window again: something was changed, and the steps
-// around that do not count. So many more must pass before it opens. What never
-// comes to rest is measured as it is.
+// disturbed restarts the warm-up, with at least the given number of steps,
+// because plx has changed something. It has no effect after w.patience steps,
+// so that a system that never settles is measured too.
 func (w *window) disturbed(steps int) {
 	if w.total > w.patience {
 		return
@@ -60,8 +60,8 @@ func (w *window) disturbed(steps int) {
 	w.began, w.since, w.warmFor = time.Time{}, 0, 0
 }
 
-// What the chief prints, behind the prefix that plx gives it: a step, where a
-// variable lives, what it says of variables that move.
+// Patterns for the chief's lines, after the prefix that plx adds: a step, the
+// server of a variable, and messages about moved variables.
 var (
 	stepLine   = regexp.MustCompile(`^worker:0 +\S+ +[|] step (\d+) [|] loss ([^ ]+) .*words/s ([0-9.]+)`)
 	homeLine   = regexp.MustCompile(`^worker:0 +\S+ +. plx: variable "([^"]+)" .*, on (ps:\d+)$`)
@@ -69,7 +69,7 @@ var (
 	choiceLine = regexp.MustCompile(`choice P = (\d+)`)
 )
 
-// readStep finds the number of a step and its words per second.
+// readStep parses the number of a step and its words per second.
 func readStep(line string) (number int, words float64, ok bool) {
 	found := stepLine.FindStringSubmatch(line)
 	if found == nil {

@@ -13,25 +13,25 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// bench is what all lines of a part share.
+// bench is the state that all lines of a part of the suite share.
 type bench struct {
-	plx     string // the program
-	scratch string // a folder for files
+	plx     string // path of the plx binary
+	scratch string // folder for temporary files
 	cluster *testhosts.Cluster
-	folder  string // the working directory that is sent
-	aside   int    // number of files and folders that were moved aside
-	changes int    // number of times that a file of the folder was changed
+	folder  string // working directory that is sent to the hosts; "" if the part sends none
+	aside   int    // number of files and folders that forget has renamed
+	changes int    // number of changes that change has made to the working directory
 }
 
-// in returns the path of a file of the client's .ssh.
+// in returns the path of a file in the client's .ssh folder.
 func (b *bench) in(name string) string { return filepath.Join(b.cluster.Home, ".ssh", name) }
 
-// ssh are the options with which ssh and scp know the hosts.
+// ssh returns the options of ssh and scp for access to the test hosts.
 func (b *bench) ssh() []string {
 	return []string{"-F", b.in("config"), "-i", b.in("id_ed25519"), "-o", "UserKnownHostsFile=" + b.in("known_hosts"), "-o", "BatchMode=yes"}
 }
 
-// said runs a command, whose output is part of its error.
+// said runs a command. If it fails, the error contains its output.
 func said(cmd *exec.Cmd) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", filepath.Base(cmd.Path), err, out)
@@ -39,7 +39,8 @@ func said(cmd *exec.Cmd) error {
 	return nil
 }
 
-// launch runs a program on the first hosts. Its output goes to a file that is not kept.
+// launch runs plx launch on the first hosts and discards its output after it
+// was written to a file.
 func (b *bench) launch(ctx context.Context, hosts int, args ...string) error {
 	file := filepath.Join(b.scratch, "hosts.txt")
 	var lines []byte
@@ -58,14 +59,14 @@ func (b *bench) launch(ctx context.Context, hosts int, args ...string) error {
 	return b.written(cmd)
 }
 
-// written runs a command whose standard output goes to a file.
+// written runs a command with its standard output in a temporary file.
 func (b *bench) written(cmd *exec.Cmd) error {
 	out, err := os.CreateTemp(b.scratch, "out-")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(out.Name()) // the folder is removed at the end
-	defer out.Close()           // what it holds does not matter
+	defer os.Remove(out.Name()) // if this fails, the folder is removed later
+	defer out.Close()           // the error is ignored: the content does not matter
 	var complaint strings.Builder
 	cmd.Stdout, cmd.Stderr = out, &complaint
 	if err := cmd.Run(); err != nil {
@@ -74,7 +75,7 @@ func (b *bench) written(cmd *exec.Cmd) error {
 	return nil
 }
 
-// launches are commands on all hosts that do nothing.
+// launches returns the lines that time trivial commands on all hosts.
 func launches(ctx context.Context, b *bench) (all []line, err error) {
 	for _, hosts := range []int{1, 8, 32} {
 		var names []string
@@ -94,10 +95,10 @@ func launches(ctx context.Context, b *bench) (all []line, err error) {
 	return all, b.launch(ctx, 32, "hostname")
 }
 
-// logLines is the number of lines that each task of the logs prints.
+// logLines is the number of lines that each task of the part logs prints.
 const logLines = 1_000_000
 
-// logs are tasks that print lines as fast as they can.
+// logs returns the line that times tasks which print as fast as they can.
 func logs(ctx context.Context, b *bench) ([]line, error) {
 	for i, h := range b.cluster.Hosts {
 		var text []byte
@@ -121,7 +122,7 @@ func logs(ctx context.Context, b *bench) ([]line, error) {
 	}}, b.launch(ctx, hosts, "true")
 }
 
-// each calls do for all hosts at once.
+// each calls do for all hosts in parallel.
 func (b *bench) each(ctx context.Context, do func(context.Context, *testhosts.Host) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, h := range b.cluster.Hosts {

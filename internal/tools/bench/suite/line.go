@@ -7,27 +7,28 @@ import (
 	"time"
 )
 
-// line is a row of the table: the time that plx takes, over that of another program.
+// line is a row of the result table. It compares the time of plx with that of
+// another program.
 type line struct {
 	name   string
-	goal   float64                                    // the largest ratio that is wanted
-	over   bool                                       // goal is seconds, by which plx may exceed the peer
-	has    func(ctx context.Context) error            // is not timed; runs once in a round, before all ways; nil: nothing
-	before func(ctx context.Context, round int) error // is not timed; runs before each way; nil: nothing
+	goal   float64                                    // largest acceptable ratio of plx's time to the other program's
+	over   bool                                       // if true, goal is the number of seconds by which plx may be slower
+	has    func(ctx context.Context) error            // untimed setup, once per round; nil means none
+	before func(ctx context.Context, round int) error // untimed setup before each timed way; nil means none
 	plx    way
-	beyond way // what plx does too, and is not counted; without a name: nothing
+	beyond way // a part of plx's work whose time is subtracted; no name means nothing is subtracted
 	peer   way
 }
 
-// way is one way to do what a line is about. It is timed from its start to its end, unless it
-// measures its time itself.
+// way is one way to do the work of a line. Its time is that of run, unless
+// measures is set, which returns the time.
 type way struct {
 	name     string
 	run      func(ctx context.Context) error
 	measures func(ctx context.Context) (time.Duration, error)
 }
 
-// time does it, and returns how long it took.
+// time runs the way and returns how long it took.
 func (w way) time(ctx context.Context) (time.Duration, error) {
 	if w.measures != nil {
 		return w.measures(ctx)
@@ -37,7 +38,8 @@ func (w way) time(ctx context.Context) (time.Duration, error) {
 	return time.Since(begun), err
 }
 
-// times are those of the ways, in seconds, in an order that the round chooses.
+// times runs all ways and returns their times in seconds. The order of the
+// ways depends on the round.
 func (l line) times(ctx context.Context, round int) (plx, beyond, peer float64, err error) {
 	if l.has != nil {
 		if err := l.has(ctx); err != nil {
@@ -56,7 +58,7 @@ func (l line) times(ctx context.Context, round int) (plx, beyond, peer float64, 
 				return 0, 0, 0, err
 			}
 		}
-		syscall.Sync() // nobody pays for what the others wrote
+		syscall.Sync() // flush first, so that no way pays for data that another has written
 		took, err := ways[k].time(ctx)
 		if err != nil {
 			return 0, 0, 0, fmt.Errorf("%s: %w", ways[k].name, err)

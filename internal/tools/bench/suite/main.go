@@ -1,11 +1,12 @@
-// Suite measures plx beside the programs that one would use instead, all on the same
-// test hosts and in turns:
+// Suite compares the speed of plx with that of alternative programs, on the
+// same test hosts and in alternation:
 //
 //	make bench                      # docs/benchmarks.md and docs/benchmarks/suite.txt
 //	make bench BENCH=logs           # one part
 //	make bench-check                # fewer rounds; fails if a ratio is worse than recorded
 //
-// It needs root, Linux, and the packages that scripts/install-bench-peers names.
+// It needs root, Linux, and the packages that scripts/install-bench-peers
+// names.
 package main
 
 import (
@@ -28,12 +29,12 @@ import (
 	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
-// settings are what the flags say.
+// settings holds the values of the flags.
 type settings struct {
-	part   string // the only part that is measured; empty: all
+	part   string // name of the only part to measure; "" means all
 	rounds int
 	out    string // folder of the page and of the samples
-	check  bool   // compare with what is recorded, and record nothing
+	check  bool   // compare with the recorded samples and record nothing
 }
 
 func main() {
@@ -51,11 +52,11 @@ func main() {
 	}
 }
 
-// part is a subject of the suite. Its hosts are made new.
+// part is a group of related lines, with a cluster of test hosts of its own.
 type part struct {
 	name  string
-	hosts int    // 0: only this machine
-	rate  string // of each host's link, as tc writes it; empty: no limit
+	hosts int    // number of hosts; 0 means only this machine
+	rate  string // rate limit of each host's link, in tc's notation; "" means no limit
 	lines func(ctx context.Context, b *bench) ([]line, error)
 }
 
@@ -91,7 +92,7 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(scratch) // the system clears its temporary folder
+	defer os.RemoveAll(scratch) // if this fails, the system clears its temporary folder later
 	plx := filepath.Join(scratch, "plx")
 	if err := measured.Build(ctx, plx, ".", "-ldflags", "-s -w"); err != nil {
 		return err
@@ -117,8 +118,8 @@ func run(ctx context.Context, s settings) error {
 	return measured.Insert(filepath.Join(s.out, "benchmarks.md"), "suite", table(recorded))
 }
 
-// measure starts the hosts of a part and measures its lines, all in every round. The samples
-// of a line are one after the other.
+// measure starts the hosts of a part and measures all its lines in every
+// round. It returns the samples grouped by line.
 func (p part) measure(ctx context.Context, rounds int, facts []benchfmt.Config, with bench) (all measured.Samples, err error) {
 	if p.hosts > 0 {
 		if with.cluster, err = testhosts.Open(testhosts.Options{Hosts: p.hosts, Rate: p.rate}, testhosts.ReportTo(os.Stderr)); err != nil {
@@ -145,7 +146,7 @@ func (p part) measure(ctx context.Context, rounds int, facts []benchfmt.Config, 
 	return slices.Concat(samples...), nil
 }
 
-// command returns a command that is ended with ctx.
+// command returns a command that is killed when ctx is done.
 func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = 10 * time.Second

@@ -14,13 +14,15 @@ import (
 	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
-// What counts of a round: the time of plx over the other program's, or beyond it.
+// The unit of a round's result: the ratio of the times of plx and the other
+// program, or their difference in seconds.
 const (
 	ratio = "ratio"
 	more  = "more-sec"
 )
 
-// sample is one round of a line, in seconds; beyond is not counted of plx.
+// sample returns the benchmark result of one round of a line. All times are in
+// seconds; beyond is subtracted from plx.
 func (l line) sample(part string, facts []benchfmt.Config, plx, beyond, peer float64) *benchfmt.Result {
 	unit, figure := ratio, (plx-beyond)/peer
 	if l.over {
@@ -33,10 +35,11 @@ func (l line) sample(part string, facts []benchfmt.Config, plx, beyond, peer flo
 		Values: slices.DeleteFunc(values, func(v benchfmt.Value) bool { return v.Unit == "launch-sec" && v.Value == 0 })}
 }
 
-// title is a part's name as that of a benchmark, with a capital letter.
+// title returns a part's name with a capital letter, as Go's benchmark format
+// requires.
 func title(part string) string { return strings.ToUpper(part[:1]) + part[1:] }
 
-// replace returns samples with all of a part in the place of the former ones.
+// replace returns all samples with those of one part replaced by now.
 func replace(all, now measured.Samples) measured.Samples {
 	part := string(now[0].Name.Base())
 	other := func(r *benchfmt.Result) bool { return string(r.Name.Base()) != part }
@@ -48,7 +51,7 @@ func replace(all, now measured.Samples) measured.Samples {
 	return slices.Concat(all[:i], now, rest)
 }
 
-// lines are samples by their lines.
+// lines groups consecutive samples by their line.
 func lines(all measured.Samples) (each []measured.Samples) {
 	for i, r := range all {
 		if i == 0 || string(r.Name) != string(all[i-1].Name) {
@@ -59,7 +62,8 @@ func lines(all measured.Samples) (each []measured.Samples) {
 	return each
 }
 
-// figures are what counts of all rounds, and a format that shows one.
+// figures returns the results of all rounds of a line, and the format for
+// printing one.
 func figures(l measured.Samples) (measured.Values, string) {
 	if all := l.Of(more); all != nil {
 		return all, "%+.2f s"
@@ -67,9 +71,9 @@ func figures(l measured.Samples) (measured.Values, string) {
 	return l.Of(ratio), "%.2f"
 }
 
-// check returns an error that names the lines that are slower than they were, by more
-// than the noise: their median is above the recorded one by more than the wider of both
-// ranges.
+// check returns an error that names the lines that have become slower by more
+// than the noise. The noise is the wider of the two ranges of results,
+// recorded and new.
 func check(recorded, now measured.Samples) error {
 	var worse []string
 	for _, l := range lines(now) {
@@ -87,7 +91,8 @@ func check(recorded, now measured.Samples) error {
 	return nil
 }
 
-// table has medians of times and figures, and the least and the most figure.
+// table returns a table with the medians of times and results, and the
+// smallest and largest result.
 func table(all measured.Samples) string {
 	rows := [][]string{{"part", "what was timed", "plx", "other program", "time of the other program", "plx / other program, or the difference", "range over the rounds", "goal"}}
 	parts := [][]string{{"part", "date, commit", "machine", "rounds"}}
@@ -120,7 +125,7 @@ func table(all measured.Samples) string {
 	return measured.Table(rows...) + "\n" + measured.Table(parts...)
 }
 
-// seconds shows a short time in milliseconds.
+// seconds formats a time, in milliseconds if it is less than 0.1 s.
 func seconds(s float64) string {
 	if s < 0.1 {
 		return fmt.Sprintf("%.2f ms", s*1000)
@@ -128,8 +133,8 @@ func seconds(s float64) string {
 	return fmt.Sprintf("%.2f s", s)
 }
 
-// compare prints benchstat's table of what is recorded of the lines that were measured,
-// and of what was measured now.
+// compare prints benchstat's comparison of the recorded and the new samples,
+// for the lines that were measured now.
 func compare(ctx context.Context, scratch string, recorded, now measured.Samples) error {
 	recorded = slices.DeleteFunc(slices.Clone(recorded), func(r *benchfmt.Result) bool {
 		return !slices.ContainsFunc(now, func(n *benchfmt.Result) bool { return string(n.Name) == string(r.Name) })

@@ -15,10 +15,12 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// size is what a file, or a folder, has that is sent, in bytes.
+// size is the size of the file, and of the working directory, that is sent to
+// the hosts, in bytes.
 const size = 100_000_000
 
-// syncs send a file and a working directory to all hosts.
+// syncs returns the lines that send a file and a working directory to all
+// hosts.
 func syncs(ctx context.Context, b *bench) ([]line, error) {
 	b.folder = filepath.Join(b.scratch, "folder")
 	if err := errors.Join(fill(b.folder), b.launch(ctx, len(b.cluster.Hosts), "true")); err != nil {
@@ -27,13 +29,14 @@ func syncs(ctx context.Context, b *bench) ([]line, error) {
 	return append(b.copies(), b.workdirs()...), nil
 }
 
-// launched is a launch on all hosts.
+// launched returns the way to run plx launch with these flags on all hosts.
 func (b *bench) launched(flags ...string) way {
 	name := strings.Join(append([]string{"plx launch"}, flags...), " ")
 	return way{name: name, run: func(ctx context.Context) error { return b.launch(ctx, len(b.cluster.Hosts), append(flags, "true")...) }}
 }
 
-// copied is a program that sends to each host what args say, and then into of its home.
+// copied returns the way to run a copying program for each host in parallel.
+// The last argument of the program is HOST:into.
 func (b *bench) copied(name, into string, args ...string) way {
 	return way{name: name, run: func(ctx context.Context) error {
 		return b.each(ctx, func(ctx context.Context, h *testhosts.Host) error {
@@ -44,10 +47,10 @@ func (b *bench) copied(name, into string, args ...string) way {
 	}}
 }
 
-// rsh is the ssh that rsync uses.
+// rsh is the ssh command that rsync uses.
 func (b *bench) rsh() string { return strings.Join(append([]string{"ssh"}, b.ssh()...), " ") }
 
-// copies send a file that cannot be compressed.
+// copies returns the lines that send an incompressible file.
 func (b *bench) copies() []line {
 	file, content, write := b.file()
 	plain, plx, scp, rsync := b.launched(), b.copying(file), b.scp(file), b.copied("rsync", "file", "-a", "-e", b.rsh(), file)
@@ -65,19 +68,21 @@ func (b *bench) copies() []line {
 	}
 }
 
-// both runs two ways, so that hosts have what each sends: forget has taken it from them.
+// both returns a setup that runs two ways, so that the hosts have the files
+// that each sends, which forget had removed.
 func both(a, b way) func(context.Context) error {
 	return func(ctx context.Context) error { return errors.Join(a.run(ctx), b.run(ctx)) }
 }
 
-// file returns a file that cannot be compressed, its content, and what writes it.
+// file returns the path of an incompressible file, its content, and a function
+// that writes the file.
 func (b *bench) file() (file string, content []byte, write func() error) {
 	file, content = filepath.Join(b.scratch, "file"), make([]byte, size)
 	rand.Read(content) // never fails
 	return file, content, func() error { return os.WriteFile(file, content, 0o644) }
 }
 
-// copying is a launch that sends a file.
+// copying returns the way to send a file by plx launch --copy.
 func (b *bench) copying(file string) way {
 	plx := b.launched("--copy", file)
 	plx.name = "plx launch --copy"
@@ -86,10 +91,11 @@ func (b *bench) copying(file string) way {
 
 func (b *bench) scp(file string) way { return b.copied("scp", "file", append(b.ssh(), file)...) }
 
-// uplink is the rate of the launching machine's link in the part "spread".
+// uplink is the rate limit of the launching machine's link in the part spread.
 const uplink = "100mbit"
 
-// spreads send a file over a slow link, which carries it once, and 32 hosts have it.
+// spreads returns the line that sends a file to 32 hosts over a slow uplink,
+// compared with sending it once.
 func spreads(ctx context.Context, b *bench) ([]line, error) {
 	b.folder = b.scratch
 	file, _, write := b.file()
@@ -109,12 +115,13 @@ func spreads(ctx context.Context, b *bench) ([]line, error) {
 	}}, nil
 }
 
-// workdirs send the folder.
+// workdirs returns the lines that send a working directory.
 func (b *bench) workdirs() []line {
 	plain, plx := b.launched(), b.launched("--workdir", ".")
 	rsync := b.copied("rsync", "work/", "-a", "--delete", "-e", b.rsh(), "./")
 	rsync.name = "rsync -a"
-	// after lets a launch with the folder end first.
+	// after returns a setup that sends the folder by a launch, and then
+	// changes a file if changed is set.
 	after := func(changed bool) func(context.Context, int) error {
 		return func(ctx context.Context, _ int) error {
 			err := b.launch(ctx, len(b.cluster.Hosts), "--workdir", ".", "true")
@@ -132,15 +139,17 @@ func (b *bench) workdirs() []line {
 	}
 }
 
-// change changes one file of the folder.
+// change changes one file of the working directory.
 func (b *bench) change() error {
 	b.changes++
 	return os.WriteFile(filepath.Join(b.folder, "package1", "part1", "file1.py"), fmt.Appendf(nil, "print(%d)\n", b.changes), 0o644)
 }
 
-// forget moves what hosts have aside, and removes the hashes that plx knows. To remove files
-// of the hosts would slow down what is measured next: ext4 does not use an inode again for a
-// minute or more after its removal, and a search for free inodes looks at each of those.
+// forget makes the hosts look as if nothing had been sent: it renames their
+// files, and removes plx's cache of hashes. It does not remove the files,
+// because that would slow down the next measurement: for at least a minute,
+// ext4 does not reuse a removed inode, and every search for a free inode
+// checks each of them.
 func (b *bench) forget() error {
 	errs := []error{os.RemoveAll(filepath.Join(b.cluster.Home, ".plx", "hashes"))}
 	for _, h := range b.cluster.Hosts {
@@ -155,8 +164,8 @@ func (b *bench) forget() error {
 	return errors.Join(errs...)
 }
 
-// fill makes a folder like that of a project: a third of the bytes is data that cannot
-// be compressed, the rest is text.
+// fill creates a folder like that of a software project. A third of the bytes
+// is incompressible data, the rest is text.
 func fill(folder string) error {
 	const files = 5000
 	r := mathrand.New(mathrand.NewPCG(1, 1))
@@ -166,7 +175,7 @@ func fill(folder string) error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
-		// Sizes between 0.1 and 1.9 of the mean.
+		// The sizes are between 0.1 and 1.9 times the mean.
 		length := int(size / files * (0.1 + 1.8*r.Float64()))
 		content := make([]byte, 0, length)
 		for len(content) < length {

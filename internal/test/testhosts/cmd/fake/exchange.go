@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// exchange makes steps without a trainer: before each step all ranks send rank 0 a byte, and
-// get one from it.
+// exchange runs steps without plx's trainer. Before each step, every rank
+// sends one byte to rank 0 and receives one byte from it.
 func exchange() error {
 	rank, err1 := strconv.Atoi(os.Getenv("RANK"))
 	world, err2 := strconv.Atoi(os.Getenv("WORLD_SIZE"))
 	if err1 != nil || err2 != nil {
 		return fmt.Errorf("RANK %q of WORLD_SIZE %q", os.Getenv("RANK"), os.Getenv("WORLD_SIZE"))
 	}
-	go func() { // the runtime ends a program in which no goroutine can run
+	go func() { // keeps the Go runtime from ending a deadlocked program
 		for range time.Tick(time.Second) {
 			continue
 		}
@@ -39,7 +39,8 @@ func exchange() error {
 	return nil
 }
 
-// connect returns the connection to rank 0, or those of rank 0 to all others.
+// connect returns the connection to rank 0; on rank 0, it returns the
+// connections to all other ranks.
 func connect(addr string, rank, world int) (peers []net.Conn, err error) {
 	if rank > 0 {
 		for range 1000 {
@@ -60,7 +61,8 @@ func connect(addr string, rank, world int) (peers []net.Conn, err error) {
 	return peers, err
 }
 
-// meet ends after all ranks have called it.
+// meet is a barrier: it returns after all ranks have called it. first is true
+// on rank 0.
 func meet(peers []net.Conn, first bool) error {
 	var b [1]byte
 	for i := range 2 {

@@ -1,10 +1,10 @@
-// Command fake stands for the programs that people train with. It makes steps, and hangs:
-// after a few steps the last worker does what CAUSE says, while the others go on to the next
-// step. The chief prints each step.
+// Command fake imitates a user's training program that hangs. It makes steps.
+// After a few of them the last worker hangs in the way that CAUSE names, while
+// the others continue to the next step. The chief prints each step.
 //
 //	plx launch fake CAUSE             # trains with plx's trainer
-//	plx launch fake --plain CAUSE     # exchanges bytes, and knows nothing of plx
-//	plx launch fake --save [FOLDER]   # makes no steps, and keeps checkpoints: see save
+//	plx launch fake --plain CAUSE     # exchanges bytes, without plx's trainer
+//	plx launch fake --save [FOLDER]   # makes no steps, but writes checkpoints: see save
 package main
 
 import (
@@ -30,7 +30,8 @@ var (
 	mute   = flag.Bool("mute", false, "never answer when asked for a checkpoint")
 )
 
-// others are what it does without a trainer, by its first argument.
+// others maps a first argument to the function that runs without plx's
+// trainer.
 var others = map[string]func() error{"--plain": exchange, "--save": save}
 
 func main() {
@@ -44,15 +45,15 @@ func main() {
 	if err := others[os.Args[1]](); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		if errors.Is(err, io.EOF) {
-			select {} // a peer has failed, and plx must blame that one
+			select {} // wait: another task has failed, and plx must report that task as the cause
 		}
 		os.Exit(1)
 	}
 }
 
-// hangs are the causes.
+// hangs maps each CAUSE to a function that hangs or panics in that way.
 var hangs = map[string]func(){
-	"a server is stopped": func() {}, // by the test
+	"a server is stopped": func() {}, // here the test stops a parameter server
 	"select":              func() { select {} },
 	"deadlock":            deadlock,
 	"loader":              func() { <-loader() },
@@ -74,7 +75,7 @@ func deadlock() {
 	second.Lock()
 }
 
-// loader returns batches, of which the second never comes.
+// loader returns a channel of batches on which no batch ever arrives.
 func loader() <-chan []byte {
 	batches, files := make(chan []byte), make(chan string)
 	go func() {
@@ -87,16 +88,16 @@ func loader() <-chan []byte {
 
 func spin() {
 	for n := uint64(1); ; n += 2 {
-		if n == 0 { // never: it is odd
+		if n == 0 { // never true, because n is odd
 			return
 		}
 	}
 }
 
-// load fails as programs do.
+// load panics if the map is nil, a common mistake.
 func load(table map[string]int) { table["row"] = 1 }
 
-// step is called before each step.
+// step does the work of step n. In the last worker, it hangs in step *late.
 func step(n int, last bool) error {
 	hang, known := hangs[flag.Arg(0)]
 	if !known {
@@ -109,7 +110,7 @@ func step(n int, last bool) error {
 	return nil
 }
 
-// train trains one weight.
+// train trains a model with one weight.
 func train(ctx context.Context, job *trainer.Job) error {
 	feed := trainer.Feed{"x": tensor.New(tensor.WithShape(job.NumReplicasPerWorker(), 1), tensor.WithBacking(make([]float32, job.NumReplicasPerWorker())))}
 	session, err := job.Parallelize(ctx, build, trainer.SGD(0.1), trainer.Config{GlobalBatch: job.NumShards()})

@@ -15,11 +15,12 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// save keeps checkpoints as a trainer program does, and trains nothing. It shows what the
-// launcher makes of them. Each worker writes its own file of a checkpoint of step 5 and the
-// manifest, and prints which checkpoints its host had before. Asked for a checkpoint, the
-// chief writes one of step 7 whole, or refuses with the cause, or says nothing. It ends when
-// the agent says stop.
+// save writes checkpoints like a trainer program, without training, to test
+// how the launcher handles them. Each worker writes its own file of a
+// checkpoint of step 5, and the manifest, and prints which checkpoints its
+// host had before. When plx requests a checkpoint, the chief writes a complete
+// one of step 7, refuses with an error (--refuse), or does not respond
+// (--mute). The program ends when the agent tells it to stop.
 func save() error {
 	c, ok, err := cluster.FromEnvironment(os.Getenv)
 	if err == nil && !ok {
@@ -35,7 +36,7 @@ func save() error {
 	if err := control.Send(cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion}); err != nil {
 		return err
 	}
-	go func() { // shows that the task goes on, until it ends
+	go func() { // sends heartbeats until the task ends
 		for range time.Tick(time.Second) {
 			if control.Send(cluster.ControlMessage{Kind: cluster.Heartbeat}) != nil {
 				return
@@ -88,8 +89,9 @@ func workers(c cluster.Contract) (all []cluster.Task) {
 	return all
 }
 
-// write writes files of a checkpoint and its manifest. All that is in them
-// follows from the step and the tasks, so that hosts agree.
+// write writes the tasks' files of a checkpoint, and its manifest. The content
+// depends only on the step and the tasks, so all hosts write the same
+// manifest.
 func write(c cluster.Contract, step int, tasks ...cluster.Task) error {
 	folder := filepath.Join(c.Checkpoints, flag.Arg(0), fmt.Sprintf("%012d-g0-0123abcd", step))
 	err := os.MkdirAll(folder, 0o700)

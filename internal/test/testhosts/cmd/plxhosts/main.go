@@ -1,9 +1,10 @@
-// Plxhosts starts test hosts for trying plx by hand:
+// Plxhosts starts test hosts for manual tests of plx:
 //
 //	sudo go run ./internal/test/testhosts/cmd/plxhosts -n 4 -gpus 4,2
 //
-// It prints what to export and where the resource file is, and takes the hosts
-// down at Ctrl-C or at the end of its standard input.
+// It prints the environment variables to export, PLX_HOSTS with the resource
+// file among them. It stops the hosts on Ctrl-C or at the end of its standard
+// input.
 package main
 
 import (
@@ -39,7 +40,7 @@ func run() error {
 	if o.GPUs, err = parseCounts(*gpus); err != nil {
 		return err
 	}
-	// Before the hosts start, so that no Ctrl-C is missed.
+	// Before the hosts start, so that Ctrl-C always removes them.
 	interrupt := make(chan os.Signal, 1)
 	signal.Notify(interrupt, os.Interrupt, syscall.SIGTERM)
 	cluster, err := testhosts.Open(o, testhosts.ReportTo(os.Stderr))
@@ -77,12 +78,12 @@ func show(c *testhosts.Cluster) {
 	fmt.Printf("export HOME=%s\nexport PLX_HOSTS=%s\n", c.Home, c.ResourceFile())
 }
 
-// endOfInput is closed at the end of standard input.
+// endOfInput returns a channel that is closed at the end of standard input.
 func endOfInput() <-chan struct{} {
 	end := make(chan struct{})
 	go func() { // ends with the process at the latest
 		defer close(end)
-		_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end too
+		_, _ = io.Copy(io.Discard, os.Stdin) // a read error counts as the end
 	}()
 	return end
 }

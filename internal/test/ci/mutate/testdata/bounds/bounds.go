@@ -6,7 +6,7 @@ func In(x, lo, hi int) bool {
 	return lo <= x && x <= hi
 }
 
-// Count counts down from n, which takes for ever where it counts up.
+// Count counts down from n to 0. A mutant that counts up never ends.
 func Count(n int) (steps int) {
 	for n != 0 {
 		n--

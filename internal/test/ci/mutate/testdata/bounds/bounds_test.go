@@ -3,7 +3,7 @@ package bounds
 import "testing"
 
 func TestIn(t *testing.T) {
-	// Nothing tries an x that is hi.
+	// This test misses the case that x equals hi.
 	if !In(1, 1, 3) || In(0, 1, 3) || In(4, 1, 3) {
 		t.Error("wrong")
 	}
