@@ -125,7 +125,7 @@ func (r *record) probe(ctx context.Context) check {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	c, begin := check{Name: "nvidia-smi and gpuprobe", Status: failed}, time.Now()
-	answer, err := gpuprobe.Here(ctx, gpuprobe.Options{})
+	answer, err := gpuprobe.Local(ctx, gpuprobe.Options{})
 	r.Answers = answer.Text
 	report := answer.Report()
 	switch {
