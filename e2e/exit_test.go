@@ -28,7 +28,7 @@ func TestExitStatus(t *testing.T) {
 		{"a worker fails", `[ "$PLX_RANK" = 1 ] && { echo reason >&2; echo why >&2; exit 3; }; sleep 60`, 3,
 			[]string{`job \S+ \(\S+\): worker:1 on h2 exited with status 3; its last lines are above`}},
 		{"a worker is killed", `[ "$PLX_RANK" = 0 ] && kill -9 $$` + noisy, 137, []string{
-			`job \S+ \(\S+\): worker:0 on h1 was ended by signal 9.*`, `hint: somebody, .* killed it: .*`}},
+			`job \S+ \(\S+\): worker:0 on h1 was ended by signal 9.*`, `hint: a user, .* killed it: .*`}},
 		{"the host runs out of memory", `[ "$PLX_RANK" = 0 ] && { echo oom_kill 99 >vmstat; mount --bind vmstat /proc/vmstat; kill -9 $$; }` + noisy, 137, []string{
 			`job \S+ \(\S+\): worker:0 on h1 was ended by signal 9 \(killed\): perhaps for want of memory: while it ran, the host's kernel killed \d+ processes for that.*`,
 			`hint: plx exec --host h1 -- free -h .*`}},

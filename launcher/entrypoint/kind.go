@@ -81,7 +81,7 @@ func beginning(file string, most int64) string {
 	if err != nil {
 		return "" // ignore the error: sending the file will fail and report it
 	}
-	defer f.Close()
+	defer f.Close()                                // the file was only read
 	text, _ := io.ReadAll(io.LimitReader(f, most)) // ignore the error: sending the file will fail and report it
 	return string(text)
 }
@@ -130,7 +130,7 @@ func linksTrainer(ctx context.Context, kind Kind, program string) (bool, error) 
 		if err != nil {
 			return false, refused(exit.CodeNotRunning, "", "program %s: %w", program, err)
 		}
-		defer f.Close()
+		defer f.Close() // the file was only read
 		found, err := cluster.Marked(f)
 		if err != nil {
 			return false, refused(exit.CodeNotRunning, "", "program %s: %w", program, err)

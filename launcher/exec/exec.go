@@ -215,8 +215,7 @@ func (r *run) each(doing string, work func(*result, *console.HostProgress) error
 		}
 	}
 	tell := r.printer.NewHostProgress(doing, len(going))
-	// The function returns no errors: they are in the results.
-	hosts.Each(context.Background(), going, func(_ int, res *result) error {
+	hosts.Each(context.Background(), going, func(_ int, res *result) error { // errors are in the results
 		defer tell.End(res.host.Label())
 		// The host's name is removed from the error, because it is printed
 		// with the result.

@@ -30,8 +30,7 @@ func (r *run) print() error {
 	out := printer{w: t.Stdout, tty: t.StdoutTTY, colour: t.StdoutColour}
 	err := out.print(r.results, func(res *result) *kept { return &res.stdout })
 	errs := printer{w: t.Stderr, tty: t.StderrTTY, colour: t.StderrColour}
-	// Ignore the error: it could only be reported on stderr, which has failed.
-	errs.print(r.results, func(res *result) *kept { return &res.stderr })
+	errs.print(r.results, func(res *result) *kept { return &res.stderr }) // a failed stderr cannot report its own error
 	r.printCuts()
 	r.printEnds()
 	return err

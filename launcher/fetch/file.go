@@ -107,7 +107,7 @@ func (f *fetcher) get(ctx context.Context, w file, t *tally) error {
 			if err != nil {
 				return localError{err}
 			}
-			defer first.Close()
+			defer first.Close() // the file was only read
 			_, err = io.Copy(out, io.NewSectionReader(first, offset, w.size-offset))
 			return err
 		})

@@ -156,7 +156,7 @@ func (p *part) restart() error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer file.Close() // the file was only read
 	_, err = io.Copy(p, file)
 	return err
 }
@@ -193,7 +193,7 @@ func compare(path string, w file) error {
 	if err != nil {
 		return localError{err}
 	}
-	defer file.Close()
+	defer file.Close() // the file was only read
 	n, sum, err := digest.Of(file)
 	if err != nil {
 		return localError{err}

@@ -107,7 +107,7 @@ func (r *Record) started() bool { return r.Verdict != nil || r.atHome("state.jso
 
 // close closes the connections to the hosts. It ignores errors, because all
 // replies have been received.
-func (j *Job) close() { j.set.Close() }
+func (j *Job) close() { j.set.Close() } // all replies have arrived, so closing can lose nothing
 
 // chief returns the agent of the chief's host (worker:0), which knows the
 // job's state.

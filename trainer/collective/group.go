@@ -130,9 +130,7 @@ func (g *Group) Close() error {
 	first := !g.closed
 	g.closed = true
 	if g.err == nil && g.current == nil {
-		// An error does not matter: the peer just did not reply to the
-		// goodbye.
-		g.end(errClosed, func(l *link) { l.Goodbye(goodbyeTimeout) })
+		g.end(errClosed, func(l *link) { l.Goodbye(goodbyeTimeout) }) // an error means only that the peer did not reply
 	}
 	g.broken(errClosed)
 	g.mu.Unlock()

@@ -75,7 +75,7 @@ func ahead(claims []protocol.Claim, ticket string) (before []string, err error) 
 	if err != nil {
 		return nil, fmt.Errorf("list the launches that wait for GPUs: %w", err)
 	}
-	defer f.Close()
+	defer f.Close() // the file was only read
 	return ticketsBefore(f, claims, ticket)
 }
 

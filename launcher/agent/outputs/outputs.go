@@ -150,7 +150,7 @@ func (p place) walk(visit func(*os.Root, protocol.HostOutput) error) error {
 	if err != nil {
 		return fmt.Errorf("open the folder of outputs: %w", err)
 	}
-	defer root.Close()
+	defer root.Close() // the folder was only read
 	return fs.WalkDir(anyName{root}, ".", func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case name == ".":
@@ -296,7 +296,7 @@ func read[F io.ReadCloser](file F, err error) (size int64, sum string, failed er
 	if err != nil {
 		return 0, "", err
 	}
-	defer file.Close()
+	defer file.Close() // the file was only read
 	return digest.Of(file)
 }
 

@@ -18,7 +18,7 @@ func Files(pid int) map[int]string {
 	if err != nil {
 		return all
 	}
-	defer dir.Close()
+	defer dir.Close()                // the folder was only read
 	names, _ := dir.Readdirnames(-1) // on an error, use the names that could be read: the process may be ending
 	for _, name := range names {
 		fd, err := strconv.Atoi(name)

@@ -27,7 +27,7 @@ func (c *Children) Shell(ctx context.Context, script string, limit int64) (out [
 	if err != nil {
 		return nil, 0, err
 	}
-	defer read.Close()
+	defer read.Close() // the pipe's read end has nothing to flush
 	attr := &syscall.ProcAttr{Dir: "/", Env: os.Environ(), Files: []uintptr{null.Fd(), write.Fd(), null.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}}
 	child, err := c.Start("/bin/sh", []string{"sh", "-c", script}, attr, nil)
