@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/plx-run/plx/internal/test/patience"
 )
 
 // TestOwnTrainerPage runs the commands of docs/own-trainer.md in order, like a
@@ -32,7 +34,11 @@ func TestOwnTrainerPage(t *testing.T) {
 			put(t, filepath.Join(folder, "go.sum"), string(read(t, "../go.sum")), 0o644)
 			n.run("go mod edit -replace github.com/plx-run/plx=" + root).want(0)
 		}
-		printed := n.run("exec 2>&1; " + command).want(0).stdout
+		ran := n.run("exec 2>&1; " + command)
+		if strings.HasPrefix(command, "go ") {
+			ran.limit = patience.Build
+		}
+		printed := ran.want(0).stdout
 		says := strings.TrimSpace(shownBelow(t, page, command))
 		if says == "" {
 			continue

@@ -97,6 +97,7 @@ type running struct {
 	stdout, stderr *watched
 	done           chan struct{}
 	args           []string
+	limit          time.Duration // wait fails the test after this time
 }
 
 // start starts plx. If plx still runs at the end of the test, it is killed.
@@ -118,7 +119,7 @@ func (b *bench) start(args ...string) *running {
 // the end of the test, it is killed.
 func (b *bench) begin(cmd *exec.Cmd, args []string) *running {
 	b.t.Helper()
-	r := &running{t: b.t, cmd: cmd, stdout: newWatched(), stderr: newWatched(), done: make(chan struct{}), args: args}
+	r := &running{t: b.t, cmd: cmd, stdout: newWatched(), stderr: newWatched(), done: make(chan struct{}), args: args, limit: patience.Limit}
 	r.cmd.Stdout, r.cmd.Stderr = r.stdout, r.stderr
 	if b.merged != nil {
 		r.cmd.Stdout, r.cmd.Stderr = b.merged, b.merged
@@ -181,7 +182,7 @@ func (r *running) wait() result {
 	r.t.Helper()
 	select {
 	case <-r.done:
-	case <-time.After(patience.Limit):
+	case <-time.After(r.limit):
 		r.cmd.Process.Signal(syscall.SIGABRT) // SIGABRT prints the goroutines, which show where plx hangs; SIGQUIT would only ask plx to stop
 		<-r.done
 		r.t.Fatalf("plx %q did not end\nstdout:\n%s\nstderr:\n%s", r.args, clip(r.stdout.String()), clip(r.stderr.String()))

@@ -87,7 +87,7 @@ func (b *bench) command(args ...string) *exec.Cmd {
 // spawn starts a command of plx whose stdout and stderr the caller has set.
 func (b *bench) spawn(cmd *exec.Cmd, stderr *watched) *running {
 	b.t.Helper()
-	r := &running{t: b.t, cmd: cmd, stdout: newWatched(), stderr: stderr, done: make(chan struct{}), args: cmd.Args[1:]}
+	r := &running{t: b.t, cmd: cmd, stdout: newWatched(), stderr: stderr, done: make(chan struct{}), args: cmd.Args[1:], limit: patience.Limit}
 	if err := cmd.Start(); err != nil {
 		b.t.Fatal(err)
 	}

@@ -7,3 +7,7 @@ import "time"
 
 // Limit is the time that a test waits for an event before it fails.
 const Limit = 2 * time.Minute
+
+// Build is the time that a test waits for the go command, which may have to
+// compile Gorgonia while other tests use all processors.
+const Build = 10 * time.Minute
