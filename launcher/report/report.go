@@ -21,14 +21,14 @@ type Run struct {
 	Created time.Time
 	Ended   time.Time // zero if the job runs or its end is not known
 	AsOf    time.Time // time at which State was read from the job's hosts; zero if not known
-	State   string    // state in plx jobs, such as "running", "done" or "failed"
+	State   string    // the job's state as plx jobs prints it, such as "running", "done" or "failed"
 	Code    *int      // exit status of plx for the job; nil if the job has not ended
 	Verdict string    // why the job ended, in one line; empty if it has not ended
-	Details []string  // more lines on the end: how each task ended, and which checkpoint was saved
+	Details []string  // further lines about the end: how each task ended, and which checkpoint was saved
 
 	Facts  []Fact   // properties of the run, in the order in which the report shows them
 	Plan   []string // the plan of the launch: which tasks run where, as lines of a table
-	Events []Event  // ordered by time
+	Events []Event  // what happened to the job, ordered by time
 	Series []Series
 	Tails  []Tail
 	// Missing has a line for each part of the data that plx could not get,
