@@ -13,8 +13,8 @@ import (
 )
 
 // sftpStart limits how long the SFTP handshake may take. Without a limit it
-// could hang: the client may read the output of a shell start-up file as the
-// header of a long SFTP packet, and wait for the rest.
+// could hang: if a shell start-up file prints text, the client may read it as
+// the header of a long SFTP packet and wait for more.
 const sftpStart = 15 * time.Second
 
 // Copy writes the content of r to a new file on the host, with mode 0600. path
