@@ -25,7 +25,7 @@ type prefix struct {
 // bars are aligned.
 type columns struct {
 	task, host int               // widths of the task and host columns, in bytes
-	short      map[string]string // by host name: the name as printed, perhaps without its domain
+	short      map[string]string // by host name: the name as printed, which may lack its domain
 	hosts      []string          // copy of Options.Hosts
 	noTasks    bool              // copy of Options.NoTasks
 	noPrefix   bool              // copy of Options.NoPrefix
@@ -90,7 +90,7 @@ func (c columns) prefix(o origin, screen Screen) (p prefix) {
 		task, problem = c.style(o, screen), style.Problem
 	}
 	if screen.Colour && !screen.Terminal {
-		p.reset = ansi.ResetStyle // not needed on a terminal, because appendSafe resets the colours after each line
+		p.reset = ansi.ResetStyle // A terminal needs no reset before the prefix, because appendSafe resets the colours after each line.
 	}
 	if c.noPrefix {
 		return p
