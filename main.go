@@ -108,7 +108,7 @@ func (c *command) app() *cli.App {
 		OnUsageError:              wrongUse,
 		Action:                    unknownCommand,
 		Commands:                  slices.Concat(work, about),
-		Flags:                     []cli.Flag{cli.HelpFlag}, // package cli adds it only if no command is named help
+		Flags:                     []cli.Flag{cli.HelpFlag}, // Name the help flag here, because package cli adds it only to a program without a command named help.
 		UsageText:                 "plx COMMAND --help describes a command; plx config shows the values of all flags.",
 		Description:               exitCodes,
 	}
