@@ -40,7 +40,8 @@ type Choice struct {
 
 // Folders gives access to the checkpoint folders of all tasks.
 type Folders interface {
-	// Places lists the checkpoints in each folder.
+	// Places lists the checkpoints in the folder of each task or group of
+	// tasks.
 	Places(ctx context.Context) ([]checkpoint.Place, error)
 	// Verify makes the task by read one file of the checkpoint id. It returns
 	// an error that names the task if the file's size or checksum differs from
@@ -79,9 +80,9 @@ func Newest(ctx context.Context, folders Folders, fits func(*checkpoint.Manifest
 	return Choice{}, nil
 }
 
-// try tests whether training can resume from the candidate: no file is
-// missing, it fits the program, and every file has a copy with the right
-// checksum.
+// try tests whether training can resume from the candidate. It can if no file
+// is missing, the checkpoint fits the program, and every file has a copy with
+// the right checksum.
 func try(ctx context.Context, folders Folders, places []checkpoint.Place, candidate checkpoint.Candidate,
 	fits func(*checkpoint.Manifest) error, logf func(slog.Level, string, ...any)) (Choice, error) {
 	if candidate.Missing != "" {
@@ -108,14 +109,14 @@ func try(ctx context.Context, folders Folders, places []checkpoint.Place, candid
 type copyOf struct {
 	file  checkpoint.File
 	tasks []cluster.Task // the tasks that share the folder
-	by    cluster.Task   // the one of tasks that reads and verifies this copy
+	by    cluster.Task   // the task that reads and verifies this copy; an element of tasks
 	err   error          // why the copy cannot be used, set by verify; nil means that it is intact
 }
 
-// copiesOf lists every copy of every file of the candidate. Of the tasks that
-// share a folder, each is assigned some of the copies to read.
+// copiesOf lists every copy of every file of the candidate. If several tasks
+// share a folder, each of them is assigned some of the copies to read.
 func copiesOf(candidate checkpoint.Candidate, places []checkpoint.Place) (all []*copyOf) {
-	next := make([]int, len(places)) // by place: number of copies assigned so far, to rotate among the tasks
+	next := make([]int, len(places)) // by index in places: number of copies assigned so far, to rotate among the tasks
 	for _, file := range candidate.Manifest.Files {
 		for i, p := range places {
 			if slices.Contains(candidate.Holders[file.Name], p.Tasks[0]) {
@@ -127,9 +128,9 @@ func copiesOf(candidate checkpoint.Candidate, places []checkpoint.Place) (all []
 	return all
 }
 
-// verify reads every copy: all tasks at the same time, each task its copies
-// one after the other. By file name, it returns the tasks that have an intact
-// copy, and what is wrong with the other copies.
+// verify reads every copy. The tasks read at the same time, and each task
+// reads its copies one after the other. By file name, verify returns the tasks
+// that have an intact copy, and what is wrong with the other copies.
 func verify(ctx context.Context, folders Folders, id string, copies []*copyOf) (holders map[string][]cluster.Task, faults map[string][]string) {
 	readers := map[cluster.Task][]*copyOf{}
 	for _, c := range copies {
