@@ -32,7 +32,7 @@ type signals struct {
 type saving int
 
 const (
-	sureSaving  saving = iota // the job keeps checkpoints
+	sureSaving  saving = iota // the job is expected to save a checkpoint, because it keeps checkpoints
 	maybeSaving               // the job uses plx's trainer and may keep checkpoints
 	noSaving                  // the job does not link plx's trainer, so plx cannot ask it for a checkpoint
 )

@@ -84,8 +84,8 @@ func Wait(ctx context.Context, r Request) (*Held, error) {
 
 // queuePause is the time between two attempts while the launch waits in the
 // queue. busyPause is the time after an attempt that got the locks and found
-// the GPUs in use; it is longer because such an attempt runs nvidia-smi on the
-// hosts.
+// the GPUs in use. It is longer, because an attempt that gets the locks runs
+// nvidia-smi on the hosts.
 const (
 	queuePause = time.Second
 	busyPause  = 5 * time.Second
@@ -139,13 +139,13 @@ func (b *Held) Close() {
 // group is all hosts on which the job reserves GPUs.
 type group []*host
 
-// take tries to take the locks on all hosts; if one fails, it releases the
-// others. place is this launch's place in the queue, counted from 1. cause is
-// why the locks could not be taken; it is "" if they were taken, or if the
-// launch is not first in the queue.
+// take tries to take the locks on all hosts; if it fails on one host, it
+// releases the locks on the others. place is this launch's place in the queue,
+// counted from 1. cause is why the locks could not be taken; it is "" if they
+// were taken, or if the launch is not first in the queue.
 //
 // take begins with the first host alone. So if two launches want the same
-// hosts, one of them gets all.
+// hosts, the launch that locks the first host gets all.
 func (all group) take(ctx context.Context) (place int, cause string, err error) {
 	ahead, _, err := all.request(ctx, protocol.ReserveQueue)
 	if err != nil || len(ahead) > 0 {

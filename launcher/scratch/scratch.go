@@ -57,7 +57,7 @@ func New() (*Folder, error) {
 			return &Folder{path, lock}, nil
 		}
 		if err == nil {
-			lock.Close() // only read
+			lock.Close() // The folder was only read, so an error of Close loses nothing.
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, errors.Join(fmt.Errorf("make a temporary folder: %w", err), os.Remove(path))
@@ -78,7 +78,7 @@ func (f *Folder) Remove() error {
 		return nil
 	}
 	err := os.RemoveAll(f.Path)
-	f.lock.Close() // only read
+	f.lock.Close() // The folder was only read, so an error of Close loses nothing.
 	return err
 }
 
@@ -114,7 +114,7 @@ func tidy(path string) {
 	if err != nil {
 		return
 	}
-	defer folder.Close() // only read
+	defer folder.Close() // the folder was only read, so an error of Close loses nothing
 	if unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
 		_ = os.RemoveAll(path) // if this fails, a later Tidy tries again
 	}

@@ -152,7 +152,7 @@ func (o *offer) addByAgent(path string, agentKeys []gossh.Signer, cause error) {
 	if isLocked && locked.PublicKey != nil {
 		public = locked.PublicKey
 	}
-	if public == nil { // IdentityFile may name the public key file itself
+	if public == nil { // The file may itself be a public key file: IdentityFile may name one.
 		public = readPublic(path)
 	}
 	for _, key := range agentKeys {

@@ -279,7 +279,7 @@ func (c *timedConn) silence() time.Duration {
 // time limit.
 type group struct {
 	mu    sync.Mutex
-	count int           // number of goroutines that run
+	count int           // number of running goroutines
 	idle  chan struct{} // closed and set to nil when count becomes 0; nil while no caller is in wait
 }
 

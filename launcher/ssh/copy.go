@@ -41,7 +41,7 @@ func (c *Client) copy(ctx context.Context, r io.Reader, path string) error {
 	if err != nil {
 		return err
 	}
-	defer s.end() // also stops the goroutines of the sftp client
+	defer s.end() // closes the session, which also stops the goroutines of the sftp client
 	sent := make(chan error, 2)
 	late := time.AfterFunc(sftpStart, func() { sent <- fmt.Errorf("the host's sftp has not started within %v", sftpStart) })
 	defer late.Stop()

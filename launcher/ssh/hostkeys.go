@@ -297,7 +297,7 @@ func openLocked(path string) (*os.File, error) {
 			return file, nil
 		}
 		if time.Now().After(giveUp) {
-			_ = file.Close() // nothing was written
+			_ = file.Close() // no data was written, so an error of Close loses nothing
 			return nil, fmt.Errorf("%s is locked by another process", path)
 		}
 		time.Sleep(20 * time.Millisecond)

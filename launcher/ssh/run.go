@@ -108,7 +108,7 @@ func (c *Client) copyStreams(ctx context.Context, s *session, stdin io.Reader, o
 	out.stop(settleTime)
 	errs.stop(settleTime)
 	if pipe, ok := stdin.(*io.PipeReader); ok {
-		_ = pipe.Close() // never fails
+		_ = pipe.Close() // Close of a PipeReader never fails.
 	}
 	select { // If a Read of stdin returns soon, let the goroutine end before Run returns.
 	case <-fed:

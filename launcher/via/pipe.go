@@ -16,7 +16,7 @@ import (
 // and stdout.
 type pipe struct {
 	*connection.Conn
-	commandLine string // shell command line, for error messages
+	commandLine string // the --via command as a shell command line, for error messages
 	out         *bufio.Reader
 }
 

@@ -95,7 +95,7 @@ func (c *Conn) Close() error {
 	c.once.Do(func() {
 		_ = c.in.Close() // an error means that the command has ended
 		if c.hangUp {
-			_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGHUP) // fails if the command has ended
+			_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGHUP) // Kill fails if the command has ended.
 		}
 		c.wait(exitTime)
 		// Kill the whole process group, since the command may have left other

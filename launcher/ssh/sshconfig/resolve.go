@@ -61,7 +61,7 @@ type Target struct {
 	StrictKeys     string        // value of StrictHostKeyChecking: AcceptNew, Unchecked, or "" for any other value
 	Jumps          []Hop         // jump hosts in the order in which to connect to them
 	ProxyCommand   string        // shell command whose stdin and stdout lead to the host; empty: none
-	Network        string        // tcp, tcp4 or tcp6
+	Network        string        // network for package net: tcp, tcp4 or tcp6
 	NoPassword     bool          // true if the configuration forbids password authentication
 	NoInteractive  bool          // true if the configuration forbids keyboard-interactive authentication
 	Connect        time.Duration // limit for reaching the server in one attempt, without the handshake; never 0
@@ -70,7 +70,7 @@ type Target struct {
 
 // Hop is a jump host.
 type Hop struct {
-	User, Host string // User may be empty
+	User, Host string // User is empty if the configuration names none
 	Port       int    // port of the jump host; 0: Port of the ssh configuration for it, else 22
 }
 
@@ -393,9 +393,9 @@ func PasswordHome() string {
 	return sshHome()
 }
 
-// CheckName returns an error for a name that ssh could take for an option, and
-// for a name with characters that occur in no host or user name. The parameter
-// what is "host" or "user".
+// CheckName returns an error for a name that ssh could take for an option. It
+// also returns an error for a name with a character that occurs in no host or
+// user name. The parameter what is "host" or "user".
 func CheckName(what, name string) error {
 	if strings.HasPrefix(name, "-") {
 		return fmt.Errorf("%s %q begins with -", what, name)
