@@ -127,9 +127,9 @@ func (s *splitter) goTo(cell int) {
 	s.col = col + max(0, cell-at)
 }
 
-// eraseLine erases the part of the current line right of the cursor if what is
-// 0, and the part left of the cursor if what is 1. Other values of what erase
-// the whole line.
+// eraseLine erases a part of the current line. If what is 0, it erases the
+// part right of the cursor. If what is 1, it erases the part left of the
+// cursor. For other values it erases the whole line.
 func (s *splitter) eraseLine(what int) {
 	switch {
 	case what == 0:
@@ -147,9 +147,9 @@ func (s *splitter) eraseLine(what int) {
 	}
 }
 
-// eraseScreen erases the rows below the cursor if what is 0, the rows above it
-// if what is 1, and otherwise all rows. It also erases the same part of the
-// current line, as eraseLine does.
+// eraseScreen erases the rows below the cursor if what is 0, the rows above
+// the cursor if what is 1, and otherwise all rows. In the current line it
+// erases the part that eraseLine erases for this value of what.
 func (s *splitter) eraseScreen(what int) {
 	b := s.block
 	if what != 0 && (b == nil || !b.firm && !b.climbed) {

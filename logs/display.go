@@ -206,7 +206,7 @@ func (d *Display) clear() []byte {
 
 // draw appends the control sequences and text of the progress rows to b. If
 // now is false and the rows were drawn less than redrawEvery ago, a timer
-// draws them later, so that redrawing does not slow down a flood of lines. The
+// draws them later. So redrawing does not slow down a flood of lines. The
 // caller must hold d.mu.
 func (d *Display) draw(b []byte, now bool) []byte {
 	if !now && time.Since(d.last) < redrawEvery {

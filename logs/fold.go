@@ -26,8 +26,8 @@ const (
 	foldTime   = time.Second            // how long a line of stderr is held; the driver collects failures of tasks for the same time
 	victimTime = 3 * time.Second        // how long a message about a lost peer is held; longer, because tasks notice the loss one after another
 	foldTick   = 100 * time.Millisecond // interval at which the held lines are checked
-	maxHeld    = 500                    // greatest number of held lines of one task
-	heldBytes  = 64 << 10               // greatest number of held bytes of one task
+	maxHeld    = 500                    // greatest number of held lines of one task; if it is reached, all held lines are printed
+	heldBytes  = 64 << 10               // greatest number of held bytes of one task; if it is exceeded, all held lines are printed
 )
 
 // unit is a line, or a message of several lines, that the Printer holds back

@@ -27,8 +27,8 @@ type columns struct {
 	task, host int               // widths of the task and host columns, in bytes
 	short      map[string]string // by host name: the name as printed, which may lack its domain
 	hosts      []string          // copy of Options.Hosts
-	noTasks    bool              // copy of Options.NoTasks
-	noPrefix   bool              // copy of Options.NoPrefix
+	noTasks    bool              // copy of Options.NoTasks: prefixes have no task names
+	noPrefix   bool              // copy of Options.NoPrefix: lines have no prefix
 }
 
 // maxPadding is the greatest width that a long name gives its column, in

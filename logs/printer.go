@@ -88,10 +88,11 @@ func NewPrinter(d *Display, opts Options) *Printer {
 	return &Printer{opts: opts, display: d, columns: newColumns(opts), limit: maxLine, room: maxRoom, streams: map[origin]*stream{}}
 }
 
-// Chunk prints the lines that c completes and stores the rest. If c does not
-// continue at the offset where the chunk before ended, or begins a new
-// generation of the task, Chunk first prints the unfinished line. It returns
-// an error if a write failed or c's source is invalid.
+// Chunk prints the lines that c completes, and stores an unfinished last line.
+// Chunk first prints the unfinished line that it has stored, if c does not
+// continue at the offset where the chunk before ended, or if c begins a new
+// generation of the task. It returns an error if a write failed or c's source
+// is invalid.
 func (p *Printer) Chunk(host string, c Chunk) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

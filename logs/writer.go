@@ -220,7 +220,7 @@ const indexExt = ".index"
 // bit is the restart flag, and the time. Offsets and times never decrease.
 type record struct {
 	offset  int64 // offset in the spool of the first byte that the record covers
-	time    int64 // nanoseconds since 1970
+	time    int64 // when the bytes were written, in nanoseconds since 1970
 	restart bool  // true if a new generation of the task begins at offset
 }
 
