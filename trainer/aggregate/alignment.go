@@ -12,10 +12,10 @@ import (
 // variables) while a consistent cut is taken for a checkpoint. See Carbone et
 // al. 2015, "Lightweight Asynchronous Snapshots for Distributed Dataflows".
 //
-// Before the chief (worker 0) saves a checkpoint, it asks every holder how
-// many steps of each group of workers the holder has applied to at least one
-// shard (Freeze). For each group, the chief then sends all holders the highest
-// number. These numbers are the cut (Agree).
+// Before the chief (worker 0) saves a checkpoint, it calls Freeze on every
+// holder. Freeze returns, for each group of workers, the number of steps that
+// the holder has applied to at least one shard. For each group, the chief then
+// sends all holders the highest number. These numbers are the cut (Agree).
 //
 // Meanwhile, a holder applies no step after the cut. It keeps the updates of
 // such steps until it has applied all steps before the cut and has copied the
@@ -71,7 +71,7 @@ func (a *Alignment) exit() {
 func (a *Alignment) wake() {
 	select {
 	case a.moved <- struct{}{}:
-	default: // moved already holds a token
+	default: // the channel moved already holds a token
 	}
 }
 

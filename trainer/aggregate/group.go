@@ -111,8 +111,8 @@ func (g *group) agree(i int, step uint64, present int, rate float64) error {
 	return nil
 }
 
-// lack records that the gradients of virtual workers are missing in the sum of
-// a shard, because their worker is lost after it had begun the step.
+// lack records that the sum of a shard lacks the gradients of virtual workers.
+// Their worker is lost after it had begun the step.
 func (g *group) lack(shard, virtualWorkers int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

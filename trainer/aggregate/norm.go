@@ -26,7 +26,7 @@ func Report(shards []*Shard, group int, into []byte) []byte {
 		}
 		squares := shard.sums[group].squares
 		into = binary.LittleEndian.AppendUint64(into, uint64(len(squares)))
-		into, _ = binary.Append(into, binary.LittleEndian, squares) // an error is impossible for numbers
+		into, _ = binary.Append(into, binary.LittleEndian, squares) // cannot fail for numbers
 	}
 	return into
 }

@@ -325,8 +325,8 @@ func (s *Shards) Steps() []uint64 {
 	return steps
 }
 
-// Waiting returns the number of workers of the first group that have not begun
-// the next step, and the number of updates that wait for a checkpoint's
+// Waiting returns two numbers: of the workers of the first group that have not
+// begun the next step, and of the updates that wait for a checkpoint's
 // consistent cut.
 func (s *Shards) Waiting() (missing, held int) {
 	return s.steps.groups[0].missing(), s.steps.align.held()

@@ -83,7 +83,7 @@ func (r rows[T]) Cut(p layout.Piece) Sum {
 
 func (r rows[T]) Encode(into []byte) []byte {
 	if len(r.Index) == 0 {
-		return into // an empty payload means no rows
+		return into // without rows, the payload is empty
 	}
 	return sparse.Append(into, sparse.Rows[T](r))
 }

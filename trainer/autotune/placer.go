@@ -38,7 +38,7 @@ type placer struct {
 // Place returns the pieces of the embedding tables before the first step, when
 // no step has been measured. It cuts each table that has a partitioner into
 // the given number of partitions. If partitions is 0, it makes one partition
-// per shard holder, but at most most (0 means no limit).
+// per shard holder, up to the limit most (0 means no limit).
 //
 // least is, by table, the smallest number of partitions allowed. 0 means that
 // the table has no partitioner, so its pieces stay as declared.

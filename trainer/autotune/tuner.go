@@ -62,7 +62,7 @@ type Config struct {
 	Holders     Holders
 	Workers     *collective.Group                // collective operations (all-reduce, gather) among all workers
 	Trace       *timeline.Recorder               // records when rows were moved; nil records nothing
-	Logf        func(slog.Level, string, ...any) // the chief's log
+	Logf        func(slog.Level, string, ...any) // writes a line to the chief's log
 
 	// Settings that the user chooses.
 	Meet       int  // number of steps of this run before the workers first sum their statistics and may move rows

@@ -302,7 +302,7 @@ type sink struct {
 	folder *Folder
 	file   *os.File
 	hash   hash.Hash
-	size   int64 // bytes written so far
+	size   int64 // number of bytes written so far
 }
 
 const writeBuffer = 1 << 16

@@ -134,16 +134,17 @@ func readManifest(folder string) (*Manifest, error) {
 	return m, err
 }
 
-// Retain removes old checkpoints from the folder and returns their IDs. It
-// keeps these checkpoints: the finished ones with the highest steps (as many
-// as keep says), the one with the best score, the one with the ID busy (which
-// is being written; "" means none), and all that are newer than the newest
-// finished one. It also removes older checkpoints that are unfinished or
-// damaged. Tasks that share the folder may call Retain at the same time.
+// Retain removes old checkpoints from the folder, including unfinished and
+// damaged ones, and returns their IDs. It keeps:
+//
+//   - the finished checkpoints with the highest steps, as many as keep says;
+//   - the checkpoint with the best score;
+//   - the checkpoint with the ID busy, which is being written ("" means none);
+//   - all checkpoints that are newer than the newest finished one.
 //
 // After a restart from an older checkpoint, the order by step and the order by
 // time may differ. Retain then keeps the newest keep checkpoints of each
-// order.
+// order. Tasks that share the folder may call Retain at the same time.
 func (f *Folder) Retain(keep int, busy string) (removed []string, err error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("checkpoint folder %s: keep %d checkpoints: want at least 1", f.dir, keep)
@@ -253,10 +254,10 @@ func (s entry) finished() bool {
 }
 
 // abandoned reports whether no task will finish the checkpoint. It returns
-// true if the checkpoint is older than newest, and no file in its folder has
-// changed after last, the last change of any finished checkpoint. The time
-// matters after a restart from an older checkpoint, because new checkpoints
-// then have lower steps than old ones.
+// true under two conditions: the checkpoint is older than newest, and no file
+// in its folder has changed after last, the last change of any finished
+// checkpoint. The time matters after a restart from an older checkpoint,
+// because new checkpoints then have lower steps than old ones.
 func (s entry) abandoned(newest entry, last time.Time) bool {
 	return newestFirst(s.Held, newest.Held) > 0 && !s.changed.After(last)
 }
@@ -283,7 +284,7 @@ func (f *Folder) remove(id string) (gone bool, err error) {
 		}
 	}
 	if err := f.removeName(folder); err != nil {
-		if errors.Is(err, fs.ErrExist) { // the folder is not empty
+		if errors.Is(err, fs.ErrExist) { // an error ErrExist means that the folder is not empty
 			return false, nil
 		}
 		return false, err

@@ -50,8 +50,8 @@ const (
 // workers use.
 type Variable struct {
 	Name     string
-	Route    Route // how the variable is exchanged now
-	Bytes    int   // bytes of the whole variable
+	Route    Route // how the variable's values and gradients are exchanged now
+	Bytes    int   // size of the whole variable in bytes
 	Rows     int   // length of the variable's first dimension; 0 means unknown
 	RowBytes int   // bytes of one row of an embedding table; 0 means that the variable is dense
 	// Touched is the mean number of rows that one worker uses in a step. For a

@@ -35,7 +35,7 @@ func (r Report) Lines() []string {
 	}
 	host, most, mean := all.busiest(hosts)
 	fmt.Fprintf(t, "total\t%s\t\t%s\tbusiest: %s\t\n", size(total), size(most), clean(host, 40))
-	t.Flush() // a strings.Builder never fails
+	t.Flush() // Flush writes to a strings.Builder, which never fails.
 	lines := []string{fmt.Sprintf("bytes per step at the busiest link, measured over %s: %s, %s, %s", plural.Count(r.Steps, "step"),
 		plural.Count(len(r.Cluster.Workers), "worker"), plural.Count(len(r.Cluster.Servers), "server"), plural.Count(len(hosts), "host"))}
 	for line := range strings.Lines(text.String()) {
@@ -154,7 +154,7 @@ func (r Report) loads() (variables [][]float64, sums []float64) {
 
 const (
 	looksSparse = 0.5 // advise to make a dense variable sparse if less than this fraction of its gradient's rows is not zero
-	hot         = 2   // report a server as hot (overloaded) if its load is more than this many times the mean load of the other servers
+	hot         = 2   // report a server as hot (overloaded) if its load exceeds the mean load of the other servers by this factor
 )
 
 // Notes returns advice for the log: dense variables whose gradients have few
@@ -221,9 +221,9 @@ func size(bytes float64) string {
 	return fmt.Sprintf("%.2f %s", bytes, units[unit])
 }
 
-// clean replaces unprintable characters in a name. It shortens the name to at
-// most most characters by removing its beginning, because variable names
-// differ more at their ends.
+// clean replaces unprintable characters in a name. If the name is longer than
+// most characters, clean removes its beginning, because variable names differ
+// more at their ends.
 func clean(name string, most int) string {
 	letters := []rune(strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -151,8 +151,9 @@ func (w *weight) heaviestRow() float64 {
 	return heaviest
 }
 
-// last returns the last row in [from, to] for which all rows before it
-// together weigh at most most. The row from must satisfy this condition.
+// last returns the last row in [from, to] for which the total weight of all
+// rows before it does not exceed the parameter most. This must be true for the
+// row from.
 func (w *weight) last(from, to int, most float64) int {
 	return from + sort.Search(to-from, func(i int) bool { return w.until(from+i+1) > most })
 }
@@ -167,8 +168,8 @@ func (w *weight) nearest(at float64) int {
 	return w.start(b)
 }
 
-// cutter divides rows into parts. A part has at most the weight limit, and at
-// most most rows.
+// cutter divides rows into parts. A part's weight does not exceed the field
+// limit, and its number of rows does not exceed the field most.
 type cutter struct {
 	*weight
 	parts, most int     // parts is the number of parts, most the largest number of rows in a part

@@ -1,6 +1,6 @@
 // Package carriage keeps the recurrent state of a worker, such as the last
-// hidden state of an LSTM, from one step to the next, and adds it to
-// checkpoints. Each row of the global batch has state of its own.
+// hidden state of an LSTM, from one step to the next. It also adds the state
+// to checkpoints. Each row of the global batch has state of its own.
 //
 //	c, err := carriage.New(carriage.Config{Store: store, Inputs: inputs, ...})
 //	missing, err := c.Restore(ctx)  // from the checkpoint that training resumes from

@@ -40,8 +40,8 @@ type Choice struct {
 
 // Folders gives access to the checkpoint folders of all tasks.
 type Folders interface {
-	// Places lists the checkpoints in the folder of each task or group of
-	// tasks.
+	// Places lists the checkpoints in each folder. Several tasks may share a
+	// folder.
 	Places(ctx context.Context) ([]checkpoint.Place, error)
 	// Verify makes the task by read one file of the checkpoint id. It returns
 	// an error that names the task if the file's size or checksum differs from

@@ -64,9 +64,9 @@ func (p *parts) save(s transition.Snapshot) {
 	p.early = &s // keep the snapshot until the chief's announcement of its save arrives
 }
 
-// compare returns 0 if snapshot s belongs to this save, a negative number if
-// it belongs to an earlier one, and a positive number if it belongs to a later
-// one.
+// compare returns 0 if snapshot s belongs to this save. It returns a negative
+// number if s belongs to an earlier save, and a positive number if s belongs
+// to a later save.
 func (p *part) compare(s transition.Snapshot) int {
 	return cmp.Or(cmp.Compare(s.Step, p.step), cmp.Compare(s.Number, p.number))
 }
@@ -381,7 +381,7 @@ func (p *parts) write(c *part, name string, size int64, fill func(io.Writer) err
 type moving struct {
 	ctx   context.Context
 	w     io.Writer
-	timer *time.Timer   // ends ctx if no byte is written for the duration most
+	timer *time.Timer   // ends ctx if no byte was written for the duration in the field most
 	most  time.Duration // longest time without a write before timer fires
 }
 

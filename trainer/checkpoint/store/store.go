@@ -47,7 +47,7 @@ type Store struct {
 	joined   event         // happens when the chief has reported that all tasks are connected; fails if they are not
 	gone     event         // happens when the connection to the chief has ended
 	leaving  chan struct{} // closed when Wait is called, because this task is about to end
-	leave    sync.Once     // makes sure that leaving is closed only once
+	leave    sync.Once     // makes sure that the channel leaving is closed only once
 }
 
 // Open creates the checkpoint folder if it is missing, and waits until all

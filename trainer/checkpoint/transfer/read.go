@@ -89,7 +89,7 @@ func ask(s *peers.Session, w *watch, q request, b []byte) error {
 // from, and writes the content to w.
 func (f *Files) Fetch(ctx context.Context, id string, file checkpoint.File, from cluster.Task, w io.Writer) error {
 	reading, cancel := context.WithCancel(ctx)
-	defer cancel() // closes the session
+	defer cancel() // cancel ends the reading, which closes the session
 	source := &holder{files: f, task: from, reading: reading}
 	const most = 4 << 20 // largest number of bytes to request at a time
 	b := make([]byte, min(file.Size, most))
@@ -141,7 +141,7 @@ func (r *Reader) Use(ctx context.Context, f func() error) error {
 	r.files.life.Do(func(living context.Context) {
 		cancel := r.enter(living)
 		defer r.exit()
-		defer context.AfterFunc(ctx, func() { cancel(errGivenUp) })() // When one ctx ends, cancel the reads of all running calls of Use, because they all serve the same training.
+		defer context.AfterFunc(ctx, func() { cancel(errGivenUp) })() // When the ctx of one call of Use ends, cancel the reads of all running calls, because they all serve the same training.
 		if err = f(); err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
