@@ -32,7 +32,7 @@ func main() {
 
 // run runs one plx command line and returns its exit status.
 func run(args []string, stdout, stderr *os.File) int {
-	if os.Getenv("HOME") == "" { // for example in a systemd unit
+	if os.Getenv("HOME") == "" { // HOME is empty in a systemd unit, for example.
 		// If HOME stays empty, the code that needs a home directory reports
 		// the error.
 		_ = os.Setenv("HOME", sshconfig.PasswordHome())
@@ -103,7 +103,7 @@ func (c *command) app() *cli.App {
 		Writer:                    c.stdout,
 		ErrWriter:                 c.stderr,
 		HideHelpCommand:           true,
-		DisableSliceFlagSeparator: true, // a flag's value may contain commas
+		DisableSliceFlagSeparator: true, // Do not split flag values at commas: the value of a flag may contain them.
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              wrongUse,
 		Action:                    unknownCommand,
