@@ -241,6 +241,6 @@ func Merge(hosts []func() (Chunk, error), emit func(host int, c Chunk) error) []
 			errs[oldest] = err
 			return errs
 		}
-		advance(oldest) // Call advance only after emit has returned, because reading the next chunk overwrites the Data of this one.
+		advance(oldest) // Call advance only after emit has returned: advance overwrites the Data of the chunk that emit receives.
 	}
 }

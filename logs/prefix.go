@@ -16,7 +16,7 @@ import (
 // prefix is the text before a printed line: the names of task and host and a
 // bar. For stderr the bar is a !, so that stderr is visible without colours.
 type prefix struct {
-	reset string // control sequence before the prefix that resets colours; empty if there is nothing to reset
+	reset string // control sequence before the prefix that resets colours; empty if no reset is needed
 	first []byte // prefix of a line's first piece
 	more  []byte // prefix of a piece that continues a long line
 }

@@ -26,7 +26,7 @@ type page struct {
 	Title    string
 	Style    template.CSS
 	Runs     []shown
-	Differ   *differences // comparison of the runs; nil if there is only one
+	Differ   *differences // comparison of the runs; nil if the page shows only one run
 	Training []figure
 	Hosts    []figure
 }

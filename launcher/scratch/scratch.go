@@ -57,7 +57,7 @@ func New() (*Folder, error) {
 			return &Folder{path, lock}, nil
 		}
 		if err == nil {
-			lock.Close() // The folder was only read, so an error of Close loses nothing.
+			lock.Close() // The folder was only opened for its lock, so an error of Close loses nothing.
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, errors.Join(fmt.Errorf("make a temporary folder: %w", err), os.Remove(path))

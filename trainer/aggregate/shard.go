@@ -219,9 +219,9 @@ func (s *Shard) Changed(index []int64) []int64 {
 	return s.state.(reader).changed(index)
 }
 
-// Export appends to into those of the rows [from, to) that were ever updated,
-// until the frame is full. next is the row at which the next call continues.
-// An empty frame means that no rows are left.
+// Export appends to into the rows in [from, to) that were ever updated, until
+// the frame is full. next is the row at which the next call continues. An
+// empty frame means that no rows are left.
 func (s *Shard) Export(into []byte, from, to int64) (frame []byte, next int64) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

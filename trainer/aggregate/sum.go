@@ -207,8 +207,9 @@ func (a *accumulator) arrive(input int, present bool) (output int, s Sum, done b
 }
 
 // Own adds the gradients that one worker's virtual workers (its parts of the
-// batch) compute for one variable. It follows the reduction tree as far as the
-// worker's own gradients allow, and returns the sums of these subtrees.
+// batch) compute for one variable. It adds along the reduction tree as far as
+// it can without gradients of other workers. It returns the sums of the
+// subtrees that this completes.
 type Own struct {
 	variable layout.Variable
 	sums     *accumulator

@@ -58,7 +58,7 @@ func (m *Manifest) check() error {
 }
 
 // checker collects the variables, files and tensors of a manifest while
-// checking it, because later lists refer to earlier ones.
+// checking it, because later lists in the manifest refer to them by name.
 type checker struct {
 	m         *Manifest
 	variables map[string]*Variable // variables of the manifest by name

@@ -50,7 +50,7 @@ type Target struct {
 	Port           int
 	User           string
 	KeyAlias       string        // HostKeyAlias, the host's name in known_hosts; empty: not set
-	Identities     []string      // key files that IdentityFile names, without the default ones
+	Identities     []string      // key files that IdentityFile names; the default key files are in Defaults
 	Certificates   []string      // certificate files that CertificateFile names
 	Defaults       []string      // default key files such as ~/.ssh/id_ed25519, which may be missing
 	IdentitiesOnly bool          // true to offer, of the SSH agent's keys, only those that a key file or certificate names
@@ -233,10 +233,10 @@ var usualKeys = []string{"id_ed25519", "id_ecdsa", "id_rsa", "id_ecdsa_sk", "id_
 
 const plxKeys = 5
 
-// setKeys sets the key files, the certificates and the SSH agent. ssh -G
-// prints the default key files and those that IdentityFile names in the same
-// way; setKeys separates them. If IdentityFile names other keys, a default key
-// file is used only if ssh -G prints it too.
+// setKeys sets the key files, the certificates and the SSH agent. ssh -G lists
+// the default key files together with those that IdentityFile names; setKeys
+// separates them. If IdentityFile names other keys, a default key file is used
+// only if ssh -G lists it too.
 func (t *Target) setKeys(q Query, values settings, expand expander) {
 	var usual, named []string
 	for _, name := range usualKeys {

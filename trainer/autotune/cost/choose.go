@@ -65,7 +65,7 @@ type Variable struct {
 func (v Variable) Sparse() bool { return v.RowBytes > 0 }
 
 // density returns the fraction of the rows that one worker uses in a step. ok
-// is false if that is unknown.
+// is false if the fraction is unknown.
 func (v Variable) density() (part float64, ok bool) {
 	if !(v.Touched > 0) || v.Rows < 1 {
 		return 0, false

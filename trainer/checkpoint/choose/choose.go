@@ -1,7 +1,7 @@
 // Package choose selects the checkpoint from which a training resumes.
 //
 // [Newest] goes through the checkpoints in the tasks' folders, the newest
-// first, until one passes three tests:
+// first, until a checkpoint passes three tests:
 //
 //  1. Some folder has its manifest, and every file in the manifest exists in some
 //     folder with the right size ([checkpoint.Candidates]).
@@ -10,10 +10,9 @@
 //  3. At least one copy of every file has the SHA-256 in the manifest. A task that
 //     has the copy reads it to find out.
 //
-// The log names each skipped checkpoint and the reason. If there are
-// checkpoints but none passes, Newest returns an error, so that training does
-// not start from scratch by accident. Unfinished checkpoints do not count
-// here.
+// The log names each skipped checkpoint and the reason. If there are finished
+// checkpoints but none passes the tests, Newest returns an error, so that
+// training does not start from scratch by accident.
 //
 // The package does not use the network itself: the caller's [Folders] does.
 package choose

@@ -140,9 +140,9 @@ func (s *Store) Restore(ctx context.Context, d *layout.Declaration, p layout.Pie
 
 // Carried returns the recurrent state with the given name from the chosen
 // checkpoint, for the rows [lo, hi) of the global batch. It waits until the
-// chief has chosen. The workers that saved those rows may be others than the
-// one that reads them. The bool is false if the checkpoint has no state of
-// that name, or if there is no checkpoint.
+// chief has chosen. This worker need not be the one that saved those rows. The
+// bool is false if the checkpoint has no state of that name, or if there is no
+// checkpoint.
 func (s *Store) Carried(ctx context.Context, name string, lo, hi int) (tensors.Carried, bool, error) {
 	c, err := s.decision.await(ctx)
 	if err != nil || c.Manifest == nil {

@@ -230,7 +230,7 @@ func (s *save) manifest(generation int) (*checkpoint.Manifest, error) {
 type copyPlan struct {
 	host func(cluster.Task) string // returns the name of a task's host
 	here [][]*member               // groups of present tasks that share a folder
-	stay [][]*member               // the groups in here without the tasks that leave after the save; has no empty group
+	stay [][]*member               // the groups in the field here, without the tasks that leave after the save; has no empty group
 }
 
 // newCopyPlan returns the plan for a save. After the save, the folders of the
