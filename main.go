@@ -32,7 +32,7 @@ func main() {
 
 // run runs one plx command line and returns its exit status.
 func run(args []string, stdout, stderr *os.File) int {
-	if os.Getenv("HOME") == "" { // for example in a systemd unit
+	if os.Getenv("HOME") == "" { // HOME is empty in a systemd unit, for example.
 		// If HOME stays empty, the code that needs a home directory reports
 		// the error.
 		_ = os.Setenv("HOME", sshconfig.PasswordHome())
@@ -103,12 +103,12 @@ func (c *command) app() *cli.App {
 		Writer:                    c.stdout,
 		ErrWriter:                 c.stderr,
 		HideHelpCommand:           true,
-		DisableSliceFlagSeparator: true, // a flag's value may contain commas
+		DisableSliceFlagSeparator: true, // Do not split flag values at commas: the value of a flag may contain them.
 		ExitErrHandler:            func(*cli.Context, error) {},
 		OnUsageError:              wrongUse,
 		Action:                    unknownCommand,
 		Commands:                  slices.Concat(work, about),
-		Flags:                     []cli.Flag{cli.HelpFlag}, // package cli adds it only if no command is named help
+		Flags:                     []cli.Flag{cli.HelpFlag}, // Name the help flag here, because package cli adds it only to a program without a command named help.
 		UsageText:                 "plx COMMAND --help describes a command; plx config shows the values of all flags.",
 		Description:               exitCodes,
 	}

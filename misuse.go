@@ -53,8 +53,8 @@ var badValue = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^invalid (?:boolean )?value "([^"]*)" for (?:flag )?-([a-z-]+):`)
 })
 
-// ofCommand reports whether ctx belongs to a command such as "plx launch", and
-// not to plx itself.
+// ofCommand reports whether ctx belongs to a command of plx, such as "plx
+// launch". It is false if ctx belongs to plx itself.
 func ofCommand(ctx *cli.Context) bool {
 	return ctx.Command != nil && ctx.Command.Name != "" && ctx.Command.Name != "plx"
 }

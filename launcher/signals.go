@@ -23,17 +23,16 @@ type signals struct {
 	wg      sync.WaitGroup
 
 	mu        sync.Mutex
-	listening bool   // set by listen: signals stop the job instead of canceling the context
-	ended     bool   // the job has ended: signals print nothing and ask for no checkpoint
-	promise   saving // whether the job can save a checkpoint; selects the message that a signal prints
+	listening bool   // true after listen was called: a signal stops the job instead of canceling the context
+	ended     bool   // true when the job has ended: signals print nothing and ask for no checkpoint
+	promise   saving // how likely the job saves a checkpoint; selects the message that a signal prints
 }
 
-// saving says whether a job can be expected to save a checkpoint before it
-// ends.
+// saving says how likely a job saves a checkpoint before it ends.
 type saving int
 
 const (
-	sureSaving  saving = iota // the job keeps checkpoints
+	sureSaving  saving = iota // the job is expected to save a checkpoint, because it keeps checkpoints
 	maybeSaving               // the job uses plx's trainer and may keep checkpoints
 	noSaving                  // the job does not link plx's trainer, so plx cannot ask it for a checkpoint
 )
@@ -93,7 +92,7 @@ func (s *signals) take(got os.Signal, n int, p stopLimits, cancel context.Cancel
 	case n > 1:
 		stop.Grace = 0
 	case got == syscall.SIGTERM && p.save > 0:
-		stop.SaveTime = p.save // also for noSaving: the job's script may start a program that links plx's trainer
+		stop.SaveTime = p.save // Ask even if plx expects no checkpoint (noSaving): the job's script may start a program that links plx's trainer.
 		s.printer.Printf("%s: %s; a second signal kills them at once", name, s.announceSave(p))
 	case p.grace > 0:
 		s.printer.Printf("%s: the tasks have %s to end, a second signal kills them at once", name, p.grace)
@@ -119,7 +118,7 @@ const codePipe = 128 + int(syscall.SIGPIPE)
 func (s *signals) ask(stop jobstate.StopAsked) {
 	select {
 	case s.stops <- stop:
-	default: // the channel is full: enough stop requests are pending
+	default: // The channel is full: enough stop requests are pending.
 	}
 }
 

@@ -14,19 +14,20 @@ import (
 // A block begins when the cursor moves up. It also begins when the cursor may
 // soon move up, because the program hid the cursor or a redrawn line ended.
 // The block ends when the program writes text that belongs to none of its
-// rows, or when the cursor has not moved up for a while (see splitter.poll).
+// rows. It also ends when the cursor has not moved up for a while (see
+// splitter.poll).
 type block struct {
-	rows []row // lines of the block from top to bottom; the entry of the current line is out of date
+	rows []row // lines of the block from top to bottom; the entry of the current line is not up to date
 	at   int   // index in rows of the line that holds the cursor
 
-	firm     bool // the cursor is hidden, or the program addresses rows of the screen: lines below may be rows too
-	shown    bool // the program hid the cursor and has shown it again
-	climbed  bool // the cursor has moved up at least once since the block began
-	climbing bool // the cursor has moved up, and the program has written nothing since
-	complete bool // since the upward move before, the program has rewritten all rows down to the last one
-	painted  bool // since its last upward move, the cursor has left no row without writing to the row
-	written  bool // the program has written to or erased the current row since the cursor entered the row
-	grown    bool // a row was added at the bottom since the cursor last moved up
+	firm     bool // true if the cursor is hidden, or the program addresses rows of the screen: lines below may be rows too
+	shown    bool // true if the program hid the cursor and has shown it again
+	climbed  bool // true if the cursor has moved up at least once since the block began
+	climbing bool // true if the cursor has moved up, and the program has written nothing since
+	complete bool // true if, between the last two upward moves, the program has rewritten all rows down to the last one
+	painted  bool // true if, since its last upward move, the cursor has left no row without writing to the row
+	written  bool // true if the program has written to or erased the current row since the cursor entered the row
+	grown    bool // true if a row was added at the bottom since the cursor last moved up
 	idle     int  // number of calls of splitter.poll since the cursor last moved up
 }
 
@@ -34,9 +35,9 @@ type block struct {
 type row struct {
 	text    []byte
 	redrawn bool
-	used    bool // the program has written something to this row
-	erased  bool // the program has overwritten the row with blanks
-	ended   bool // the row ended with a newline, so it is printed even if it is empty
+	used    bool // true if the program has written something to this row
+	erased  bool // true if the program has overwritten the row with blanks
+	ended   bool // true if the row ended with a newline, so that it is printed even if it is empty
 }
 
 const (
@@ -58,8 +59,8 @@ func (s *splitter) beginBlock() {
 	}
 }
 
-// storeRow copies the text of the current line into the block before the cursor
-// moves to another row.
+// storeRow copies the text of the current line into the block. It runs before
+// the cursor moves to another row.
 func (s *splitter) storeRow() {
 	b := s.block
 	r := &b.rows[b.at]
@@ -107,9 +108,9 @@ func (s *splitter) wiped() bool {
 		!slices.ContainsFunc(slices.Delete(slices.Clone(s.block.rows), s.block.at, s.block.at+1), func(r row) bool { return !blank(r) })
 }
 
-// endClimb is called when the cursor stops moving up. It emits the rows above the
-// cursor if the program has finished them: they were not part of the last
-// redraw.
+// endClimb is called when the cursor stops moving up. It emits the rows above
+// the cursor if the program has finished them. Such rows were not part of the
+// last redraw.
 func (s *splitter) endClimb() {
 	b := s.block
 	if !b.climbing {
@@ -164,8 +165,8 @@ func (b *block) climb(lines int) {
 	b.climbed, b.climbing, b.grown, b.idle = true, true, false, 0
 }
 
-// down moves the cursor to the next row and adds an empty row at the bottom if
-// the block has none there. It emits the rows above if the program will not
+// down moves the cursor to the next row. If the cursor is in the block's last
+// row, down adds an empty row. It emits the rows above if the program will not
 // redraw them, and the first row if the block is full.
 func (s *splitter) down() {
 	b := s.block
@@ -197,7 +198,7 @@ func (s *splitter) newline() bool {
 		s.moveSaved(1)
 		return false
 	}
-	if len(s.partial) > maxState { // too long to be a row of a block
+	if len(s.partial) > maxState { // the line is too long to be a row of a block
 		s.endBlock()
 		s.moveSaved(1)
 		return false
@@ -219,8 +220,9 @@ func (s *splitter) moveSaved(lines int) {
 	}
 }
 
-// poll runs every showAfter while a block waits for more output. It ends the
-// block after maxIdle (or maxIdleFirm) calls without an upward move of the cursor.
+// poll is called every showAfter while a block waits for more output. It ends
+// the block after maxIdle (or maxIdleFirm) calls without an upward move of the
+// cursor.
 func (s *splitter) poll() {
 	b := s.block
 	b.idle++

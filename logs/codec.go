@@ -37,7 +37,7 @@ const (
 	magic      = "plg\x01"
 	headerSize = 24
 	maxData    = 256 << 10 // longest data of a record that a Reader accepts, in bytes
-	sendData   = 32 << 10  // longest data that Serve sends, in bytes; short, because a partly received record is lost with its connection
+	sendData   = 32 << 10  // longest data that Serve sends, in bytes; short, because a record is lost if its connection breaks halfway
 
 	kindChunk     = 1
 	kindKeepAlive = 2
@@ -53,12 +53,11 @@ func NewReader(r io.Reader) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 64<<10)}
 }
 
-// ErrMalformed reports bytes that do not follow this version's log stream
-// format.
+// ErrMalformed reports bytes that are not a valid log stream of this version.
 var ErrMalformed = errors.New("log stream")
 
-// Received reports whether Next has read at least one complete record, even if
-// that was only a keep-alive.
+// Received reports whether Next has read at least one complete record, even a
+// mere keep-alive.
 func (r *Reader) Received() bool { return r.whole }
 
 // Next returns the next chunk, whose Data is valid until the next call. The
@@ -165,11 +164,11 @@ func (c Chunk) gap() (Chunk, error) {
 	return c, nil
 }
 
-// fill reads exactly len(b) bytes. A stream that ends here is cut off, so fill
-// turns io.EOF into io.ErrUnexpectedEOF.
+// fill reads exactly len(b) bytes. It turns io.EOF into io.ErrUnexpectedEOF,
+// because a stream must not end before these bytes.
 func (r *Reader) fill(b []byte) error {
 	_, err := io.ReadFull(r.r, b)
-	if err == io.EOF { // compare with ==, because a wrapped io.EOF has more detail and is returned as it is
+	if err == io.EOF { // Compare with ==: a wrapped io.EOF has more detail and is returned as it is.
 		return io.ErrUnexpectedEOF
 	}
 	return err
@@ -203,11 +202,11 @@ func writeHeaderOnly(w *bufio.Writer, kind byte) error {
 }
 
 // Merge reads the chunks of all hosts and passes them to emit in order of
-// time, as far as the hosts' clocks agree. Each function in hosts returns the
-// next chunk of one host, as [Reader.Next] does. Chunks of one host keep their
-// order. Merge reads the next chunk of a host only after emit has returned for
-// the chunk before. It waits for the slowest host, so use it only for requests
-// without Follow.
+// time, as far as the hosts' clocks agree. Each function in the parameter
+// hosts returns the next chunk of one host, as [Reader.Next] does. Chunks of
+// one host keep their order. Merge reads the next chunk of a host only after
+// emit has returned for the chunk before. Merge waits for the slowest host, so
+// use it only for requests without Follow.
 //
 // An error from one host does not stop the others. Merge returns one error for
 // each host, or nil for a host that was read to its end. An error from emit
@@ -220,7 +219,7 @@ func Merge(hosts []func() (Chunk, error), emit func(host int, c Chunk) error) []
 		switch c, err := hosts[i](); err {
 		case nil:
 			heads[i] = &c
-		case io.EOF: // end of this host's chunks; compared with ==, because a wrapped io.EOF is a failure
+		case io.EOF: // The host has no more chunks. Compare with ==, because a wrapped io.EOF is a failure.
 		default:
 			errs[i] = err
 		}
@@ -242,6 +241,6 @@ func Merge(hosts []func() (Chunk, error), emit func(host int, c Chunk) error) []
 			errs[oldest] = err
 			return errs
 		}
-		advance(oldest) // only after emit has returned, because reading on overwrites the Data of its chunk
+		advance(oldest) // Call advance only after emit has returned: advance overwrites the Data of the chunk that emit receives.
 	}
 }

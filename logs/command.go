@@ -12,8 +12,8 @@ import (
 // erases text or sets a mode of the terminal.
 type command struct {
 	name byte  // final byte of a sequence that begins with ESC [, or a constant below (carriageReturn ... reverseIndex)
-	args []int // numbers in the sequence; -1 for a number that is left out
-	mode bool  // the sequence begins with ESC [ ?
+	args []int // numbers in the sequence; -1 for a number that the sequence leaves out
+	mode bool  // true if the sequence begins with ESC [ ?
 	size int   // length in bytes; 0 if the text is no command, -1 if the text may be an incomplete command
 }
 
@@ -23,7 +23,7 @@ const (
 	backspace      = '\b'
 	saveCursor     = '7'
 	restoreCursor  = '8'
-	reverseIndex   = 'M' - '@' // the final byte is M; shifted here, because ESC [ M is another command (delete lines)
+	reverseIndex   = 'M' - '@' // final byte of ESC M; shifted, because the final byte M of ESC [ M means another command (delete lines)
 )
 
 // maxCommand is the length of the longest terminal command that commandOf
@@ -76,15 +76,15 @@ func numbers(text []byte) (all []int) {
 	for part := range bytes.SplitSeq(text, []byte(";")) {
 		n, err := strconv.Atoi(string(part))
 		if err != nil {
-			n = -1 // left out, or larger than any screen
+			n = -1 // The number is left out, or larger than any screen.
 		}
 		all = append(all, n)
 	}
 	return all
 }
 
-// arg returns the command's number i, or the value otherwise if the command
-// has no such number.
+// arg returns number i of the command. If the command lacks this number, arg
+// returns the parameter otherwise.
 func (c command) arg(i, otherwise int) int {
 	if i >= len(c.args) || c.args[i] < 0 {
 		return otherwise
@@ -92,8 +92,8 @@ func (c command) arg(i, otherwise int) int {
 	return c.args[i]
 }
 
-// up returns the number of lines by which the command moves the cursor up, or
-// 0.
+// up returns the number of lines by which the command moves the cursor up. It
+// returns 0 for a command that does not.
 func (c command) up() int {
 	switch {
 	case c.mode:

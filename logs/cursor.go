@@ -9,9 +9,9 @@ import (
 )
 
 // maxText is the greatest length of a line in which terminal commands are
-// executed, in bytes. In a longer line, or one that is not UTF-8, control
-// bytes are probably binary data. Only carriage returns are executed at any
-// length.
+// executed, in bytes. In a longer line, or in one that is not UTF-8, control
+// bytes are probably binary data. Carriage returns are executed in lines of
+// any length.
 const maxText = 4 << 10
 
 // execute executes all terminal commands in text and writes the text between
@@ -39,7 +39,7 @@ func (s *splitter) execute(text []byte) []byte {
 			s.next += int64(len(s.incomplete))
 			return nil
 		case c.size == 0 || c.name != carriageReturn && garbled:
-			from++ // not executed: the byte stays part of the text
+			from++ // Do not execute the command: its first byte stays part of the text.
 		default:
 			s.write(text[:from])
 			s.next += int64(c.size)
@@ -127,8 +127,9 @@ func (s *splitter) goTo(cell int) {
 	s.col = col + max(0, cell-at)
 }
 
-// eraseLine erases the part of the current line right of the cursor (what is
-// 0), the part left of it (1), or the whole line (other values).
+// eraseLine erases a part of the current line. If what is 0, it erases the
+// part right of the cursor. If what is 1, it erases the part left of the
+// cursor. For other values it erases the whole line.
 func (s *splitter) eraseLine(what int) {
 	switch {
 	case what == 0:
@@ -146,12 +147,13 @@ func (s *splitter) eraseLine(what int) {
 	}
 }
 
-// eraseScreen erases the rows below the cursor (what is 0), the rows above it
-// (1), or all rows. It erases the same part of the current line.
+// eraseScreen erases the rows below the cursor if what is 0, the rows above
+// the cursor if what is 1, and otherwise all rows. In the current line it
+// erases the part that eraseLine erases for this value of what.
 func (s *splitter) eraseScreen(what int) {
 	b := s.block
 	if what != 0 && (b == nil || !b.firm && !b.climbed) {
-		return // a program that clears the screen does not delete ordinary lines of its log
+		return // A program that clears the screen does not delete ordinary lines of its log.
 	}
 	s.eraseLine(min(what, 2))
 	if b == nil {

@@ -20,7 +20,7 @@ import (
 type Dir struct {
 	mu     sync.Mutex
 	path   string
-	run    int // number of this job among the jobs with logs in the folder; 1 for the first job
+	run    int // number of this job among the jobs whose logs are in the folder; 1 for the first job
 	files  map[Source]*os.File
 	closed bool
 }
@@ -70,8 +70,8 @@ func (d *Dir) File(src Source) string {
 }
 
 // Chunk appends the bytes of c to the file of its source. The caller must
-// remove bytes that it received twice, with a [Cursor]. If Chunk returns an
-// error, the file may hold only a part of the bytes.
+// first use a [Cursor] to remove bytes that were received twice. If Chunk
+// returns an error, the file may hold only a part of the bytes.
 func (d *Dir) Chunk(host string, c Chunk) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -35,16 +35,16 @@ type Display struct {
 // Screen describes one of the two outputs of a Display.
 type Screen struct {
 	io.Writer
-	Terminal bool // the output is a terminal, so control characters in lines must be escaped
-	Dumb     bool // the terminal cannot move its cursor, so progress rows are not shown
-	Colour   bool // text may be coloured, see [UseColour]
-	Sixteen  bool // the terminal has only 16 colours, see [Sixteen]
+	Terminal bool // true if the output is a terminal, so that control characters in lines must be escaped
+	Dumb     bool // true if the terminal cannot move its cursor, so that progress rows are not shown
+	Colour   bool // true if text may be coloured, see [UseColour]
+	Sixteen  bool // true if the terminal has only 16 colours, see [Sixteen]
 }
 
 // Row is a progress row at the bottom of a Display, whose text can change.
 type Row struct {
 	display *Display
-	order   int    // sort key: rows with a lower order are drawn above
+	order   int    // sort key: rows are drawn from top to bottom in ascending order
 	text    string // text of the row; an empty text hides the row
 }
 
@@ -122,8 +122,9 @@ func (d *Display) Alone(f func()) {
 	f()
 }
 
-// Orders of rows that are drawn below the rows of tasks. A row with order
-// Status is always shown, even if there are more than maxRows rows.
+// Values of a row's order. Rows with these orders are drawn below the rows of
+// tasks. A row with order Status is always shown, even if there are more than
+// maxRows rows.
 const (
 	Bottom = math.MaxInt - 1
 	Status = math.MaxInt
@@ -168,8 +169,8 @@ func (r *Row) Remove() {
 	}
 }
 
-// refresh redraws the progress rows. If now is false, it delays the drawing to
-// at most one per redrawEvery. The caller must hold d.mu.
+// refresh redraws the progress rows. If now is false, it draws them at most
+// once per redrawEvery, and otherwise later. The caller must hold d.mu.
 func (d *Display) refresh(now bool) {
 	if !d.canMove(d.base) || !now && time.Since(d.last) < redrawEvery {
 		d.later()
@@ -205,7 +206,7 @@ func (d *Display) clear() []byte {
 
 // draw appends the control sequences and text of the progress rows to b. If
 // now is false and the rows were drawn less than redrawEvery ago, a timer
-// draws them later, so that redrawing does not slow down a flood of lines. The
+// draws them later. So redrawing does not slow down a flood of lines. The
 // caller must hold d.mu.
 func (d *Display) draw(b []byte, now bool) []byte {
 	if !now && time.Since(d.last) < redrawEvery {

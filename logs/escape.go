@@ -30,9 +30,9 @@ var sgr = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\x1
 
 // appendSafe appends text to dst in a form that cannot control a terminal. It
 // removes control sequences and shows other control characters as \x07 or
-// \u202e. If colour is set, it keeps SGR sequences and resets the colours at
-// the end. It shows an ESC that begins no complete sequence as \x1b, and keeps
-// the text after the ESC.
+// \u202e. If colour is set, it keeps SGR sequences (colours and weight) and
+// resets the colours at the end. It shows an ESC that begins no complete
+// sequence as \x1b, and keeps the text after the ESC.
 func appendSafe(dst, text []byte, colour bool) []byte {
 	coloured := false
 	for len(text) > 0 {

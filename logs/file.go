@@ -8,12 +8,13 @@ import (
 	"slices"
 )
 
-// File reads the spool of one source on its host: the same bytes that a [Dir]
-// would write to a file. One line with a number replaces the bytes that were
-// dropped. File ends at the size that the spool had when OpenFile opened it.
+// File reads the spool of one source on its host. It returns the same bytes
+// that a [Dir] would write to a file. One line with a number replaces the
+// bytes that were dropped. A File ends at the size that the spool had when
+// OpenFile opened it.
 type File struct {
 	sp   *spool
-	rest []byte // bytes read from the spool that Read has not returned yet
+	rest []byte // bytes that were read from the spool and that Read has not returned yet
 }
 
 // Files returns the names of the spools in dir, such as worker-3.stdout. It

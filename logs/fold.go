@@ -12,22 +12,22 @@ import (
 )
 
 // Folding prints a message that several tasks write within a second only once,
-// with the number of tasks. The Printer does so for stderr in a live view
-// only. It holds each line of stderr back for foldTime. Then it combines the
-// line with equal lines of other tasks, which may differ in ranks, paths,
-// addresses and times (see normalized).
+// with the number of tasks. The Printer folds only lines of stderr, and only
+// in a live view. It holds each line of stderr back for foldTime. Then it
+// combines the line with equal lines of other tasks, which may differ in
+// ranks, paths, addresses and times (see normalized).
 //
-// From the first line of a message on, for example of a traceback, all lines
-// of a task form one unit. The unit is printed in one piece, so lines that
-// differ between tasks are never dropped from it. Messages that only report
-// the loss of a peer are treated as equal, and the Printer prints one line for
-// all of them.
+// Some lines begin a message, for example a traceback. From such a line on,
+// all lines of a task form one unit, which is printed in one piece. So no
+// lines of a message are lost because they differ between tasks. Messages that
+// only report the loss of a peer (another task) are treated as equal, and the
+// Printer prints one line for all of them.
 const (
-	foldTime   = time.Second            // how long a line of stderr is held; the driver collects failures for the same time
+	foldTime   = time.Second            // how long a line of stderr is held; the driver collects failures of tasks for the same time
 	victimTime = 3 * time.Second        // how long a message about a lost peer is held; longer, because tasks notice the loss one after another
 	foldTick   = 100 * time.Millisecond // interval at which the held lines are checked
-	maxHeld    = 500                    // greatest number of held lines of one task
-	heldBytes  = 64 << 10               // greatest number of held bytes of one task
+	maxHeld    = 500                    // greatest number of held lines of one task; if it is reached, all held lines are printed
+	heldBytes  = 64 << 10               // greatest number of held bytes of one task; if it is exceeded, all held lines are printed
 )
 
 // unit is a line, or a message of several lines, that the Printer holds back
@@ -36,7 +36,7 @@ type unit struct {
 	from    *stream
 	lines   [][]byte
 	times   []time.Time // when each line was written; as long as lines
-	message bool        // true if the first line begins a message, so that all lines that follow belong to the unit
+	message bool        // true if the first line begins a message, so that all lines after it belong to the unit
 	begun   time.Time
 	key     string // text of the unit without the parts that differ between tasks; empty until complete computes it
 	loss    string // the line that reports the loss of a peer; empty if the unit is another message or complete has not run
@@ -64,10 +64,10 @@ func (s *stream) beginsMessage(text []byte) bool {
 }
 
 // hold stores a line of stderr to print it later, and reports whether it did.
-// Lines that begin with Options.Mark or "plx: ", such as tables and progress,
-// are held only if earlier lines of the task are held. The same is true of
-// lines of a job with only one task. The first line of a message is always
-// held. plain is the text that replaces Options.Mark before the line.
+// The first line of a message is always held. Some lines are held only if
+// earlier lines of the task are held: those that begin with Options.Mark or
+// "plx: ", such as tables and progress, and all lines of a job with only one
+// task. plain is the text that replaces Options.Mark before the line.
 func (s *stream) hold(plain string, text []byte) bool {
 	if !s.p.opts.Fold || s.from.Stream != Stderr {
 		return false
@@ -102,9 +102,9 @@ func (p *Printer) releaseAfter(d time.Duration) {
 }
 
 // release prints the units that have been held for long enough, or all units
-// if all is set. It prints equal units once, at the place of the first.
-// Messages about a lost peer come last, so that their cause is printed above
-// them. The caller must hold p.mu.
+// if all is set. It prints equal units once, at the position of the first of
+// them. Messages about a lost peer come last, so that their cause is printed
+// above them. The caller must hold p.mu.
 func (p *Printer) release(all bool) {
 	if len(p.holding) == 0 {
 		return
@@ -131,7 +131,7 @@ func (p *Printer) release(all bool) {
 // groups returns the held units in groups of equal units from different tasks.
 func (p *Printer) groups() (groups [][]*unit) {
 	index := map[string]int{}
-	times := map[string]int{} // by text and task: how many units of this task have this text
+	times := map[string]int{} // by text and task: number of units of this task with this text
 	for _, u := range p.holding {
 		u.complete()
 		mine := u.key + "\x00" + u.from.from.file() + "\x00" + u.from.from.host
@@ -196,7 +196,7 @@ func (p *Printer) printGroup(group []*unit) {
 	for i, u := range group {
 		s := u.from
 		s.released(u)
-		s.p.send(s.to, s.out) // write earlier lines first; send stores an error in Printer.err
+		s.p.send(s.to, s.out) // Write earlier lines first. send stores an error in Printer.err.
 		s.out = s.out[:0]
 		if u.loss != "" {
 			if i == 0 {

@@ -16,7 +16,7 @@ import (
 // prefix is the text before a printed line: the names of task and host and a
 // bar. For stderr the bar is a !, so that stderr is visible without colours.
 type prefix struct {
-	reset string // control sequence before the prefix that resets colours; empty if there is nothing to reset
+	reset string // control sequence before the prefix that resets colours; empty if no reset is needed
 	first []byte // prefix of a line's first piece
 	more  []byte // prefix of a piece that continues a long line
 }
@@ -25,10 +25,10 @@ type prefix struct {
 // bars are aligned.
 type columns struct {
 	task, host int               // widths of the task and host columns, in bytes
-	short      map[string]string // by host name: the name as printed, perhaps without its domain
+	short      map[string]string // by host name: the name as printed, which may lack its domain
 	hosts      []string          // copy of Options.Hosts
-	noTasks    bool              // copy of Options.NoTasks
-	noPrefix   bool              // copy of Options.NoPrefix
+	noTasks    bool              // copy of Options.NoTasks: prefixes have no task names
+	noPrefix   bool              // copy of Options.NoPrefix: lines have no prefix
 }
 
 // maxPadding is the greatest width that a long name gives its column, in
@@ -90,7 +90,7 @@ func (c columns) prefix(o origin, screen Screen) (p prefix) {
 		task, problem = c.style(o, screen), style.Problem
 	}
 	if screen.Colour && !screen.Terminal {
-		p.reset = ansi.ResetStyle // not needed on a terminal, because appendSafe resets the colours after each line
+		p.reset = ansi.ResetStyle // A terminal needs no reset before the prefix, because appendSafe resets the colours after each line.
 	}
 	if c.noPrefix {
 		return p

@@ -14,18 +14,18 @@ import (
 // Printer writes the output of tasks to a [Display] as lines, each after a
 // prefix with the names of task and host. The tasks' stdout goes to the
 // Display's stdout and their stderr to its stderr. Its methods may be called
-// from any goroutine, but the chunks of one source must come in order.
+// from any goroutine. The caller must pass the chunks of one source in order.
 //
-// Printer writes each line in one piece when the line is complete. In a pipe
-// the line's bytes are unchanged; on a terminal control sequences are escaped.
-// A line longer than 64 MiB is written in pieces, and the prefix of a later
-// piece ends in +. Unfinished lines are also written in pieces when all of
-// them together take more than 256 MiB.
+// Printer writes each line in one piece when the line is complete. If the
+// output is a pipe, the line's bytes are unchanged; on a terminal, control
+// sequences are escaped. A line longer than 64 MiB is written in pieces, and
+// the prefix of a later piece ends in +. Unfinished lines are also written in
+// pieces when all of them together take more than 256 MiB.
 //
 // Some programs, such as progress bars, redraw lines with carriage returns and
-// cursor movements. Printer prints the last state of such lines. Until then, a
-// terminal shows them as progress rows at its bottom. A line that stays
-// unfinished for a while is shown there too.
+// cursor movements. Printer prints only the last state of such a line. Until
+// the line is complete, a terminal shows it as a progress row at its bottom. A
+// terminal also shows a line there that stays unfinished for a while.
 type Printer struct {
 	opts    Options
 	display *Display
@@ -43,7 +43,7 @@ type Printer struct {
 	// will draw as a progress row.
 	unfinished []*stream
 	showing    *time.Timer // timer that draws unfinished lines; running while unfinished is not empty
-	err        error       // error of the first failed write, which all later calls return; nil before
+	err        error       // error of the first failed write, which all later calls return; nil if no write failed
 }
 
 // Options configures the lines that a Printer prints and their form.
@@ -55,18 +55,19 @@ type Options struct {
 	Grep         *regexp.Regexp // print only lines whose text without colours matches; nil prints all lines
 	Exclude      *regexp.Regexp // omit lines whose text without colours matches; nil omits no line
 	JSON         bool           // print both streams to stdout, as one JSON object per line
-	Only         []string       // print only tasks whose name matches one of these patterns of path.Match; empty prints all tasks
+	Only         []string       // print only tasks whose name matches one of these patterns of path.Match; an empty slice prints all tasks
 	NoTasks      bool           // show only the host in the prefix
 	NoPrefix     bool           // print lines without a prefix
 	Timestamps   bool           // begin each line with the time of its chunk in UTC; JSON lines always have a time
-	Fold         bool           // print once what several tasks write to stderr within a second
+	Fold         bool           // print a message once if several tasks write it to stderr within a second
 	// Loss returns the line of a message that reports that a task lost a peer,
 	// or "" for another message. With Fold, the Printer prints one such line
 	// for all tasks. Loss may be nil.
 	Loss func(message []string) string
 	// Mark is the beginning of stderr lines that most users do not need. The
 	// Printer omits these lines. With Verbose it prints them and replaces Mark
-	// by Plain. If Mark is empty, no line is treated in this way.
+	// by Plain. If Mark is empty, no line is omitted or changed because of its
+	// beginning.
 	Mark, Plain string
 	Verbose     bool
 }
@@ -87,10 +88,11 @@ func NewPrinter(d *Display, opts Options) *Printer {
 	return &Printer{opts: opts, display: d, columns: newColumns(opts), limit: maxLine, room: maxRoom, streams: map[origin]*stream{}}
 }
 
-// Chunk prints the lines that c completes and stores the rest. If c does not
-// continue at the offset where the chunk before ended, or begins a new
-// generation of the task, Chunk first prints the unfinished line. It returns
-// an error if a write failed or c's source is invalid.
+// Chunk prints the lines that c completes, and stores an unfinished last line.
+// Chunk first prints the unfinished line that it has stored, if c does not
+// continue at the offset where the chunk before ended, or if c begins a new
+// generation of the task. It returns an error if a write failed or c's source
+// is invalid.
 func (p *Printer) Chunk(host string, c Chunk) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +129,7 @@ func (p *Printer) Close() error {
 	p.mu.Unlock()
 	var err error
 	for _, o := range from {
-		err = cmp.Or(err, p.flush(o.host, o.Source)) // keep only the first error: after a failed write all flushes return the same error
+		err = cmp.Or(err, p.flush(o.host, o.Source)) // Keep only the first error: after a failed write, every flush returns it again.
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,8 +186,8 @@ func (p *Printer) send(to Stream, b []byte) error {
 	return p.err
 }
 
-// stream returns the state of an origin, and creates it on the first call. The
-// caller must hold p.mu.
+// stream returns the state of an origin (a stream of a task on a host). It
+// creates the state on the first call. The caller must hold p.mu.
 func (p *Printer) stream(o origin) (*stream, error) {
 	if s := p.streams[o]; s != nil {
 		return s, nil

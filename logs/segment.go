@@ -16,12 +16,12 @@ import (
 // A spool (the stored output of one task and stream) consists of segment
 // files, so that a size limit can drop its oldest bytes. The first segment has
 // the name of its source, such as worker-3.stdout. The name of a later segment
-// ends in the offset of its first byte: worker-3.stdout.67108864. A segment
-// begins where the segment before ends, and each has its own index file. A
-// Writer appends to the newest segment.
+// ends in the offset of its first byte: worker-3.stdout.67108864. Each segment
+// begins at the offset where the segment before ends, and has its own index
+// file. A Writer appends to the newest segment.
 
-// perLimit is the number of segments that together take as much disk as a
-// task's limit allows.
+// perLimit is the number of segments whose total size equals a task's size
+// limit.
 const perLimit = 16
 
 // MinLimit is the smallest size limit of a task's spools, in bytes.
@@ -105,8 +105,8 @@ func dropOldest(dir, task string, room int64) error {
 			break
 		}
 		room += f.size
-		// Remove the data before its index: a reader can use data without an
-		// index, but not an index without data.
+		// Remove the data before its index, because a reader can use data
+		// without an index but no index without data.
 		for _, path := range []string{f.path, f.path + indexExt} {
 			if failed := os.Remove(path); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
 				err = errors.Join(err, failed)
@@ -121,7 +121,7 @@ type segment struct {
 	base  int64 // offset of the segment's first byte in the spool
 	path  string
 	data  *os.File
-	index *os.File // nil if there is no index file
+	index *os.File // index file of the segment; nil if there is none
 }
 
 func openSegment(dir string, src Source, base int64) (segment, error) {
@@ -173,8 +173,8 @@ type segments []segment
 
 // openSegments opens the segments that begin at bases. If there is a gap
 // between them, it keeps only the segments after the last gap. It skips
-// segments that a Writer removes at the same time; if none is left, the error
-// is fs.ErrNotExist.
+// segments that a Writer removes at the same time. If no segment is left, the
+// error is fs.ErrNotExist.
 func openSegments(dir string, src Source, bases []int64) (all segments, err error) {
 	for _, base := range bases {
 		s, err := openSegment(dir, src, base)
@@ -213,7 +213,8 @@ func (all segments) end() (int64, error) {
 }
 
 // at returns the index of the segment that contains the byte at offset. If no
-// segment does, it returns the first or the last index.
+// segment contains it, at returns the first or the last index, whichever is
+// nearer.
 func (all segments) at(offset int64) int {
 	i := sort.Search(len(all), func(i int) bool { return all[i].base > offset })
 	return max(i-1, 0)
@@ -241,9 +242,9 @@ func (all segments) ReadAt(b []byte, offset int64) (n int, err error) {
 }
 
 // search does a binary search in the index records of all segments. It returns
-// the total number n of records and the number i of the first record for which
-// after is true, or n if there is none. If after is true for a record, it must
-// be true for all later records.
+// the total number n of records, and the number i of the first record for
+// which the function after is true. If after is true for no record, i is n. If
+// after is true for a record, it must be true for all later records.
 func (all segments) search(after func(record) bool) (i, n int64, err error) {
 	for _, s := range all {
 		more, err := s.records()

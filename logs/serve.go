@@ -17,15 +17,15 @@ import (
 // set back. A chunk with Dropped set stands for bytes that the spool's size
 // limit has dropped; there are no other gaps.
 //
-// Without Follow, Serve sends the bytes that the spools have when it starts.
-// With Follow it sends later bytes and new spools too, until ended returns
-// true and another pass finds no more bytes. If ended is nil, only ctx stops
-// it.
+// If req.Follow is false, Serve sends the bytes that the spools have when it
+// starts. If req.Follow is true, it sends later bytes and new spools too,
+// until ended returns true and another pass finds no more bytes. If ended is
+// nil, only the end of ctx stops it.
 //
 // Serve returns an error and sends no end record in these cases: a write to w
-// fails; ctx ends; a spool cannot be read or is shorter than the offset to
-// continue from; dir does not exist and Follow is not set. To interrupt a
-// blocked write, close w's underlying connection.
+// fails; ctx ends; a spool cannot be read, or is shorter than the offset at
+// which the request continues; dir does not exist and req.Follow is false. To
+// interrupt a blocked write, close w's underlying connection.
 func Serve(ctx context.Context, dir string, req Request, ended func() bool, w io.Writer) error {
 	if err := req.check(); err != nil {
 		return fmt.Errorf("log request: %w", err)
@@ -50,9 +50,9 @@ const (
 	maxPoll     = 100 * time.Millisecond
 	keepAlive   = 5 * time.Second
 	reopenEvery = 2 * time.Second
-	// passChunks is the largest number of chunks that one pass sends. It is
-	// bounded so that a flood of output does not delay new spools or the end
-	// of ctx.
+	// passChunks is the largest number of chunks that one pass sends. The
+	// limit lets Serve notice new spools and the end of ctx during a flood of
+	// output.
 	passChunks = 256
 )
 
@@ -98,9 +98,9 @@ func (s *server) serve(ctx context.Context) error {
 	}
 }
 
-// discover opens spools that have appeared in the folder. If anew is set, or
-// two seconds have passed, it also reopens the files of the known spools,
-// because NFS shows a file's new size only then.
+// discover opens spools that have appeared in the folder. NFS shows a file's
+// new size only when the file is reopened. So discover also reopens the files
+// of the known spools if anew is set or two seconds have passed.
 func (s *server) discover(anew bool) error {
 	now := time.Now()
 	if !anew && now.Sub(s.looked) < maxPoll {
@@ -116,8 +116,8 @@ func (s *server) discover(anew bool) error {
 		}
 	}
 	found, err := segmentsIn(s.dir)
-	// With Follow, the job may not have started yet, so the folder may still
-	// appear.
+	// With Follow, a missing folder is no error, because the job may not have
+	// started yet.
 	if err != nil && (!s.req.Follow || !errors.Is(err, fs.ErrNotExist)) {
 		return fmt.Errorf("log folder: %w", err)
 	}
@@ -130,14 +130,14 @@ func (s *server) discover(anew bool) error {
 			}
 		}
 	}
-	s.req = s.req.whole() // TailLines and Since apply only to the spools of the first listing; send later spools from their first byte
+	s.req = s.req.whole() // TailLines and Since apply only to the spools of the first listing. Send later spools from their first byte.
 	return nil
 }
 
 // add opens the spool of src and sends an empty chunk with its first offset,
 // so that a receiver that reconnects knows where to continue. The chunk has
-// the time zero, so that it does not delay older bytes when chunks are merged
-// by time.
+// the time zero: when Merge sorts chunks by time, the chunk comes first and
+// delays no older bytes.
 func (s *server) add(src Source, begin []int64) error {
 	sp, err := openSpool(s.dir, src, begin, s.req)
 	if err != nil {
@@ -172,8 +172,8 @@ func (s *server) pass() (n int, err error) {
 	return n, s.out.Flush()
 }
 
-// oldest returns the spool with the oldest unsent chunk, or nil if all chunks
-// have been sent.
+// oldest returns the spool whose next unsent chunk is the oldest, or nil if
+// all chunks have been sent.
 func (s *server) oldest() (*spool, error) {
 	var best *spool
 	for _, sp := range s.spools {
@@ -188,8 +188,8 @@ func (s *server) oldest() (*spool, error) {
 	return best, nil
 }
 
-// idle waits for the duration wait, or until ctx ends. Before that it sends a
-// keep-alive record if nothing was sent for the duration keepAlive.
+// idle waits for the duration wait, or until ctx ends. If no bytes were sent
+// for the duration keepAlive, it first sends a keep-alive record.
 func (s *server) idle(ctx context.Context, wait time.Duration) error {
 	if time.Since(s.sent) > keepAlive {
 		s.sent = time.Now()

@@ -11,7 +11,7 @@ import (
 
 // Source identifies one output stream of one task. It can be compared with ==.
 type Source struct {
-	Task   string `json:"task"` // "worker:3", "ps:0", or a role without index
+	Task   string `json:"task"` // name of the task, such as "worker:3" or "ps:0", or a role without index
 	Stream Stream `json:"stream"`
 }
 
@@ -38,7 +38,8 @@ type Chunk struct {
 	Dropped int64
 
 	// Restart is true if Data begins the output of a new generation (restart)
-	// of the task. A line that is unfinished at this point stays unfinished.
+	// of the task. A line that is unfinished before Data will not be
+	// completed.
 	Restart bool
 }
 
@@ -114,10 +115,10 @@ func (s Source) check() error {
 // sent as JSON. The zero value requests no bytes that exist already; TailLines
 // -1 requests all bytes.
 type Request struct {
-	Tasks     []string   `json:"tasks,omitempty"`  // names such as worker:3; empty means all tasks
-	From      []Position `json:"from,omitempty"`   // offsets at which to continue after a lost connection; empty for a first request
-	TailLines int        `json:"tail_lines"`       // number of last lines of each source; -1 means all
-	Since     time.Time  `json:"since,omitzero"`   // skip lines finished before this time; zero skips none
+	Tasks     []string   `json:"tasks,omitempty"`  // names of the tasks to send, such as worker:3; an empty slice means all tasks
+	From      []Position `json:"from,omitempty"`   // offsets at which to continue after a lost connection; empty in a first request
+	TailLines int        `json:"tail_lines"`       // number of last lines to send of each source; -1 means all lines
+	Since     time.Time  `json:"since,omitzero"`   // skip lines that were finished before this time; the zero time skips none
 	Follow    bool       `json:"follow,omitempty"` // keep sending new output while the job runs
 }
 
@@ -154,8 +155,8 @@ func (r Request) whole() Request {
 	return r
 }
 
-// from returns the offset at which the request continues src. It returns false
-// if the request is a first request, without positions.
+// from returns the offset at which the request continues src. The result is
+// false for a first request, which has no positions.
 func (r Request) from(src Source) (int64, bool) {
 	for _, p := range r.From {
 		if p.Source == src {
@@ -166,8 +167,8 @@ func (r Request) from(src Source) (int64, bool) {
 }
 
 // Cursor records how many bytes of each source of each host have been
-// received. The zero value has received none. Its methods may be called from
-// any goroutine.
+// received. The zero value means that no bytes were received. Its methods may
+// be called from any goroutine.
 type Cursor struct {
 	mu   sync.Mutex
 	next map[origin]int64 // by source of a host: offset of the first byte not received yet
@@ -205,10 +206,10 @@ func (c Chunk) fileBytes() []byte {
 	return c.Data
 }
 
-// Take returns the part of c that was not received before, which may be empty,
-// and counts that part and dropped bytes as received. The first chunk of a
-// source may start at any offset. If a later chunk leaves out bytes, Take
-// returns an error and does not count it.
+// Take returns the part of c that was not received before, which may be empty.
+// It counts that part and dropped bytes as received. The first chunk of a
+// source may start at any offset. If a later chunk does not continue where the
+// chunk before ended, Take returns an error and does not count the chunk.
 func (k *Cursor) Take(host string, c Chunk) (Chunk, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -237,8 +238,8 @@ func (k *Cursor) Take(host string, c Chunk) (Chunk, error) {
 }
 
 // Request returns the request to send to host now. If nothing was received
-// from the host, that is req unchanged. Otherwise the result continues each
-// source at the first byte not received.
+// from the host, Request returns req unchanged. Otherwise the result continues
+// each source at the first byte not received.
 func (k *Cursor) Request(host string, req Request) Request {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -5,18 +5,19 @@ import "bytes"
 // line is one line of output, or a piece of a long line, as it will be
 // printed.
 type line struct {
-	text      []byte // valid only until the emit function returns
+	text      []byte // the line's bytes; valid only until the emit function returns
 	offset    int64  // offset of the line's first byte in the source; meaningless if redrawn is set
-	continued bool   // the text continues a line whose earlier piece was already emitted
-	unended   bool   // no newline follows this text in the source
-	redrawn   bool   // control characters have changed the line
+	continued bool   // true if the text continues a line whose earlier piece was already emitted
+	unended   bool   // true if no newline follows this text in the source
+	redrawn   bool   // true if control characters have changed the line
 	dropped   int64  // number of dropped bytes that this line reports; 0 for a line of the program
 }
 
 // splitter assembles the lines of one source from chunks of any size. It emits
 // every byte except the line ends once and in order. If redraws is set, it
 // executes control characters that move the cursor or erase text, and emits
-// the lines that a terminal would finally show: see cursor.go and block.go.
+// the lines that a terminal would finally show. The files cursor.go and
+// block.go implement this.
 type splitter struct {
 	limit   int        // a line longer than this many bytes is emitted in pieces
 	redraws bool       // execute control characters, so that text after a carriage return replaces the line
@@ -24,16 +25,16 @@ type splitter struct {
 
 	partial    []byte // unfinished line as a terminal shows it; empty if there is none
 	col        int    // index in partial at which the next text is written; text after it is replaced
-	redrawn    bool   // control characters have changed the unfinished line
+	redrawn    bool   // true if control characters have changed the unfinished line
 	incomplete []byte // incomplete terminal command at the end of the input; empty if there is none
-	astray     bool   // the cursor came from another row, and the program has not set its column since
+	astray     bool   // true if the cursor came from another row, and the program has not set its column since
 	block      *block // rows that are redrawn together with the unfinished line; nil if there are none
-	ahead      bool   // a command later in the present input moves the cursor up
-	saved      bool   // the program has saved the cursor's position, in savedRow and savedCell
+	ahead      bool   // true if a command later in the present input moves the cursor up
+	saved      bool   // true if the program has saved the cursor's position, in savedRow and savedCell
 	savedRow   int    // number of rows from the saved position down to the cursor
 	savedCell  int    // saved column, counted from 0
 	next       int64  // offset in the source of the next byte of input
-	continued  bool   // an earlier piece of the unfinished line was already emitted
+	continued  bool   // true if an earlier piece of the unfinished line was already emitted
 }
 
 // keepBuffer is the size up to which a buffer is kept for later lines, in
@@ -136,7 +137,7 @@ func (s *splitter) state() []byte {
 // splitter does not see.
 func (s *splitter) skipTo(offset int64) { s.next = offset }
 
-// flush emits the unfinished line, because its rest will not come.
+// flush emits the unfinished line, because no more of its bytes will come.
 func (s *splitter) flush() {
 	s.endCommand()
 	s.endBlock()

@@ -15,16 +15,16 @@ import (
 type spool struct {
 	src   Source
 	dir   string
-	bases []int64 // offsets at which the segments in the folder began when it was last listed, ascending
+	bases []int64 // offsets at which the spool's segments begin, ascending; as of the last listing of the folder
 	open  segment // the segment that is being read
-	limit int64   // offset at which reading stops; -1 means that it does not stop
+	limit int64   // offset at which reading stops; -1 means no limit
 
 	offset    int64  // offset of the next byte to send
-	gap       int64  // number of dropped bytes before offset that the receiver has not been sent a report of
+	gap       int64  // number of dropped bytes before offset that were not reported to the receiver yet
 	buf       []byte // bytes from offset on that were read and not sent yet
 	buffer    []byte // memory that buf is a slice of
-	exhausted bool   // the current pass has found no more bytes
-	ready     bool   // load has found the next chunk, which take will return
+	exhausted bool   // true if the current pass has found no more bytes
+	ready     bool   // true if load has found the next chunk, which take will return
 
 	current  record   // index record that covers the byte at offset
 	coming   []record // records after current that were already read from the index
@@ -72,8 +72,8 @@ func (sp *spool) position(all segments, req Request) error {
 	if !req.Follow {
 		sp.limit = end
 	}
-	// If no index record covers the first bytes, they count as written at the
-	// file's modification time.
+	// Bytes that no index record covers count as written at the file's
+	// modification time.
 	sp.current = record{time: info.ModTime().UnixNano()}
 	first := all[0].base
 	if offset, ok := req.from(sp.src); ok {
@@ -116,8 +116,8 @@ func since(all segments, t time.Time, end int64, written time.Time) (int64, erro
 	if err != nil || n == 0 {
 		return first, err
 	}
-	// An index record covers a burst of 10 ms, so the record before t may
-	// cover bytes that were written after t.
+	// An index record covers all bytes of a burst of 10 ms, so the record
+	// before t may cover bytes that were written after t.
 	rec, err := all.record(max(i-1, 0))
 	if err != nil {
 		return 0, err
@@ -153,7 +153,7 @@ func (sp *spool) reopen() error {
 	return err
 }
 
-// load prepares the next chunk and reports whether there is a chunk.
+// load prepares the next chunk, and reports whether one exists.
 func (sp *spool) load() (bool, error) {
 	if sp.ready || sp.exhausted {
 		return sp.ready, nil
@@ -177,7 +177,7 @@ func (sp *spool) load() (bool, error) {
 // fill reads the bytes at sp.offset. If the open segment has no more bytes, it
 // continues with the next segment.
 func (sp *spool) fill() error {
-	later := sp.later() // look this up before reading: if a later segment exists now, the open one is complete
+	later := sp.later() // Look this up before reading: if a later segment exists now, the open segment is complete.
 	if err := sp.read(); err != nil || len(sp.buf) > 0 {
 		return err
 	}
@@ -205,8 +205,8 @@ func (sp *spool) read() error {
 	return nil
 }
 
-// later returns the offset at which the first known segment after the open one
-// begins, or -1 if none is known.
+// later returns the offset at which the first known segment after the open
+// segment begins. It returns -1 if no later segment is known.
 func (sp *spool) later() int64 {
 	for _, base := range sp.bases {
 		if base > sp.open.base {
@@ -217,15 +217,15 @@ func (sp *spool) later() int64 {
 }
 
 // move opens the segment that begins at sp.offset. If that segment was
-// dropped, it opens the one that begins at later, and counts the bytes between
-// as a gap. It returns false if neither segment exists yet.
+// dropped, move opens the segment that begins at later, and counts the bytes
+// between as a gap. It returns false if neither segment exists yet.
 func (sp *spool) move(later int64) (bool, error) {
 	if sp.limit >= 0 && sp.offset >= sp.limit {
 		return false, nil
 	}
 	for _, base := range []int64{sp.offset, later} {
 		if base <= sp.open.base || base < sp.offset {
-			continue // already open, or not known
+			continue // The segment is already open, or no such segment is known.
 		}
 		next, err := openSegment(sp.dir, sp.src, base)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -275,8 +275,8 @@ func (sp *spool) before(other *spool) bool {
 	return sp.src.file() < other.src.file()
 }
 
-// take returns the next chunk, which load has prepared: a report of dropped
-// bytes, or the bytes that one index record covers and that are already read.
+// take returns the next chunk, which load has prepared. The chunk is a report
+// of dropped bytes, or those bytes of one index record that are already read.
 func (sp *spool) take() Chunk {
 	if sp.gap > 0 {
 		c := Chunk{Source: sp.src, Offset: sp.offset - sp.gap, Dropped: sp.gap, Time: time.Unix(0, sp.headTime)}
@@ -321,9 +321,10 @@ func (sp *spool) checkLength() error {
 
 func (sp *spool) close() error { return sp.open.close() }
 
-// lastLines returns the offset at which the last lines lines of the bytes from
-// first to end begin. An unfinished last line counts as a line. If lines is 0,
-// it returns the offset of the unfinished last line, or end if there is none.
+// lastLines returns an offset between first and end. From there to end, the
+// bytes have the given number of lines, where an unfinished last line counts
+// as a line. If lines is 0, lastLines returns the offset of the unfinished
+// last line, or end if there is none.
 func lastLines(r io.ReaderAt, first, end int64, lines int) (int64, error) {
 	if lines > 0 && end > first {
 		var last [1]byte
@@ -331,7 +332,7 @@ func lastLines(r io.ReaderAt, first, end int64, lines int) (int64, error) {
 			return 0, err
 		}
 		if last[0] == '\n' {
-			end-- // the newline at the very end does not begin another line
+			end-- // Skip the newline at the very end, which does not begin another line.
 		}
 		lines--
 	}

@@ -14,21 +14,21 @@ import (
 type stream struct {
 	p                    *Printer
 	from                 origin
-	to                   Stream // output that receives the lines
-	screen               Screen // description of the output to
+	to                   Stream // output of the Display that receives the lines: Stdout or Stderr
+	screen               Screen // description of the output that receives the lines
 	split                splitter
 	time                 time.Time // time at which the unfinished line began
 	prefix               prefix
 	out                  []byte         // lines that are formatted but not written yet
 	memory               int            // bytes of this stream's buffers, as last counted by measure
 	rows                 []*Row         // progress rows that show the unfinished lines on a terminal
-	hidden               bool           // Options.Only does not select the task, so nothing is printed
+	hidden               bool           // true if Options.Only does not select the task, so that nothing is printed
 	message              *unit          // the newest held unit (see fold.go); nil if none is held
 	heldLines, heldBytes int            // lines and bytes of this stream that are held back
-	flooded              time.Time      // last time too much was held back; a flood of lines is not held
+	flooded              time.Time      // last time at which too many lines or bytes were held; for a while after it, lines are not held
 	host                 *regexp.Regexp // matches the host's name in a line
 	last                 []byte         // the last printed line of stderr, cut to its last maxLast bytes
-	at                   int            // count of all printed lines when this stream's last line was printed; 0 before
+	at                   int            // number of lines that the Printer had printed after this stream's last line; 0 before the first line
 }
 
 // newStream returns the initial state for the lines of origin o.
@@ -54,8 +54,8 @@ func (s *stream) add(c Chunk) error {
 		return s.drop(c)
 	}
 	// Each line is printed with the time of the chunk in which it began.
-	// Therefore feed the rest of an unfinished line first, before s.time is
-	// set to the time of this chunk.
+	// Therefore add first feeds the end of an unfinished line, and then sets
+	// s.time to the time of this chunk.
 	if len(s.split.partial) > 0 {
 		n := 1 + bytes.IndexByte(c.Data, '\n')
 		s.split.feed(c.Data[:n])
@@ -76,9 +76,9 @@ func (s *stream) add(c Chunk) error {
 }
 
 // plain is a fast path for tasks that print millions of lines. If no line of
-// data needs special treatment, it formats all complete lines into s.out and
-// returns the rest of data. Otherwise it returns data unchanged. The result is
-// the same as that of feed and line.
+// data needs special treatment, plain formats all complete lines into s.out
+// and returns the bytes after them. Otherwise it returns data unchanged. The
+// output is the same as that of feed and line.
 func (s *stream) plain(data []byte) []byte {
 	n := 1 + bytes.LastIndexByte(data, '\n')
 	opts := s.p.opts
@@ -169,7 +169,8 @@ func (s *stream) print(plain string, l line) {
 // that lines stay aligned.
 const timeLayout = "2006-01-02T15:04:05.000Z "
 
-// begin adds the time and the prefix of a line to s.out.
+// begin adds the beginning of a line to s.out: the time, if the user wants
+// times, and the prefix.
 func (s *stream) begin(at time.Time, before prefix, continued bool) {
 	s.out = append(s.out, before.reset...)
 	if s.p.opts.Timestamps {
@@ -185,7 +186,7 @@ func (s *stream) begin(at time.Time, before prefix, continued bool) {
 // maxLast is the number of bytes kept of the last printed line of stderr.
 const maxLast = 16 << 10
 
-// note records text as the line of this stream that was printed last.
+// note records text as the last printed line of this stream.
 func (s *stream) note(text []byte) {
 	s.at = s.p.lines
 	if s.from.Stream == Stderr {
@@ -235,8 +236,8 @@ func (s *stream) flush() error {
 	return err
 }
 
-// maxShown is the number of bytes of an unfinished line that a progress row
-// shows. It is larger than the width of a terminal.
+// maxShown is the largest number of bytes of an unfinished line that a
+// progress row shows. It is larger than the width of a terminal.
 const maxShown = 4 << 10
 
 // showAfter is how long a line may be unfinished before a progress row shows

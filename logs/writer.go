@@ -25,10 +25,10 @@ type Writer struct {
 	base         int64            // offset of the open segment's first byte in the spool
 	size         int64            // total bytes written to the spool, including dropped bytes
 	records      int64            // length of the complete records in the index file, in bytes
-	inLine       bool             // the last byte written was not a newline
-	marked       time.Time        // when this Writer wrote the segment's newest index record; zero if it wrote none
-	last         int64            // time in the newest index record, in nanoseconds since 1970; 0 without a record
-	restart      bool             // the next byte begins a new generation of the task
+	inLine       bool             // true if the last byte written was not a newline
+	marked       time.Time        // when this Writer wrote the segment's newest index record; zero if it has written no record
+	last         int64            // time in the segment's newest index record, in nanoseconds since 1970; 0 if the index has no record
+	restart      bool             // true if the next byte begins a new generation of the task
 	now          func() time.Time // time.Now, or the clock of a test
 }
 
@@ -119,7 +119,7 @@ func (w *Writer) Write(p []byte) (n int, err error) {
 			if w.rotate() == nil {
 				fits = w.fits(p)
 			} else {
-				fits = len(p) // exceed the limit rather than lose bytes; the next Write tries to rotate again
+				fits = len(p) // Exceed the limit rather than lose bytes. The next Write tries again to begin a new segment.
 			}
 		}
 		m, err := w.append(p[:fits])
@@ -186,11 +186,12 @@ func (w *Writer) mark() {
 	if since := now.Sub(w.marked); since >= 0 && since < burst && !w.restart {
 		return
 	}
-	// Readers search the index by time, so the time must not decrease if the
-	// clock is set back.
+	// Readers search the index by time, so the time must not decrease, even if
+	// the clock is set back.
 	rec := record{offset: w.size, time: max(now.UnixNano(), w.last), restart: w.restart}
 	// If the record cannot be written, for example because the disk is full,
-	// the bytes are still tried. Their time is then that of the record before.
+	// Write still tries to write the bytes. Their time is then the time in the
+	// record before.
 	if _, err := w.index.WriteAt(rec.append(nil), w.records); err != nil {
 		return
 	}
@@ -219,8 +220,8 @@ const indexExt = ".index"
 // bit is the restart flag, and the time. Offsets and times never decrease.
 type record struct {
 	offset  int64 // offset in the spool of the first byte that the record covers
-	time    int64 // nanoseconds since 1970
-	restart bool  // a new generation of the task begins at offset
+	time    int64 // when the bytes were written, in nanoseconds since 1970
+	restart bool  // true if a new generation of the task begins at offset
 }
 
 const (

@@ -18,12 +18,12 @@ type figure struct {
 	SVG   template.HTML
 	Rows  []row
 	Notes []string
-	Marks []string // kinds of marks in the chart, for its legend
-	Host  bool     // the metric concerns the load of hosts
+	Marks []string // kinds of events marked in the chart, for its legend
+	Host  bool     // true if the metric is the load of a host, such as CPU use
 	Size  string   // value of the SVG's viewBox attribute
 }
 
-// row has the values of one curve as text.
+// row is a row of the table under a chart: values of one curve, as text.
 type row struct{ Colour, Label, Last, Least, Greatest string }
 
 // figures returns the charts of all metrics. The first loss metric with
@@ -205,7 +205,7 @@ func (m metric) curves(runs []Run, overSteps bool) (all []curve) {
 			continue
 		}
 		mean := curve{label: labels[i], colour: i, dots: grid(own)}
-		for j := range mean.dots { // without bands, because the bands of many runs would hide each other
+		for j := range mean.dots { // Omit the bands between smallest and greatest values: the bands of many runs would hide each other.
 			mean.dots[j].lo, mean.dots[j].hi = mean.dots[j].y, mean.dots[j].y
 		}
 		for _, c := range own {

@@ -26,20 +26,20 @@ type page struct {
 	Title    string
 	Style    template.CSS
 	Runs     []shown
-	Differ   *differences // comparison of the runs; nil if there is only one
+	Differ   *differences // comparison of the runs; nil if the page shows only one run
 	Training []figure
 	Hosts    []figure
 }
 
-// shown is a run with what the HTML template needs to show it.
+// shown is a run with the further values that the HTML template shows.
 type shown struct {
 	Run
 	Label     string
 	Colour    string
-	Good      string // CSS class of the state's badge: good, bad, busy or odd
+	Good      string // CSS class for the colour of the job's state: good, bad, busy or odd
 	Duration  string
-	FewEvents bool // the list of events is expanded when the page opens
-	Shown     bool // the run's section is expanded when the page opens
+	FewEvents bool // true if the list of events is expanded when the page opens
+	Shown     bool // true if the run's section is expanded when the page opens
 }
 
 // Maximum numbers of events and of runs that are expanded when the page opens.
@@ -98,7 +98,7 @@ func badge(state string) string {
 	return "odd"
 }
 
-// differences is the comparison of several runs.
+// differences is the content of the table that compares several runs.
 type differences struct {
 	Labels []string
 	Rows   []compared // facts that differ, and the state, duration and last metrics of each run
@@ -109,7 +109,8 @@ type differences struct {
 // each run instead of a column.
 func (d *differences) Wide() bool { return len(d.Labels) > maxRuns }
 
-// compared is one property with its value in each run.
+// compared is a row of the table that compares runs: one property with its
+// value in each run.
 type compared struct {
 	Name   string
 	Values []string
@@ -147,7 +148,7 @@ func differ(runs []Run) *differences {
 			break
 		}
 		last := compared{"last " + m.name, make([]string, len(runs))}
-		for _, s := range slices.Backward(m.sources) { // the loop ends with the first worker, whose value stays
+		for _, s := range slices.Backward(m.sources) { // Walk backward, so that the value of the first worker overwrites those of later workers.
 			last.Values[s.run] = number(float64(s.Points[len(s.Points)-1].Last))
 		}
 		d.Rows = append(d.Rows, last)

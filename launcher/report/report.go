@@ -15,20 +15,20 @@ import (
 
 // Run is everything that plx knows about a job.
 type Run struct {
-	Job     string // id
+	Job     string // id of the job
 	Name    string // the user's name for the job; empty if the user gave none
 	Command string // the tasks' command line, quoted for a shell and without secrets
 	Created time.Time
 	Ended   time.Time // zero if the job runs or its end is not known
 	AsOf    time.Time // time at which State was read from the job's hosts; zero if not known
-	State   string    // state in plx jobs, such as "running", "done" or "failed"
+	State   string    // the job's state as plx jobs prints it, such as "running", "done" or "failed"
 	Code    *int      // exit status of plx for the job; nil if the job has not ended
 	Verdict string    // why the job ended, in one line; empty if it has not ended
-	Details []string  // more lines on the end: how each task ended, and which checkpoint was saved
+	Details []string  // further lines about the end: how each task ended, and which checkpoint was saved
 
 	Facts  []Fact   // properties of the run, in the order in which the report shows them
 	Plan   []string // the plan of the launch: which tasks run where, as lines of a table
-	Events []Event  // ordered by time
+	Events []Event  // what happened to the job, ordered by time
 	Series []Series
 	Tails  []Tail
 	// Missing has a line for each part of the data that plx could not get,
@@ -43,7 +43,7 @@ type Fact struct{ Name, Value string }
 // Event is something that happened to a job, with its time.
 type Event struct {
 	Time time.Time
-	Kind string // one of the constants below
+	Kind string // kind of the event: Started, Exited, ... (the constants below)
 	Host string // empty if the event concerns no single host
 	Task string // empty if the event concerns no single task
 	Text string // what happened, as a line for the reader of the report
@@ -54,7 +54,7 @@ const (
 	Started    = "start"      // a task started
 	Exited     = "exit"       // a task ended
 	Restarted  = "restart"    // all tasks were started again, as the next generation
-	Hung       = "hang"       // the job made no progress
+	Hung       = "hang"       // plx found that the job made no progress
 	Checkpoint = "checkpoint" // a checkpoint was completed
 	Noted      = "note"       // the job's driver printed a message, such as why the job restarts
 	Ended      = "end"        // the job has ended
@@ -63,9 +63,9 @@ const (
 // Series has the values of one metric from one task or host, in the order in
 // which they were reported.
 type Series struct {
-	Name   string // the metric's name, such as "loss"; for a host's load one of the names below
+	Name   string // the metric's name, such as "loss"; a series about a host's load has a name in the constants below
 	Host   string
-	Task   string // such as "worker:0"; empty if the values concern the host
+	Task   string // the task that reported the values, such as "worker:0"; empty if they concern the host
 	Points []metrics.Point
 }
 

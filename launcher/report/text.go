@@ -27,8 +27,8 @@ type unit struct {
 	suffix string
 }
 
-// bytesUnit returns a unit for byte counts up to greatest. rate is "/s" for
-// bytes per second, otherwise empty.
+// bytesUnit returns a unit for byte counts up to greatest. The parameter rate
+// is "/s" for bytes per second, and empty for bytes.
 func bytesUnit(greatest float64, rate string) unit {
 	names := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	return prefixed(greatest, 1024, names, " ", rate)
@@ -48,8 +48,9 @@ func countUnit(greatest float64) unit {
 	return unit{1, ""}
 }
 
-// prefixed returns the largest unit in names that is not above greatest. Each
-// name stands for base times the one before.
+// prefixed returns the largest unit in names that is at most greatest. names
+// begins with the smallest unit, and each unit is base times the unit before
+// it.
 func prefixed(greatest, base float64, names []string, space, rate string) unit {
 	scale, i := 1.0, 0
 	for ; i+1 < len(names) && greatest >= scale*base; i++ {

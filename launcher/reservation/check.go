@@ -12,9 +12,10 @@ import (
 )
 
 // Check returns an error if another job has reserved one of the wanted GPUs,
-// or an earlier launch waits for one. It uses the list of sockets that each
-// host sent when it was surveyed. Check reserves nothing, and comes before the
-// program is sent; the agents check again when they start.
+// or if an earlier launch waits for one of them. It uses the list of sockets
+// that each host sent in the survey (the launch's first call to the host).
+// Check reserves nothing. It runs before plx sends the user's program; the
+// agents check again when they start.
 func Check(ctx context.Context, wanted []Host, ticket string) error {
 	agents := make([]*hosts.AgentHost, len(wanted))
 	for i, w := range wanted {
@@ -25,9 +26,9 @@ func Check(ctx context.Context, wanted []Host, ticket string) error {
 		if cause == "" {
 			return nil
 		}
-		h := wanted[i].host(ticket) // the host's agent can name the job that has reserved the GPU
+		h := wanted[i].host(ticket) // ask the host's agent which job has reserved the GPU
 		if said, err := h.ask(ctx, protocol.ReserveTake); err == nil {
-			cause = said.Cause // "" if the GPU has become free in the meantime
+			cause = said.Cause // Cause is "" if the GPU has become free in the meantime.
 			_, err = h.ask(ctx, protocol.ReserveLeave)
 			if err != nil {
 				return err
@@ -40,13 +41,13 @@ func Check(ctx context.Context, wanted []Host, ticket string) error {
 	})
 }
 
-// listening is the flags field in /proc/net/unix of a socket that listens. A
-// lock's socket listens. A socket with other flags is a ticket in the queue,
-// or a lock that is just being taken or released.
+// listening is the flags field in /proc/net/unix of a listening socket. The
+// lock of a GPU is a listening socket. A socket with other flags is a launch's
+// ticket in the queue, or a lock that is being taken or released.
 const listening = "00010000"
 
 // taken parses a list of sockets in the format of /proc/net/unix. It returns
-// why the claims cannot be reserved, or "" if they can.
+// why the GPUs in claims cannot be reserved, or "" if they can.
 func taken(list io.Reader, claims []protocol.Claim, ticket string) string {
 	lines := bufio.NewScanner(list)
 	for lines.Scan() {
@@ -67,8 +68,9 @@ func taken(list io.Reader, claims []protocol.Claim, ticket string) string {
 	return ""
 }
 
-// blocks returns why a socket with this name prevents the claim c, or "" if it
-// does not. held is true if the socket listens, so that it is a lock.
+// blocks returns why a socket with this name prevents the reservation of the
+// GPU in c, or "" if the socket does not. held is true if the socket listens,
+// which means that it is a lock.
 func blocks(name string, held bool, c protocol.Claim, ticket string) string {
 	before := ""
 	if c.Name != "" {

@@ -13,7 +13,7 @@ import (
 type host struct {
 	*hosts.Host
 	ask  func(ctx context.Context, ask string) (protocol.Reservation, error)
-	keep func(ctx context.Context) // shows the agent that the launch is still running
+	keep func(ctx context.Context) // sends the agent a message that the launch is still running
 }
 
 // host returns h with functions that send requests for the given ticket to its

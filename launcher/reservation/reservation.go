@@ -4,9 +4,10 @@
 //	held, err := reservation.Wait(ctx, reservation.Request{Hosts: wanted, Limit: 30 * time.Minute, ...})
 //	defer held.Close()
 //
-// On each host, the agent that will run the job joins the queue and takes the
-// locks. A launch gets the locks on all its hosts or on none, and never keeps
-// some while it waits for others. So two launches cannot block each other.
+// On each host, the agent that will run the job joins the queue for GPUs and
+// locks the job's GPUs. A launch gets the locks on all its hosts or on none.
+// It never keeps some locks while it waits for others, so two launches cannot
+// block each other.
 //
 // The agent's package gpulock implements the locks and the queues. This
 // package does not access GPUs.
@@ -29,9 +30,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// NewTicket returns a ticket for the queues. Tickets sort by the time at which
-// the launches began, according to the clocks of the machines that run plx
-// launch.
+// NewTicket returns a ticket, which identifies a launch in the queues for
+// GPUs. Tickets sort by the time at which the launches began, according to the
+// clocks of the machines that run plx launch.
 func NewTicket() string {
 	return fmt.Sprintf("%013s-%s", strconv.FormatInt(time.Now().UnixNano(), 36), strings.ToLower(rand.Text()[:8]))
 }
@@ -60,8 +61,9 @@ type Held struct {
 	keeping sync.WaitGroup
 }
 
-// Wait returns when all locks are held and no process uses the GPUs. While it
-// waits, it prints the launch's place in the queue and what it waits for.
+// Wait returns when all locks are held and no process uses the GPUs. While
+// Wait waits, it prints the launch's place in the queue and the reason why it
+// cannot continue.
 func Wait(ctx context.Context, r Request) (*Held, error) {
 	var all group
 	for _, h := range r.Hosts {
@@ -72,7 +74,7 @@ func Wait(ctx context.Context, r Request) (*Held, error) {
 		err = r.wait(ctx, all)
 	}
 	if err != nil {
-		return nil, err // the agents end with this launch, which releases their locks
+		return nil, err // When this launch exits, its agents end too, which releases their locks.
 	}
 	keep, stop := context.WithCancel(context.WithoutCancel(ctx))
 	held := &Held{stop: stop}
@@ -82,8 +84,8 @@ func Wait(ctx context.Context, r Request) (*Held, error) {
 
 // queuePause is the time between two attempts while the launch waits in the
 // queue. busyPause is the time after an attempt that got the locks and found
-// the GPUs in use; it is longer because such an attempt runs nvidia-smi on the
-// hosts.
+// the GPUs in use. It is longer, because an attempt that gets the locks runs
+// nvidia-smi on the hosts.
 const (
 	queuePause = time.Second
 	busyPause  = 5 * time.Second
@@ -137,13 +139,13 @@ func (b *Held) Close() {
 // group is all hosts on which the job reserves GPUs.
 type group []*host
 
-// take tries to take the locks on all hosts; if one fails, it releases the
-// others. place is this launch's place in the queue, counted from 1. cause is
-// why the locks could not be taken; it is "" if they were taken, or if the
-// launch is not first in the queue.
+// take tries to take the locks on all hosts; if it fails on one host, it
+// releases the locks on the others. place is this launch's place in the queue,
+// counted from 1. cause is why the locks could not be taken; it is "" if they
+// were taken, or if the launch is not first in the queue.
 //
 // take begins with the first host alone. So if two launches want the same
-// hosts, one of them gets all.
+// hosts, the launch that locks the first host gets all.
 func (all group) take(ctx context.Context) (place int, cause string, err error) {
 	ahead, _, err := all.request(ctx, protocol.ReserveQueue)
 	if err != nil || len(ahead) > 0 {

@@ -8,10 +8,11 @@
 //	defer folder.Remove()
 //
 // A folder is created in the system's folder for temporary files, or in
-// ~/.plx/scratch if that one has no room or is not writable. A process holds a
-// file lock on its folder while it uses it. [Tidy] removes the folders that no
-// process has locked. It skips folders of other users and of other machines
-// that share the file system, because it cannot see their locks.
+// ~/.plx/scratch if the system's folder has no room or is not writable. A
+// process holds a file lock on its folder while it uses it. [Tidy] removes the
+// folders that no process has locked. Tidy skips folders of other users, and
+// of other machines that share the file system, because it cannot see their
+// locks.
 package scratch
 
 import (
@@ -56,7 +57,7 @@ func New() (*Folder, error) {
 			return &Folder{path, lock}, nil
 		}
 		if err == nil {
-			lock.Close() // only read
+			lock.Close() // The folder was only opened for its lock, so an error of Close loses nothing.
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, errors.Join(fmt.Errorf("make a temporary folder: %w", err), os.Remove(path))
@@ -77,12 +78,12 @@ func (f *Folder) Remove() error {
 		return nil
 	}
 	err := os.RemoveAll(f.Path)
-	f.lock.Close() // only read
+	f.lock.Close() // The folder was only read, so an error of Close loses nothing.
 	return err
 }
 
-// Tidy removes folders that processes have left because they were killed (kill
-// -9). It ignores errors.
+// Tidy removes the folders of processes that were killed before they could
+// remove them. It ignores errors.
 func Tidy() {
 	start, err := prefix()
 	if err != nil {
@@ -91,8 +92,9 @@ func Tidy() {
 	for _, dir := range places() {
 		entries, _ := os.ReadDir(dir) // skip a folder that cannot be read
 		for _, e := range entries {
-			// After the prefix only digits may follow. Otherwise the folder
-			// belongs to a machine whose host name begins with ours.
+			// Only digits may follow the prefix. A folder with other
+			// characters after the prefix belongs to a machine whose host name
+			// begins with this machine's name.
 			if n, ours := strings.CutPrefix(e.Name(), start); ours && strings.Trim(n, "0123456789") == "" {
 				tidy(filepath.Join(dir, e.Name()))
 			}
@@ -112,7 +114,7 @@ func tidy(path string) {
 	if err != nil {
 		return
 	}
-	defer folder.Close() // only read
+	defer folder.Close() // the folder was only read, so an error of Close loses nothing
 	if unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
 		_ = os.RemoveAll(path) // if this fails, a later Tidy tries again
 	}
@@ -130,8 +132,8 @@ func prefix() (string, error) {
 const minFree = 1 << 20
 
 // Place returns a parent folder for temporary files of size bytes in all. It
-// is the system's folder for temporary files. If that one is missing, not
-// writable or has no room, it is ~/.plx/scratch, provided that this one is
+// prefers the system's folder for temporary files. If that folder is missing,
+// not writable or has no room, Place returns ~/.plx/scratch if that folder is
 // usable.
 func Place(size int64) string {
 	all := places()

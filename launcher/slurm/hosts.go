@@ -19,7 +19,7 @@ type node struct {
 	tasks   int    // number of tasks that the user requested for the node; 0: no number given
 	addr    string // name or IP address through which Slurm reaches the node; empty: unknown
 	managed bool   // true if Slurm allocates the node's GPUs to jobs
-	gpus    string // CUDA_VISIBLE_DEVICES or AMD's ROCR_VISIBLE_DEVICES in a Slurm step; empty: no GPU
+	gpus    string // the node's CUDA_VISIBLE_DEVICES, or AMD's ROCR_VISIBLE_DEVICES, in a Slurm step; empty: no GPU
 }
 
 // Known returns the nodes of the allocation, without connecting to a node.
@@ -96,12 +96,13 @@ func describe(nodes []*node, text string) error {
 	return nil
 }
 
-// mark begins each line that probeNodes's script prints on a node. It separates
-// these lines from the output of a Slurm prolog that the site may have.
+// mark begins each line that the script of probeNodes prints on a node. It
+// distinguishes these lines from output of a Slurm prolog (the site's script
+// before each step).
 const mark = "plx-node"
 
-// probeNodes runs a Slurm step on all nodes. The step prints the GPUs of each node,
-// and the address through which other hosts can reach this machine.
+// probeNodes runs a Slurm step on all nodes. On each node, the step prints the
+// node's GPUs and the address of this machine, on which srun runs.
 func (j *Job) probeNodes(ctx context.Context, nodes []*node) error {
 	all := fmt.Sprintf("%d", len(nodes))
 	script := `echo "` + mark + ` $SLURMD_NODENAME ${SLURM_LAUNCH_NODE_IPADDR:--} ${CUDA_VISIBLE_DEVICES:-${ROCR_VISIBLE_DEVICES:--}} ."`
@@ -115,7 +116,7 @@ func (j *Job) probeNodes(ctx context.Context, nodes []*node) error {
 			reports[words[1]] = words
 		}
 	}
-	here := "" // address of this machine, which may itself be one of the nodes
+	here := "" // address of this machine, which may itself be a node of the allocation
 	for _, n := range nodes {
 		words, ok := reports[n.name]
 		if !ok {
@@ -163,8 +164,8 @@ func fields(line string) map[string]string {
 }
 
 // address returns an IP address through which other hosts can reach the node
-// addr, or "" if there is none. On the node itself, its name may resolve to
-// the loopback interface only.
+// addr, or "" if there is none. The node's name is not enough on the node
+// itself, where it may resolve only to the loopback interface.
 func address(ctx context.Context, addr string) string {
 	if usable(addr) {
 		return addr

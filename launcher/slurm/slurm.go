@@ -7,13 +7,14 @@
 //	lines, err := job.Hosts(ctx)
 //	reach := hosts.Reach{Hosts: lines, Slurm: job.Run}
 //
-// Each node of the allocation is a host for plx. A Slurm step (srun) on the
-// node starts the shell through which package via connects. The other packages
-// treat such a host like any other.
+// Each node of the allocation is a host for plx. plx connects to a node
+// without SSH: it runs a Slurm step (srun) that starts a shell on the node,
+// and package via uses that shell. The other packages treat such a host like
+// any other.
 //
 // The package runs srun, scontrol, sbatch and scancel, which every version of
-// Slurm has. Output of these commands that it cannot parse is an error; it
-// never guesses.
+// Slurm has. Output of these commands that it cannot parse is an error; the
+// package never guesses.
 package slurm
 
 import (
@@ -69,7 +70,7 @@ func Current(getenv func(string) string) (*Job, error) {
 			return nil, j.wrapError(fmt.Errorf("SLURM_RESTART_COUNT=%q is no number", count))
 		}
 	}
-	if getenv("SLURM_NTASKS") != "" { // without it, SLURM_TASKS_PER_NODE is only the number of cores
+	if getenv("SLURM_NTASKS") != "" { // Without SLURM_NTASKS, the user requested no number of tasks, and SLURM_TASKS_PER_NODE is only the number of cores.
 		j.tasks = getenv("SLURM_TASKS_PER_NODE")
 	}
 	switch {
@@ -88,8 +89,8 @@ func (j *Job) wrapError(err error) error {
 }
 
 // Name returns a name for the plx job that a batch script launches with the
-// command line words. It is the same again after Slurm has requeued the batch
-// job. Outside of a batch script it is "".
+// command line words. After Slurm has requeued the batch job, Name returns the
+// same name. It returns "" if this process is not in a batch script.
 func (j *Job) Name(words []string) string {
 	if !j.Batch {
 		return ""
@@ -141,7 +142,7 @@ func ask(ctx context.Context, name string, args ...string) (string, error) {
 }
 
 // errorLine returns the most useful line of a Slurm command's stderr: the text
-// after the first "error: ", or else the last line.
+// after the first "error: ", or the last line if no line has "error: ".
 func errorLine(text string) string {
 	var last string
 	for line := range strings.Lines(text) {
@@ -154,7 +155,7 @@ func errorLine(text string) string {
 	return cmp.Or(last, "it printed no error message")
 }
 
-// withHint adds a hint to the error of a failed Slurm command.
+// withHint adds a hint for the user to the error of a failed Slurm command.
 func withHint(err error) error {
 	for _, over := range []string{"Invalid job id", "Expired or invalid job", "already completing", "Job credential revoked"} {
 		if strings.Contains(err.Error(), over) {

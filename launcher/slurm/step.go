@@ -11,8 +11,8 @@ func stepFlags(id string) []string {
 	return []string{"--quiet", "--jobid=" + id, "--overlap", "--mem=0", "--cpu-bind=none", "--mpi=none", "--unbuffered", "--chdir=/"}
 }
 
-// Command returns the command line that starts a shell on a node of the job,
-// with {host} and {command} as in via.Config.
+// Command returns the command line that starts a shell on a node of the job.
+// Package via replaces its placeholders {host} and {command}.
 func Command(id string) string {
 	return "exec srun " + strings.Join(stepFlags(id), " ") + " --nodes=1 --ntasks=1 --nodelist={host} {command}"
 }

@@ -48,8 +48,8 @@ exec %s
 `, quote(s.Dir), quote(s.Command[0]), SharedHint, exit.CodePlx, quote(s.Dir), exit.CodePlx, SubmissionVariable, quote(s.Job), quoted(s.Command))
 }
 
-// SharedHint is the hint for a batch job whose files do not exist on the
-// nodes.
+// SharedHint is the hint for a batch job that fails because plx or the user's
+// files do not exist on the nodes.
 const SharedHint = "the nodes must have plx, the working directory and the home at the same paths as the machine of plx launch --slurm, on a file system that they share"
 
 // options returns the arguments of sbatch. --signal makes Slurm send SIGTERM
@@ -120,7 +120,7 @@ func output(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	return stdout.String(), nil
 }
 
-// missingCommand is the error for a Slurm command that is not installed on this
+// missingCommand is the error that a Slurm command is not installed on this
 // machine. Its value is the command's name.
 type missingCommand string
 
@@ -152,7 +152,7 @@ func (s State) Queued() bool {
 	return slices.Contains([]string{"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}, s.Name)
 }
 
-// HasEnded reports whether the job has ended for good.
+// Over reports whether the job has ended for good.
 func (s State) Over() bool {
 	return slices.Contains([]string{"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
 		"REVOKED", "TIMEOUT", Forgotten}, s.Name)
@@ -230,8 +230,8 @@ func quoted(words []string) string {
 	return strings.Join(all, " ")
 }
 
-// Ending describes how a Slurm job ended: its state, and its exit status or
-// signal if it failed.
+// Ending describes how a Slurm job ended: its state and, if the job failed,
+// its exit status or signal.
 func (s State) Ending() string {
 	text := s.Name
 	switch {

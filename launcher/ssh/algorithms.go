@@ -44,9 +44,10 @@ func weakAlgorithms(conn gossh.Conn) (found []string) {
 	return found
 }
 
-// keywords maps the subject of a failed algorithm negotiation, in the words of
-// golang.org/x/crypto/ssh, to the sshd_config keyword for it. cure is an
-// algorithm to add there that old servers support too.
+// keywords maps the subject of a failed algorithm negotiation, as
+// golang.org/x/crypto/ssh names it, to the sshd_config keyword that configures
+// it. cure is an algorithm that the administrator of the server can add there;
+// old servers support it too.
 var keywords = []struct{ subject, keyword, cure string }{
 	{"key exchange", "KexAlgorithms", "curve25519-sha256"}, {"host key", "HostKeyAlgorithms", "ssh-ed25519"},
 	{"cipher", "Ciphers", "aes256-ctr"}, {"MAC", "MACs", "hmac-sha2-256"},

@@ -32,7 +32,7 @@ type offer struct {
 	certs     []*certificate
 	allowed   []string // authentication methods that the server last allowed; nil before its first reply
 	canPrompt bool     // true if plx can prompt the user, for example for a password
-	agent     net.Conn // connection to the SSH agent, open while its keys sign; nil: no agent
+	agent     net.Conn // connection to the SSH agent; must stay open until the agent's keys have signed; nil: no agent
 }
 
 // newOffer collects the keys: first those that the ssh configuration names,
@@ -102,8 +102,8 @@ func (o *offer) add(key gossh.Signer, source string) {
 
 func sameKey(a, b gossh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }
 
-// agentSigners returns the keys of the SSH agent. The connection closes when ctx
-// ends, because the agent may wait for its user to confirm.
+// agentSigners returns the keys of the SSH agent. It closes the connection
+// when ctx ends, because the agent may wait long for its user to confirm.
 func (o *offer) agentSigners(ctx context.Context, socket string) []gossh.Signer {
 	if socket == "" {
 		return nil
@@ -115,7 +115,7 @@ func (o *offer) agentSigners(ctx context.Context, socket string) []gossh.Signer 
 		return nil
 	}
 	o.agent = conn
-	context.AfterFunc(ctx, func() { _ = conn.Close() }) // the SSH agent may wait for its user to confirm
+	context.AfterFunc(ctx, func() { _ = conn.Close() }) // end the wait when ctx ends: the SSH agent may wait for its user to confirm
 	keys, err := agent.NewClient(conn).Signers()
 	if err != nil {
 		o.problems = append(o.problems, fmt.Sprintf("agent: %v", err))
@@ -124,8 +124,8 @@ func (o *offer) agentSigners(ctx context.Context, socket string) []gossh.Signer 
 }
 
 // addFile offers the key in the file path, or the SSH agent's copy of the key
-// if the file cannot be used. A missing file is reported only if asked, that
-// is, if the ssh configuration names it.
+// if the file cannot be used. A missing file is reported only if asked is
+// true, which means that the ssh configuration names the file.
 func (o *offer) addFile(path string, agentKeys []gossh.Signer, asked bool) {
 	data, err := os.ReadFile(path)
 	if err != nil && !asked && errors.Is(err, os.ErrNotExist) {
@@ -152,7 +152,7 @@ func (o *offer) addByAgent(path string, agentKeys []gossh.Signer, cause error) {
 	if isLocked && locked.PublicKey != nil {
 		public = locked.PublicKey
 	}
-	if public == nil { // IdentityFile may name the public key file itself
+	if public == nil { // The file may itself be a public key file: IdentityFile may name one.
 		public = readPublic(path)
 	}
 	for _, key := range agentKeys {
@@ -181,7 +181,7 @@ func isToken(public gossh.PublicKey, cause error) bool {
 func readPublic(path string) gossh.PublicKey {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil // the file is optional
+		return nil // no FILE.pub: the public key file is optional
 	}
 	key, _, _, _, err := gossh.ParseAuthorizedKey(data)
 	if err != nil {
@@ -190,9 +190,9 @@ func readPublic(path string) gossh.PublicKey {
 	return key
 }
 
-// readCertificates reads the certificates that CertificateFile names, and then
-// those that lie beside key files as KEY-cert.pub. ssh offers them in this
-// order.
+// readCertificates reads the certificates that CertificateFile names. Then it
+// reads those that lie beside key files as KEY-cert.pub. ssh offers
+// certificates in the same order.
 func (o *offer) readCertificates(t sshconfig.Target) {
 	read := func(path string) bool {
 		cert, is := readPublic(path).(*gossh.Certificate)
@@ -233,9 +233,9 @@ func (o *offer) checkCertificates() {
 	}
 }
 
-// explain adds to the error of a refused login which keys plx offered and
-// which keys it could not use. It returns other errors, such as those of a
-// failed handshake, unchanged.
+// explain completes the error of a refused login: it lists the keys that plx
+// offered and those that plx could not use. It returns other errors unchanged,
+// such as those of a failed handshake.
 func (o *offer) explain(err error) error {
 	text := err.Error()
 	if !strings.Contains(text, "unable to authenticate") && !strings.Contains(text, "oo many authentication failures") {
@@ -281,8 +281,8 @@ func (o *offer) hint() string {
 	return hint
 }
 
-// GenerateKey generates a key pair for an SSH connection of which plx runs both the
-// client and the server.
+// GenerateKey generates a key pair for an SSH connection in which plx is both
+// the client and the server.
 func GenerateKey() (gossh.Signer, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -296,8 +296,8 @@ type loginError struct{ error }
 
 func (e *loginError) Unwrap() error { return e.error }
 
-// RefusedBy returns the check that refused the connection and what the user
-// can do, for transport.RefusedBy.
+// RefusedBy implements an interface of transport.RefusedBy. It returns which
+// check refused the connection, and what the user can do.
 func (e *loginError) RefusedBy() (check, cure string) {
 	return transport.Login, "put your public key into the host's ~/.ssh/authorized_keys (ssh-copy-id)"
 }

@@ -68,13 +68,13 @@ var (
 	errClosedByHost = errors.New("the host closed it")
 )
 
-// Client is a connection to one host. Its methods may be called from several
-// goroutines at once.
+// Client is an SSH connection to one host. Its methods may be called from
+// several goroutines at once.
 type Client struct {
 	cfg      Config
 	conn     *timedConn
 	ssh      *gossh.Client
-	env      []string // NAME=VALUE, sent to the server for each command
+	env      []string // environment variables as NAME=VALUE, sent to the server for each command
 	forwards bool     // true if commands on the host may use the user's SSH agent
 	via      *Client  // connection to the jump host, closed together with this Client; nil if no jump host is used
 	sessions sessions
@@ -82,7 +82,7 @@ type Client struct {
 	stop    chan struct{} // closed by the first call of giveUp
 	once    sync.Once
 	cause   error // why the connection ended; valid once stop is closed
-	workers group // goroutines of this connection; Close waits until they return
+	workers group // running goroutines of this connection; Close waits until they return
 
 	warnedOfNoise atomic.Bool // true after the user was warned that shell start-up files print text
 	opened        atomic.Bool // true once the server has accepted a session on this connection
@@ -140,7 +140,7 @@ func (c *Client) watch() {
 	case err == nil:
 		err = errClientDone
 	case errors.Is(err, io.EOF):
-		err = errClosedByHost // callers would take io.EOF for a normal end of the output
+		err = errClosedByHost // A caller would take io.EOF for a normal end of the output.
 	}
 	c.giveUp(err)
 }
@@ -196,7 +196,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	// When a connection breaks, the SSH library closes its channels a moment
-	// before c.stop is closed. Wait up to a second for that.
+	// before c.stop is closed. Wait up to a second for c.stop.
 	if errors.Is(err, errNoStatus) || isConnectionEnd(err) {
 		select {
 		case <-c.stop:
@@ -216,7 +216,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 type timedConn struct {
 	net.Conn
 	writeTimeout time.Duration
-	lastRead     atomic.Int64 // when the last byte arrived, in nanoseconds since start
+	lastRead     atomic.Int64 // when the last byte arrived, in nanoseconds since the field start
 	start        time.Time
 
 	mu    sync.Mutex
@@ -238,9 +238,9 @@ func (c *timedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// withGreeting completes the error of a handshake that failed before the server
-// sent its host key: it adds the server's greeting, or that none arrived. late
-// reports that the deadline had passed.
+// withGreeting completes the error of a handshake that failed before the
+// server sent its host key. It adds the server's greeting, or says that no
+// greeting arrived. The parameter late reports that the deadline had passed.
 func (c *timedConn) withGreeting(host string, err error, late bool) error {
 	c.mu.Lock()
 	said := strings.TrimSpace(string(c.first))
@@ -274,11 +274,12 @@ func (c *timedConn) silence() time.Duration {
 	return time.Since(c.start) - time.Duration(c.lastRead.Load())
 }
 
-// group counts running goroutines, like sync.WaitGroup. In addition,
-// goroutines may start while wait is running, and wait has a time limit.
+// group counts running goroutines, like sync.WaitGroup. Unlike with
+// sync.WaitGroup, goroutines may start while wait is running, and wait has a
+// time limit.
 type group struct {
 	mu    sync.Mutex
-	count int           // number of goroutines that run
+	count int           // number of running goroutines
 	idle  chan struct{} // closed and set to nil when count becomes 0; nil while no caller is in wait
 }
 
@@ -302,8 +303,8 @@ func (g *group) finish() {
 	}
 }
 
-// wait returns when no goroutine of the group is running, or after the time
-// bound.
+// wait returns when no goroutine of the group is running, and at the latest
+// after the time bound.
 func (g *group) wait(bound time.Duration) {
 	g.mu.Lock()
 	if g.count == 0 {
@@ -327,7 +328,7 @@ type HostKeyError struct {
 	Address     string   // host or [host]:port, as known_hosts spells it
 	KeyType     string   // type of the refused key, such as ssh-ed25519
 	Fingerprint string   // SHA256:... fingerprint of the refused key
-	Recorded    []string // known_hosts entries with other keys, as "file:line (type)"; empty if the host is unknown
+	Recorded    []string // known_hosts entries of the host with other keys, as "file:line (type)"; empty if the host is unknown
 	Revoked     bool     // true if known_hosts marks the refused key as @revoked
 
 	unchecked bool // true if the ssh configuration sets StrictHostKeyChecking no
@@ -364,8 +365,8 @@ func (e *HostKeyError) Hint() string {
 	return "compare each fingerprint with the host's own, then run again with --accept-new-host-keys; StrictHostKeyChecking accept-new in the ssh configuration does the same for good"
 }
 
-// RefusedBy returns the check that refused the connection and what the user
-// can do, for transport.RefusedBy.
+// RefusedBy implements an interface of transport.RefusedBy. It returns which
+// check refused the connection, and what the user can do.
 func (e *HostKeyError) RefusedBy() (check, cure string) {
 	return transport.HostKey, "ask who runs the host; if it was set up again, remove the old key: ssh-keygen -R '" + e.Address + "'"
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // sftpStart limits how long the SFTP handshake may take. Without a limit it
-// could hang: the client may read the output of a shell start-up file as the
-// header of a long SFTP packet, and wait for the rest.
+// could hang: if a shell start-up file prints text, the client may read it as
+// the header of a long SFTP packet and wait for more.
 const sftpStart = 15 * time.Second
 
 // Copy writes the content of r to a new file on the host, with mode 0600. path
@@ -41,7 +41,7 @@ func (c *Client) copy(ctx context.Context, r io.Reader, path string) error {
 	if err != nil {
 		return err
 	}
-	defer s.end() // also stops the goroutines of the sftp client
+	defer s.end() // closes the session, which also stops the goroutines of the sftp client
 	sent := make(chan error, 2)
 	late := time.AfterFunc(sftpStart, func() { sent <- fmt.Errorf("the host's sftp has not started within %v", sftpStart) })
 	defer late.Stop()

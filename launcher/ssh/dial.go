@@ -28,10 +28,10 @@ import (
 // Config holds the host to dial and the options of the connection. Only Host
 // is required. Dial copies the Config.
 type Config struct {
-	// User, Host and Port as in the resource file (plx's list of hosts). Host
-	// may be an alias of the ssh configuration. An empty User and a zero Port
-	// take the value of the ssh configuration, or else the local user and port
-	// 22.
+	// User, Host and Port come from the resource file (plx's list of hosts).
+	// Host may be an alias of the ssh configuration. If User is empty or Port
+	// is 0, plx uses the value of the ssh configuration. If that has none, plx
+	// uses the local user's name or port 22.
 	User, Host string
 	Port       int
 
@@ -42,8 +42,8 @@ type Config struct {
 	// <Home>/.ssh/config. A missing file is no error.
 	ConfigFile string
 	// KnownHostsFile is the path of the file with the keys of hosts. If it is
-	// empty, UserKnownHostsFile of the ssh configuration counts, or else
-	// <Home>/.ssh/known_hosts.
+	// empty, plx uses UserKnownHostsFile of the ssh configuration. If that is
+	// not set, plx uses <Home>/.ssh/known_hosts.
 	KnownHostsFile string
 	// AcceptNewHostKeys makes Dial accept the key of a host that known_hosts
 	// does not list, and add it to the file.
@@ -69,25 +69,26 @@ type Config struct {
 	// Several goroutines may call it at once. If Notice is nil, the messages
 	// are dropped.
 	Notice func(string)
-	// OnStartUpOutput receives the number of bytes that shell start-up files printed
-	// before a command. It is called at most once per connection. If Noisy is
-	// nil, Notice receives a message instead.
+	// OnStartUpOutput receives the number of bytes that shell start-up files
+	// printed before a command. It is called at most once per connection. If
+	// it is nil, Notice receives a message instead.
 	OnStartUpOutput func(bytes int)
 
-	// OnSessionRefused is called when the server refuses a further session, so that a
-	// new command must wait until another session ends. Crowded may end one
-	// itself. It may be nil.
+	// OnSessionRefused is called when the server refuses a further session, so
+	// that a new command must wait until another session ends. The function
+	// may end a session itself. It may be nil.
 	OnSessionRefused func()
 
 	// DialTimeout limits one attempt to connect to a host, including the
-	// handshake; each jump host has its own attempt. The login after it may
-	// take 2 minutes, or DialTimeout if that is longer. If DialTimeout is 0,
-	// ConnectTimeout of the ssh configuration counts, or else 15 s to connect
-	// and 60 s including the handshake.
+	// handshake; each jump host has its own attempt. The login after the
+	// handshake may take 2 minutes, or DialTimeout if that is longer. If
+	// DialTimeout is 0, ConnectTimeout of the ssh configuration is the limit.
+	// Without ConnectTimeout, the limits are 15 s to connect and 60 s
+	// including the handshake.
 	DialTimeout time.Duration
 	// DialAtMost is an upper limit for the connection attempt and for the
-	// login, even if DialTimeout or the ssh configuration allows more. 0 means
-	// no such limit.
+	// login, even if DialTimeout or the ssh configuration allows more time. 0
+	// means no upper limit.
 	DialAtMost time.Duration
 	// RetryFor is the time during which Dial retries if an overloaded server
 	// refuses the connection. 0 means 30 s.
@@ -101,7 +102,7 @@ type Config struct {
 	DeadAfter time.Duration
 
 	shown func() // called when the host key was accepted and the login begins; may be nil
-	piped bool   // true for a connection passed to Over, whose own errors explain why it ended
+	piped bool   // true for a connection passed to NewClientConn, whose own errors explain why it ended
 }
 
 // validate checks the fields of the Config and fills in the defaults.
@@ -150,9 +151,9 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	return dialHop(ctx, cfg, nil, 0)
 }
 
-// dialHop connects to cfg.Host, after it has connected to the jump hosts in
-// path. If path is empty, it uses the jump hosts that the ssh configuration
-// names. depth is the number of nested calls, which maxHops limits.
+// dialHop connects to cfg.Host through the jump hosts in path. If path is
+// empty, it uses the jump hosts that the ssh configuration names. depth is the
+// number of nested calls, which maxHops limits.
 func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (*Client, error) {
 	if depth >= maxHops {
 		return nil, fmt.Errorf("host %s: more than %d jump hosts", cfg.Host, maxHops)
@@ -179,7 +180,7 @@ func dialHop(ctx context.Context, cfg Config, path []sshconfig.Hop, depth int) (
 	}
 	c, err := dialRetry(ctx, cfg, t, via)
 	if err != nil {
-		_ = via.Close() // ignored: the failure of the next hop is returned
+		_ = via.Close() // ignored: the error of the failed connection is returned
 	}
 	return c, err
 }
@@ -198,7 +199,7 @@ func dialRetry(ctx context.Context, cfg Config, t sshconfig.Target, via *Client)
 		}
 		var refusal *HostKeyError
 		if errors.As(err, &refusal) {
-			return nil, refusal // the message of a HostKeyError names the host already
+			return nil, refusal // return the HostKeyError alone, because its message names the host already
 		}
 		pause := backoff(attempt)
 		if !overloaded || time.Now().Add(pause).After(giveUp) {
@@ -220,7 +221,7 @@ func NewClientConn(ctx context.Context, raw net.Conn, cfg Config) (*Client, erro
 		return nil, fmt.Errorf("host %s: signers and host key are missing", cfg.Host)
 	}
 	name := cfg.Host
-	cfg.Host = "pipe" // a placeholder, since cfg.Host need not be a valid host name
+	cfg.Host = "pipe" // a placeholder for cfg.Host, which need not be a valid host name
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
@@ -268,7 +269,7 @@ func dialOnce(ctx context.Context, cfg Config, t sshconfig.Target, via *Client) 
 	})
 	if ask := cfg.Ask; ask != nil {
 		cfg.Ask = func(ctx context.Context, question string, echo bool, refused string) (string, error) {
-			limit.Stop() // the time that the user needs to reply does not count
+			limit.Stop() // stop the time limit: the user may need long to reply
 			defer func() { limit.Reset(time.Duration(allowed.Load())) }()
 			return ask(ctx, question, echo, refused)
 		}
@@ -356,9 +357,9 @@ func connect(ctx context.Context, t sshconfig.Target, via *Client) (net.Conn, er
 // the connection attempt.
 var errNoAgent = errors.New("the SSH agent has not answered")
 
-// handshake checks the host's key and logs the user in. keyShown reports that
-// the host had sent its key, or that the attempt failed before any byte was
-// exchanged.
+// handshake checks the host's key and logs the user in. keyShown is true if
+// the host had sent its key. It is also true if the attempt failed before any
+// byte was exchanged.
 func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Conn) (client *gossh.Client, keyShown bool, err error) {
 	keys, err := newHostKeys(cfg, t)
 	if err != nil {
@@ -384,7 +385,7 @@ func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Con
 		},
 		AuthCallback: func(now *gossh.ClientAuthContext) (gossh.AuthMethod, error) {
 			offer.allowed = now.AllowedMethods
-			return nil, nil // nil makes the SSH library continue with the next method in Auth
+			return nil, nil // A nil method makes the SSH library continue with the next entry of Auth.
 		},
 	}
 	inner, channels, requests, err := gossh.NewClientConn(conn, keys.address, config)

@@ -97,7 +97,8 @@ func (k *hostKeys) check(_ string, remote net.Addr, key gossh.PublicKey) error {
 	return err
 }
 
-// judge compares the host's key with the keys in known_hosts.
+// judge compares the host's key with the keys in known_hosts. It returns nil
+// only if the key is known.
 func (k *hostKeys) judge(db *knownDB, remote net.Addr, key gossh.PublicKey) error {
 	err := db.HostKeyCallback()(k.address, remote, key)
 	var revoked *xknownhosts.RevokedError
@@ -111,9 +112,9 @@ func (k *hostKeys) judge(db *knownDB, remote net.Addr, key gossh.PublicKey) erro
 	return err
 }
 
-// recorded lists the known_hosts entries in want, except those of certificate
-// authorities. A host that sends a plain key does not contradict such an
-// entry.
+// recorded lists the known_hosts entries in want. It omits entries of
+// certificate authorities: a host that sends a plain key does not contradict
+// them.
 func (k *hostKeys) recorded(db *knownDB, want []xknownhosts.KnownKey) []string {
 	var places []string
 	known := db.HostKeys(k.address)
@@ -138,12 +139,12 @@ func (k *hostKeys) refuse(key gossh.PublicKey, recorded []string, revoked bool) 
 // knownDB is the parsed content of several known_hosts files.
 type knownDB struct {
 	*knownhosts.HostKeyDB
-	names map[string]string // original file by the path of its cleaned copy; nil if the originals were read
+	names map[string]string // maps the path of a cleaned copy to the original file; nil if the originals were read
 }
 
-// openKnown reads those of the known_hosts files that exist. Like ssh it skips
-// lines that it cannot parse, so that one bad line does not block every
-// connection.
+// openKnown reads the known_hosts files, and skips files that do not exist.
+// Like ssh it skips lines that it cannot parse, so that one bad line does not
+// block every connection.
 func openKnown(files []string) (*knownDB, error) {
 	var exist []string
 	for _, file := range files {
@@ -225,8 +226,8 @@ const lockTimeout = 10 * time.Second
 var unrecorded = map[string]gossh.PublicKey{}
 
 // record adds the host's key to the user's known_hosts. If another process has
-// added a key for the host meanwhile, that key decides. If the file cannot be
-// written, the key is accepted until this process exits.
+// added a key for the host meanwhile, record accepts only that key. If the
+// file cannot be written, the key is accepted until this process exits.
 func (k *hostKeys) record(remote net.Addr, key gossh.PublicKey) error {
 	recording.Lock()
 	defer recording.Unlock()
@@ -256,9 +257,9 @@ func (k *hostKeys) record(remote net.Addr, key gossh.PublicKey) error {
 	return nil
 }
 
-// remember accepts a key that cannot be written to known_hosts. It refuses the
-// key if the host sent a different one to this process before. The caller
-// holds the mutex recording.
+// remember accepts a key that cannot be written to known_hosts, until this
+// process exits. It refuses the key if the host sent a different key to this
+// process before. The caller holds the mutex recording.
 func (k *hostKeys) remember(key gossh.PublicKey, cause error) error {
 	before, seen := unrecorded[k.address]
 	if seen && !sameKey(before, key) {
@@ -296,7 +297,7 @@ func openLocked(path string) (*os.File, error) {
 			return file, nil
 		}
 		if time.Now().After(giveUp) {
-			_ = file.Close() // nothing was written
+			_ = file.Close() // no data was written, so an error of Close loses nothing
 			return nil, fmt.Errorf("%s is locked by another process", path)
 		}
 		time.Sleep(20 * time.Millisecond)

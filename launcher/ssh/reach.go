@@ -17,8 +17,9 @@ import (
 )
 
 // lookUp runs getent to find the addresses of a host name that Go's resolver
-// does not know. libc, which getent and ssh use, also finds names by mDNS, in
-// a directory service, or the machine's own name. plx is not linked to libc.
+// does not know. getent uses libc, as ssh does. libc also finds names by mDNS
+// and in a directory service, and the machine's own name. plx itself is not
+// linked to libc.
 func lookUp(ctx context.Context, t sshconfig.Target) (addresses []string) {
 	database := map[string]string{"tcp4": "ahostsv4", "tcp6": "ahostsv6"}[t.Network]
 	out, err := exec.CommandContext(ctx, "getent", cmp.Or(database, "ahosts"), t.HostName).Output()
@@ -44,9 +45,9 @@ func startProxy(t sshconfig.Target) (net.Conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start ProxyCommand: %w", err)
 	}
-	// A ProxyCommand that exits with status 0 has lost its connection to the
-	// server. The server may be overloaded, so the error wraps io.EOF, for
-	// which Dial retries.
+	// If a ProxyCommand exits with status 0, the server has closed the
+	// connection, perhaps because it is overloaded. The error then wraps
+	// io.EOF, and Dial retries.
 	conn.Explain = func(err error) error {
 		end := conn.WaitExit()
 		if end == nil {

@@ -108,9 +108,9 @@ func (c *Client) copyStreams(ctx context.Context, s *session, stdin io.Reader, o
 	out.stop(settleTime)
 	errs.stop(settleTime)
 	if pipe, ok := stdin.(*io.PipeReader); ok {
-		_ = pipe.Close() // never fails
+		_ = pipe.Close() // Close of a PipeReader never fails.
 	}
-	select { // give a stdin that does not block time to stop reading before Run returns
+	select { // If a Read of stdin returns soon, let the goroutine end before Run returns.
 	case <-fed:
 	case <-time.After(settleTime):
 	}
@@ -118,12 +118,13 @@ func (c *Client) copyStreams(ctx context.Context, s *session, stdin io.Reader, o
 }
 
 // await waits until both outputs have ended and the exit status has arrived.
-// After the command's exit it also returns if idle reports that nothing was
-// written for a while.
+// It also returns if the command has exited and the function idle reports that
+// nothing was written for a while.
 func (c *Client) await(ctx context.Context, s *session, sent, drained <-chan error, idle func() bool) error {
 	var exit error
-	// exited is zero while the command runs. open is the number of outputs
-	// that have not ended.
+	// exited is the time of the command's exit, or zero while the command
+	// runs. open is the number of outputs (stdout, stderr) that have not
+	// ended.
 	exited, open := time.Time{}, 2
 	exits := s.exit
 	tick := time.NewTicker(time.Second)
@@ -151,9 +152,8 @@ func (c *Client) await(ctx context.Context, s *session, sent, drained <-chan err
 			}
 			exited, exits = time.Now(), nil
 		case <-tick.C:
-			// Count the idle time from the exit as well: a command that
-			// printed nothing for long may print its last output just before
-			// it exits.
+			// Wait drainIdle after the exit as well: a command that printed
+			// nothing for long may print its last output just before it exits.
 			if !exited.IsZero() && time.Since(exited) > drainIdle && idle() {
 				return exit
 			}
@@ -196,7 +196,7 @@ func drain(to *cleanWriter, from io.Reader) error {
 			}
 		}
 		if err != nil {
-			return nil // the exit status says why the channel ended
+			return nil // Ignore the error: the exit status says why the channel ended.
 		}
 		if n == len(buf) && n < maxDrain {
 			buf = make([]byte, 2*n)
@@ -273,15 +273,15 @@ var (
 	errStopped = errors.New("run has returned")
 )
 
-// cleanWriter drops everything before the sentinel, a line that the wrapper
-// script prints just before the command starts. It writes what follows to the
-// underlying writer. After stop it writes nothing.
+// cleanWriter drops all bytes before the sentinel, a line that the wrapper
+// script prints just before the command starts. It writes the bytes after the
+// sentinel to the underlying writer. After stop was called, it writes nothing.
 type cleanWriter struct {
 	to       io.Writer
 	begun    chan struct{} // closed once the sentinel has arrived
 	sentinel []byte        // the sentinel and its newline, which precede the command's output
 
-	lock    chan struct{} // a mutex with a bounded wait: it holds one element while unlocked
+	lock    chan struct{} // a mutex whose wait can have a time limit: the channel holds one element while unlocked
 	stopped atomic.Bool
 
 	mu      sync.Mutex // guards the fields below; never held during a write to the underlying writer
@@ -290,7 +290,7 @@ type cleanWriter struct {
 	dropped int        // number of bytes dropped so far
 	found   bool       // true once the sentinel has arrived
 	pending []byte     // last bytes received, which may be the start of the sentinel
-	last    time.Time  // start or end of the last Write; before the first, the creation time of the cleanWriter
+	last    time.Time  // start or end time of the last Write; before the first Write, the creation time of the cleanWriter
 }
 
 func newCleanWriter(to io.Writer, sentinel string) *cleanWriter {

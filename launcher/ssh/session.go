@@ -27,7 +27,7 @@ var errNoStatus = errors.New("the server ended the session without an exit statu
 // If the server refuses the session while others are open, openSession waits
 // until another session has ended and retries.
 func (c *Client) openSession(ctx context.Context, kind, argument string) (*session, error) {
-	var since time.Time // time of the first refusal while no session was open; zero if there was none
+	var since time.Time // time at which the server first refused the session although no other session was open; zero if it has not
 	for {
 		s, freed, err := c.tryOpen(ctx, kind, argument)
 		var refused *gossh.OpenChannelError
@@ -69,8 +69,9 @@ const (
 
 // tryOpen starts a session like openSession, but does not wait for other
 // sessions to end. If the server refuses the session, the error wraps an
-// OpenChannelError. If other sessions are open then, the channel freed is
-// closed when one of them ends; otherwise freed is nil.
+// OpenChannelError. If the connection has other sessions at that time, the
+// channel freed is closed when one of them ends. Without other sessions, freed
+// is nil.
 func (c *Client) tryOpen(ctx context.Context, kind, argument string) (s *session, freed <-chan struct{}, err error) {
 	next := c.sessions.begin()
 	s, err = c.startWithin(ctx, kind, argument)
@@ -89,8 +90,9 @@ func (c *Client) tryOpen(ctx context.Context, kind, argument string) (s *session
 	return nil, freed, fmt.Errorf("the server allows no more sessions: %w", err)
 }
 
-// startWithin starts a session. It returns early if ctx or the connection
-// ends, and then closes the session as soon as it opens.
+// startWithin starts a session. If ctx or the connection ends first,
+// startWithin returns at once. It then closes the session as soon as the
+// session opens.
 func (c *Client) startWithin(ctx context.Context, kind, argument string) (*session, error) {
 	var err error
 	started := make(chan *session, 1) // receives nil if the session could not start
@@ -117,7 +119,7 @@ func (c *Client) start(kind, argument string) (*session, error) {
 	channel, requests, err := c.ssh.OpenChannel("session", nil)
 	var rejected *gossh.OpenChannelError
 	if err != nil && !errors.As(err, &rejected) {
-		err = fmt.Errorf("%w: %w", errClientDone, err) // any other error means that the connection has ended
+		err = fmt.Errorf("%w: %w", errClientDone, err) // Any other error means that the connection has ended.
 	}
 	if err != nil {
 		return nil, err
@@ -198,8 +200,8 @@ type ExitSignal struct {
 	Message, Language string
 }
 
-// parseExit returns the exit error that the request reports. is reports
-// whether the request is an exit status or exit signal at all.
+// parseExit returns the exit error that the request reports. The result is
+// says whether the request reports an exit status or a signal at all.
 func parseExit(request *gossh.Request) (exit error, is bool) {
 	switch request.Type {
 	case "exit-status":
@@ -253,7 +255,7 @@ func (s *sessions) end() {
 }
 
 // refused subtracts a session that the server has refused. It reports whether
-// other sessions exist, so that waiting for the end of one makes sense.
+// other sessions exist, for whose end the caller can wait.
 func (s *sessions) refused() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,7 +263,7 @@ func (s *sessions) refused() bool {
 	if s.count > 0 {
 		return true
 	}
-	close(s.ended) // wakes callers that wait for a session to end, because no session is left
+	close(s.ended) // Wake callers that wait for a session to end: no session is left that could end.
 	s.ended = make(chan struct{})
 	return false
 }

@@ -17,9 +17,10 @@ import (
 // sends a keepalive request every 5 s.
 const silenceLimit = time.Minute
 
-// ServePipe runs an SSH server on in and out until in ends or brings no byte
-// for a minute. It first prints word and the server's public key on one line.
-// The client needs no key, since access to the pipe is proof enough.
+// ServePipe runs an SSH server on in and out. It returns when in ends, or when
+// no byte has arrived for a minute. It first prints word and the server's
+// public key on one line. The client needs no key to log in, because only the
+// user's processes can access the pipe.
 func ServePipe(in io.Reader, out io.Writer, word string) error {
 	key, err := ssh.GenerateKey()
 	if err != nil {

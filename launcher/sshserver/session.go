@@ -133,14 +133,14 @@ func execute(conn net.Conn, channel gossh.Channel, request *gossh.Request, reque
 		reply(request, false)
 		return
 	}
-	defer func() { // closes stdin, and makes further writes of the command fail
+	defer func() { // close stdin, and make further writes of the command fail
 		for _, pipe := range []io.Closer{stdin, stdout, stderr} {
 			_ = pipe.Close() // an error of closing a pipe loses no data
 		}
 	}()
 	reply(request, true)
 	closed := make(chan struct{})
-	go func() { // returns when the client or the connection has closed the channel
+	go func() { // This goroutine returns when the client or the connection has closed the channel.
 		gossh.DiscardRequests(requests)
 		close(closed)
 	}()
@@ -164,8 +164,8 @@ func relay(channel gossh.Channel, process *os.Process, outputs *sync.WaitGroup, 
 		outputs.Wait()
 		close(drained)
 	}()
-	go func() { // reaps the process, even after relay has returned
-		state, _ := process.Wait() // os.Process, because exec.Cmd.Wait would close the output pipe that is still being read
+	go func() { // This goroutine reaps the process, even after relay has returned.
+		state, _ := process.Wait() // Do not use exec.Cmd.Wait: it would close the output pipe, which is still being read.
 		exited <- state
 	}()
 	for waiting := exited; waiting != nil || drained != nil; {

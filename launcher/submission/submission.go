@@ -47,8 +47,8 @@ type Submission struct {
 	Over    *slurm.State `json:"over,omitempty"` // final state of the Slurm job; nil until it is known to have ended
 }
 
-// RunID returns the id of the plx job that a submission launches after Slurm
-// has requeued it restarts times.
+// RunID returns the id of the plx job that a submission launches. Slurm has
+// requeued the submission restarts times, and each run has an id of its own.
 func RunID(job string, restarts int) string {
 	if restarts == 0 {
 		return job
@@ -56,7 +56,7 @@ func RunID(job string, restarts int) string {
 	return fmt.Sprintf("%s-r%d", job, restarts)
 }
 
-// Names of a submission's files in its directory.
+// Names of the files in a submission's directory.
 const (
 	file = "submission.json"
 	// EnvironmentFile contains the tasks' environment variables. They are not
@@ -123,8 +123,8 @@ func All() ([]Submission, error) {
 	return all, err
 }
 
-// Of returns the submission whose plx job has the id job. The result found is
-// false if there is none.
+// Of returns the submission whose plx job has the id job. found is false if no
+// such submission exists.
 func Of(job string) (s Submission, found bool) {
 	err := Read(job, file, &s)
 	return s, err == nil && s.Job == job
@@ -162,18 +162,18 @@ const settleTime = 2 * time.Minute
 // askPause is the interval at which plx polls Slurm for a job that is ending.
 const askPause = time.Second
 
-// Requeued reports whether Slurm has requeued the job. The argument restarts
-// is how often Slurm had restarted the run that has just ended. RunsAgain
-// waits until Slurm has decided.
+// Requeued reports whether Slurm has requeued the job. The parameter restarts
+// is how often Slurm had requeued it before the run that has just ended.
+// Requeued waits until Slurm has decided.
 func (s *Submission) Requeued(ctx context.Context, restarts int) (bool, error) {
 	again := func(state slurm.State) bool { return state.Restarts > restarts || state.Queued() }
 	state, err := s.until(ctx, func(state slurm.State) bool { return state.Over() || again(state) })
 	return err == nil && !state.Over() && again(state), err
 }
 
-// Finished waits until the Slurm job is over. After the job's verdict, plx in
-// the batch script may still have to fetch files, for example. Finished
-// returns an error if the Slurm job failed.
+// Finished waits until the Slurm job is over, and returns an error if it
+// failed. The Slurm job may run longer than the plx job: plx in the batch
+// script may still have to fetch files, for example.
 func (s *Submission) Finished(ctx context.Context) error {
 	for {
 		state, err := s.until(ctx, slurm.State.Over)
@@ -188,8 +188,8 @@ func (s *Submission) Finished(ctx context.Context) error {
 	}
 }
 
-// until polls Slurm until wanted returns true for the job's state, or
-// settleTime has passed. It returns the last state.
+// until polls Slurm until the function wanted returns true for the job's
+// state, or settleTime has passed. It returns the last state.
 func (s *Submission) until(ctx context.Context, wanted func(slurm.State) bool) (slurm.State, error) {
 	for end := time.Now().Add(settleTime); ; {
 		state, err := s.Ask(ctx)
@@ -221,7 +221,7 @@ func (s *Submission) Cancel(ctx context.Context) error {
 }
 
 // Waiting describes why a submission's tasks do not run yet: the Slurm job is
-// pending, or plx has just started.
+// pending, or plx has just started on its nodes.
 func (s *Submission) Waiting(state slurm.State) string {
 	switch {
 	case !state.Queued() && !state.Completing():
@@ -236,8 +236,8 @@ func (s *Submission) Waiting(state slurm.State) string {
 // never started. It is the shell's status for SIGTERM, 128 + 15.
 const CodeStopped = 143
 
-// NotStartedError returns the error for a submission whose Slurm job has ended without
-// a launch that this home directory has a record of.
+// NotStartedError returns the error for a submission whose Slurm job has ended
+// before plx launch recorded a job in this home directory.
 func (s *Submission) NotStartedError(state slurm.State) error {
 	if state.Signal == slurm.NoOutput {
 		return exit.WithHint(fmt.Errorf("job %s: job %s of Slurm could not write its output, %s", s.Job, s.Slurm, s.Output), slurm.SharedHint)

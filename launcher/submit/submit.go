@@ -6,17 +6,18 @@
 //		Options: []string{"--nodes=2"}, Terminal: t,
 //	}, signals)
 //
-// It passes sbatch a script that runs plx launch with the same flags on the
-// first node of the allocation. Package launcher then finds the nodes of the
-// allocation. Package submit chooses the job's id, so that the user knows the
-// id before the job begins. Package jobs waits for the job and attaches to it,
-// as plx logs and plx attach do.
+// The package passes sbatch a script that runs plx launch with the same flags
+// on the first node of the allocation. There, package launcher finds the nodes
+// of the allocation. Package submit chooses the job's id, so that the user
+// knows the id before the job begins. Package jobs waits for the job and
+// attaches to it, as it does for plx logs and plx attach.
 //
 // # What this package does not do
 //
 // It neither builds nor sends anything: plx in the batch script does that. It
-// does not write the tasks' environment variables into the script, which Slurm
-// keeps, but into a file in the user's home directory.
+// does not write the tasks' environment variables into the script, because
+// Slurm keeps scripts. It writes them into a file in the user's home
+// directory.
 package submit
 
 import (
@@ -50,14 +51,15 @@ type Config struct {
 	Detach            bool          // print the job's id and return after the submission
 	DryRun            bool          // print the batch script without submitting it
 	Shown             logs.Options  // selects and formats the output lines that are printed
-	Finish            bool          // wait also for what plx in the script does after the verdict, such as --fetch
+	Finish            bool          // also wait for work of plx in the script after the job's end, such as --fetch
 	CheckpointTimeout time.Duration // time limit of the last checkpoint after SIGTERM; 0 takes no checkpoint
 }
 
-// Run submits a job to Slurm, follows it unless cfg.Detach is set, and returns
-// plx's exit status. The first signal on sig stops the job or removes it from
-// the queue. After a second signal, Run returns and the job continues. SIGHUP
-// makes Run return at once, as Slurm runs the job without this process.
+// Run submits a job to Slurm, prints its output until it ends unless
+// cfg.Detach is set, and returns plx's exit status. The first signal on sig
+// stops the job or removes it from the queue. After a second signal, Run
+// returns and the job continues. SIGHUP makes Run return at once, because
+// Slurm runs the job without this process.
 func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (int, error) {
 	for _, option := range cfg.Options {
 		if err := slurm.CheckOption(option); err != nil {
@@ -126,8 +128,8 @@ func (cfg Config) script(s *submission.Submission) (script slurm.Submission, err
 	return script, s.Make(cfg.Environ)
 }
 
-// follow prints the job's output until the job ends. On signals it stops the
-// job or stops following.
+// follow prints the job's output until the job ends. A first signal stops the
+// job; a second one ends follow while the job continues.
 func (cfg Config) follow(ctx context.Context, s *submission.Submission, sig <-chan os.Signal, printer *console.Printer) (code int, err error) {
 	ctx, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
@@ -141,7 +143,7 @@ func (cfg Config) follow(ctx context.Context, s *submission.Submission, sig <-ch
 			code = exit.Code(err)
 		}
 	}()
-	asked := 0             // plx's exit status because of a signal; 0 before the first signal
+	asked := 0             // plx's exit status because of the last signal; 0 before the first signal
 	var stopped chan error // receives the result of stopping the job; nil if no stop is pending
 	for following := ended; following != nil || stopped != nil; {
 		select {
@@ -175,7 +177,7 @@ func (cfg Config) follow(ctx context.Context, s *submission.Submission, sig <-ch
 	switch {
 	case asked == 0:
 		return code, err
-	case err != nil && ctx.Err() == nil: // the error of the stop was already printed
+	case err != nil && ctx.Err() == nil: // do nothing: the error of the stop was already printed
 		return asked, nil
 	}
 	return asked, err

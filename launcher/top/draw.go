@@ -15,8 +15,8 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// leastWidth and leastHeight are the size of the smallest terminal on which
-// the view is drawn, in character cells.
+// leastWidth and leastHeight are the size of the smallest terminal that can
+// show the view, in character cells.
 const leastWidth, leastHeight = 40, 10
 
 // View implements tea.Model: it returns the text of the whole screen.
@@ -50,10 +50,10 @@ func (m *model) View() string {
 	return strings.Join(append(lines, ansi.Truncate(foot, m.width, "…")), "\n")
 }
 
-// panels returns the lines of all panes, one below the other. Hosts and tasks
-// get about a third of the height each if they need it. The loss curve gets
-// five lines if there is enough room. The log gets the rest, but at least four
-// lines.
+// panels returns the lines of all panels, one below the other. The hosts and
+// the tasks each get about a third of the height if they need it. The loss
+// curve gets five lines if there is enough room. The log gets the remaining
+// lines, but at least four.
 func (m *model) panels(room int) (lines []string) {
 	const leastLog = 4
 	curve := m.curve(5)
@@ -77,8 +77,8 @@ func short(lines []string, room int, key string) []string {
 	return append(slices.Clone(lines[:room-1]), fmt.Sprintf("  and %d more: %s", len(lines)-room+1, key))
 }
 
-// cut returns the part of an enlarged pane to which the user has scrolled. The
-// pane's title line does not scroll.
+// cut returns the part of an enlarged panel to which the user has scrolled.
+// The panel's title line does not scroll.
 func (m *model) cut(lines []string, room int) []string {
 	if len(lines) == 0 {
 		return nil
@@ -98,8 +98,7 @@ func (m *model) title(text string) string {
 	return text
 }
 
-// head returns the first line of the screen: the job's name and what it is
-// doing.
+// head returns the first line of the screen: the job's name and its status.
 func (m *model) head() string {
 	line := m.title("plx top " + m.now.Title)
 	if m.now.over != "" {
@@ -117,8 +116,8 @@ func (m *model) head() string {
 	return line
 }
 
-// foot returns the last line of the screen: the keys, an input field or an
-// error.
+// foot returns the last line of the screen: the available keys, an input field
+// or an error.
 func (m *model) foot() string {
 	switch {
 	case m.asking == '/':
@@ -337,10 +336,10 @@ func straggler(tasks []live.Task) (slowest int, ratio float64) {
 }
 
 // awaited returns the index of the only task that computes while the others
-// wait. In a job whose tasks make each step together, this task delays the
-// others. It returns -1 if there is none.
+// wait, or -1 if there is no such task. In a job whose tasks make each step
+// together, this task delays the others.
 func awaited(tasks []Task, busy map[string]float64) (found int) {
-	const most, least = 0.7, 0.3 // shares of the polls in which a task was computing
+	const most, least = 0.7, 0.3 // A task that computes in more than 0.7 of the polls delays tasks that compute in less than 0.3.
 	found = -1
 	for i, t := range tasks {
 		switch share := busy[t.Name]; {
@@ -403,8 +402,8 @@ func (m *model) curve(height int) (lines []string) {
 
 func number(v float64) string { return fmt.Sprintf("%.4g", v) }
 
-// squeeze reduces values to at most width numbers, each the mean of a range of
-// values.
+// squeeze reduces values to at most width numbers. Each number is the mean of
+// a range of values.
 func squeeze(values []float64, width int) (columns []float64) {
 	if len(values) <= width {
 		return values

@@ -20,21 +20,21 @@ const (
 	logPane
 )
 
-// model is the state of the user interface, in the sense of the Bubble Tea
-// library.
+// model is the state of the user interface, as the Bubble Tea library defines
+// a model.
 type model struct {
 	view          *View
 	now           snapshot
 	width, height int
 
 	pane   pane
-	scroll int      // first shown line of an enlarged pane; in the log the distance from its end, in lines
-	paused []string // copy of the log from when the user paused it; nil if it is not paused
+	scroll int      // number of lines by which an enlarged pane is scrolled down; in the log, by which it is scrolled up from its end
+	paused []string // copy of the log from the time when the user paused the log; nil if it is not paused
 
 	input  textinput.Model
-	asking byte           // '/' while the user types a search pattern, 'f' for a filter, otherwise 0
+	asking byte           // '/' while the user types a search pattern, 'f' while the user types a filter, otherwise 0
 	search *regexp.Regexp // pattern that the key n searches; nil if there is none
-	filter *regexp.Regexp // show only matching log lines; nil shows all
+	filter *regexp.Regexp // show only log lines that match this pattern; nil shows all lines
 	wrong  string         // error in the pattern that the user typed; empty if there is none
 }
 

@@ -28,7 +28,7 @@ import (
 
 // Config has the settings of a View that do not change.
 type Config struct {
-	Title  string     // such as "job train-1"
+	Title  string     // name of what the view shows, such as "job train-1"
 	Line   *live.Line // status line of the job; nil if the view shows hosts without a job
 	Colour bool
 }
@@ -43,11 +43,11 @@ type Host struct {
 // Task is the current state of a task.
 type Task struct {
 	Name, Host string
-	State      string // what the task does, such as "moves", as in plx status
+	State      string // what the task does, as plx status prints it, such as "moves"
 	Level      style.Level
 	Age        time.Duration // time since the task's start; 0 if not known
 	Waits      string        // what the task waits for; empty if not known
-	Computes   bool          // the task is computing instead of waiting
+	Computes   bool          // true if the task is computing, false if it is waiting
 	Ended      bool
 }
 
@@ -59,7 +59,7 @@ type View struct {
 	mu    sync.Mutex
 	hosts []Host
 	tasks []Task
-	busy  map[string]float64 // by task: the share of recent polls in which the task was computing
+	busy  map[string]float64 // by task name: the share of recent polls in which the task was computing
 	lines []string           // lines of the log, the newest last
 	rest  string             // incomplete last line of the log
 	over  string             // how the job ended; empty while it runs
@@ -95,12 +95,12 @@ func (v *View) Set(hosts []Host, tasks []Task) {
 	v.busy = busy
 }
 
-// newest is the weight of the newest poll in the moving average View.busy,
-// which so covers about ten polls.
+// newest is the weight of the newest poll in the moving average View.busy.
+// With this weight, the average covers about ten polls.
 const newest = 0.2
 
-// End sets the text on how the job has ended. The view stays open until the
-// user leaves it.
+// End sets the text that says how the job has ended. The view stays open until
+// the user leaves it.
 func (v *View) End(how string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -116,13 +116,13 @@ func (v *View) Write(p []byte) (int, error) {
 	last := len(lines) - 1
 	v.rest = lines[last][:min(len(lines[last]), maxRest)]
 	v.lines = append(v.lines, lines[:last]...)
-	if over := len(v.lines) - maxLines; over > maxLines/10 { // drop many lines at once, because the others must be moved
+	if over := len(v.lines) - maxLines; over > maxLines/10 { // drop many lines at once, because each drop moves all remaining lines
 		v.lines = append(v.lines[:0], v.lines[over:]...)
 	}
 	return len(p), nil
 }
 
-// snapshot is a copy of a View's data at one time.
+// snapshot is a copy of a View's data at one moment.
 type snapshot struct {
 	Config
 	hosts []Host

@@ -8,7 +8,7 @@ import (
 // ExitError reports a command on a host that exited with a status other than 0
 // or was killed by a signal.
 type ExitError struct {
-	Status int    // exit status; after a signal 128 + its number, or 128 if the number is unknown
+	Status int    // exit status of the command; after a signal 128 + its number, or 128 if the number is unknown
 	Signal string // signal that killed the command, without SIG; empty: the command exited by itself
 }
 

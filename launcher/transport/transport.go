@@ -56,12 +56,12 @@ type Conn struct {
 	dialling chan struct{} // holds one element while a goroutine dials, so that only one does
 
 	mu     sync.Mutex
-	conn   Transport // nil before the first dial and after a loss; guarded by mu
+	conn   Transport // current connection; nil before the first dial and after a loss; guarded by mu
 	closed bool      // true after Close, which prevents further dials; guarded by mu
 }
 
-// NewConn returns a Conn for a host. It does not connect: the first call does,
-// with dial.
+// NewConn returns a Conn for a host. NewConn does not connect; the first call
+// of a method calls dial.
 func NewConn(host string, dial Dialer) *Conn {
 	return &Conn{name: host, dial: dial, dialling: make(chan struct{}, 1)}
 }
@@ -94,7 +94,8 @@ func (c *Conn) get(ctx context.Context) (Transport, error) {
 	return conn, c.keep(conn)
 }
 
-// Connected reports whether a connection exists and was not found lost.
+// Connected reports whether the Conn has a connection that no call has found
+// to be lost.
 func (c *Conn) Connected() bool {
 	conn, _ := c.current() // after Close, current returns nil and an error
 	return conn != nil
@@ -136,7 +137,7 @@ func (c *Conn) use(ctx context.Context, call func(Transport) error) error {
 			c.conn = nil
 		}
 		c.mu.Unlock()
-		conn.Close() // its error adds nothing to err, which reports the loss
+		conn.Close() // Ignore the error of Close: err already reports the loss.
 	}
 	return Unnamed(c.name, err)
 }
@@ -178,9 +179,9 @@ func (c *Conn) Close() error {
 	return conn.Close()
 }
 
-// WithTimeout connects to the host, and then returns a ctx that ends after
-// limit. The time to connect does not count, since dials to many hosts may be
-// queued.
+// WithTimeout connects to the host, and then returns a copy of ctx that ends
+// after limit. The time to connect does not count, because dials to many hosts
+// may be queued.
 func (c *Conn) WithTimeout(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc, error) {
 	if err := c.Dial(ctx); err != nil {
 		return nil, nil, err

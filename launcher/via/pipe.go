@@ -12,11 +12,11 @@ import (
 	connection "github.com/plx-run/plx/launcher/ssh/pipe"
 )
 
-// pipe is the user's --via command, started for one host, as a net.Conn over
-// its stdin and stdout.
+// pipe is the running --via command of one host, as a net.Conn over its stdin
+// and stdout.
 type pipe struct {
 	*connection.Conn
-	commandLine string // shell command line, for error messages
+	commandLine string // the --via command as a shell command line, for error messages
 	out         *bufio.Reader
 }
 
@@ -44,9 +44,9 @@ func (p *pipe) Cancel(error) { p.Close() } // Close always returns nil
 // String returns the description of the command for error messages.
 func (p *pipe) String() string { return fmt.Sprintf("the command %q", p.commandLine) }
 
-// reason returns an error that tells why the pipe ended: the command's exit,
-// or err if the command still runs. printed is the last line on stdout that
-// was not part of plx's protocol.
+// reason returns an error that says why the pipe ended: how the command
+// exited, or err if the command still runs. printed is the last line that the
+// command printed on stdout and that is not part of plx's protocol.
 func (p *pipe) reason(err error, printed string) error {
 	end := p.WaitExit()
 	if end == nil {

@@ -7,14 +7,14 @@
 //	}
 //	defer client.Close()
 //
-// Dial sends a script to the shell that starts plx on the host, as "plx agent
-// serve". From then on the command's stdin and stdout carry an SSH connection:
-// package ssh is the client, and package sshserver the server on the host. So
-// many commands of plx can share one pipe, and keepalives detect a dead one.
-// The exit status, quoting and start-up time of the user's command do not
-// matter.
+// Dial sends a script to the shell. The script starts "plx agent serve" on the
+// host. From then on the command's stdin and stdout carry an SSH connection:
+// package ssh is the client, and package sshserver is the server on the host.
+// So many commands of plx can share one pipe, and keepalives detect a dead
+// pipe. The exit status, quoting and start-up time of the user's command do
+// not matter.
 //
-// The package trusts the user's command, and every user who can run it: it
+// The package trusts the user's command, and every user who can run it. It
 // assumes that the command reaches the right host, and that no other process
 // reads the pipe.
 package via
@@ -50,17 +50,18 @@ type Config struct {
 	// PLX_HOST also holds the name, so that a script can take it apart.
 	Command string
 	Host    string
-	// Guess is the plx executable that the host probably needs, judged before
-	// its platform is known. The zero value means that there is no guess.
+	// Guess is the plx executable that plx expects the host to need, chosen
+	// before the host's platform is known. The zero value means that plx has
+	// no expectation.
 	Guess envsync.Blob
 	// Agent returns the plx executable for a platform.
 	Agent func(context.Context, envsync.Platform) (envsync.Blob, error)
-	// Env is the environment of Command. Nil means the environment of this
-	// process.
+	// Env is the environment of Command. If it is nil, Command gets the
+	// environment of this process.
 	Env []string
-	// Step is true if all processes on the host are killed when the command
-	// that started them ends, as in a Slurm step. The agent then does not exit
-	// before the processes that commands have left behind.
+	// Step is true if the end of a command kills all processes on the host
+	// that it started, as in a Slurm step. The agent then does not exit before
+	// the processes that commands have left behind.
 	Step bool
 }
 
@@ -85,9 +86,9 @@ func Check(ctx context.Context, command string) error {
 	return nil
 }
 
-// commandLine returns the command line to run on this machine. It runs /bin/sh on the
-// host, a word that needs no quoting even if another shell parses it on the
-// way.
+// commandLine returns the command line to run on this machine. On the host it
+// runs /bin/sh: a word that needs no quoting, even if another shell parses it
+// on the way.
 func (c *Config) commandLine() string {
 	command := c.Command
 	if !strings.Contains(command, "{command}") {

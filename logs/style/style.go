@@ -1,6 +1,6 @@
 // Package style defines the colours and weights of plx's terminal output: for
-// prefixes, headings, states and tables. It names styles by the meaning of a
-// text.
+// prefixes, headings, states and tables. Each style has the name of what a
+// text means, such as Good.
 //
 // A style always produces control sequences. The caller decides whether an
 // output may have colours, see [UseColour].
@@ -29,7 +29,7 @@ const (
 var basic, wide = renderer(termenv.ANSI), renderer(termenv.ANSI256)
 
 func renderer(p termenv.Profile) *lipgloss.Renderer {
-	r := lipgloss.NewRenderer(io.Discard) // discard the output, so that the renderer does not query the terminal
+	r := lipgloss.NewRenderer(io.Discard) // The renderer only formats strings. With os.Stdout as output, it would query the terminal.
 	r.SetColorProfile(p)
 	return r
 }

@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// Alignment is the part of one shard holder (a task that stores shards of
-// variables) in a consistent cut, see Carbone et al. 2015, "Lightweight
-// Asynchronous Snapshots for Distributed Dataflows".
+// Alignment is the state of one shard holder (a task that stores shards of
+// variables) while a consistent cut is taken for a checkpoint. See Carbone et
+// al. 2015, "Lightweight Asynchronous Snapshots for Distributed Dataflows".
 //
-// Before the chief saves a checkpoint, it asks every holder how many steps of
-// each group of workers the holder has applied, at least to one shard
-// (Freeze). The chief then sends all holders the highest number of each group:
-// the cut (Agree).
+// Before the chief (worker 0) saves a checkpoint, it calls Freeze on every
+// holder. Freeze returns, for each group of workers, the number of steps that
+// the holder has applied to at least one shard. For each group, the chief then
+// sends all holders the highest number. These numbers are the cut (Agree).
 //
-// Meanwhile, a holder applies no step after the cut. It keeps such updates
-// until it has applied all steps before the cut and has copied the values
-// (CopyCut). A group that has sent a step to one holder sends that step to all
-// holders. So a holder only waits for messages that are already on the way,
-// never for a step that a worker still computes.
+// Meanwhile, a holder applies no step after the cut. It keeps the updates of
+// such steps until it has applied all steps before the cut and has copied the
+// values (CopyCut). A group that has sent a step to one holder sends that step
+// to all holders. So a holder only waits for messages that are already on the
+// way, never for a step that a worker still computes.
 type Alignment struct {
 	applying sync.RWMutex // held for reading while a gradient sum is applied, for writing while the fields below change
 	limits   []uint64     // by group of workers: the first step that may not be applied yet; nil means that every step may be applied
 	since    time.Time    // time at which Freeze set limits; the zero time means that Freeze was never called
-	agreed   bool         // Agree has set limits to the cut; false means that limits are the steps that this holder itself had applied at Freeze
-	copied   bool         // this holder has copied its values at the cut
-	holds    bool         // limits stay in force after the copy until GoOn is called, so that training pauses
+	agreed   bool         // true if Agree has set limits to the cut; false if limits are the steps that this holder had applied at Freeze
+	copied   bool         // true if this holder has copied its values at the cut
+	holds    bool         // true if limits stay in force after the copy until GoOn is called, so that training pauses
 	groups   []*group
 
 	mu    sync.Mutex
-	kept  []func()      // updates that limits do not allow yet; method run calls them again
-	moved chan struct{} // wakes CopyCut: holds a token after an update was applied or a worker left
+	kept  []func()      // updates that the field limits does not allow yet; the method run tries them again
+	moved chan struct{} // wakes CopyCut: this channel gets a token after an update was applied or a worker left
 }
 
 func newAlignment(groups []*group) *Alignment {
@@ -41,8 +41,8 @@ func newAlignment(groups []*group) *Alignment {
 }
 
 // enter reports whether the caller may now apply the current step of group g.
-// If true, the caller must call exit afterwards. If false, enter has stored
-// do, and method run calls do later.
+// If it returns true, the caller must call exit after the update. If it
+// returns false, enter has stored do, and the method run calls do later.
 func (a *Alignment) enter(g *group, do func()) bool {
 	if a == nil {
 		return true
@@ -58,7 +58,8 @@ func (a *Alignment) enter(g *group, do func()) bool {
 	return false
 }
 
-// exit must follow each call of enter that returned true, after the update.
+// exit ends the update that enter has allowed. It must follow each call of
+// enter that returned true.
 func (a *Alignment) exit() {
 	if a != nil {
 		a.applying.RUnlock()
@@ -70,7 +71,7 @@ func (a *Alignment) exit() {
 func (a *Alignment) wake() {
 	select {
 	case a.moved <- struct{}{}:
-	default: // moved already holds a token
+	default: // the channel moved already holds a token
 	}
 }
 
@@ -90,9 +91,9 @@ func (a *Alignment) Freeze() ([]uint64, error) {
 }
 
 // Agree sets the cut: the number of steps of each group that the checkpoint
-// contains. A group begins a step only after all holders have all its earlier
-// steps, so no holder lags by more than one step. If holds is set, training
-// pauses after the copy until GoOn.
+// contains. A group begins a step only when all holders have all its earlier
+// steps, so no holder lags by more than one step. If holds is true, training
+// pauses from the copy until GoOn is called.
 func (a *Alignment) Agree(cut []uint64, holds bool) error {
 	a.applying.Lock()
 	defer a.applying.Unlock()
@@ -110,7 +111,7 @@ func (a *Alignment) Agree(cut []uint64, holds bool) error {
 
 // copy calls do if all steps before the cut are applied, and reports whether
 // it called do. While do runs, no step is applied. The argument of do is the
-// time of Freeze.
+// time at which Freeze was called.
 func (a *Alignment) copy(do func(since time.Time)) bool {
 	a.applying.Lock()
 	defer a.applying.Unlock()
@@ -148,8 +149,8 @@ func (a *Alignment) held() int {
 	return len(a.kept)
 }
 
-// run calls the updates in kept again. An update that limits still forbid
-// stores itself in kept again.
+// run tries the updates in the field kept again. An update that is still not
+// allowed stores itself in kept again.
 func (a *Alignment) run() {
 	a.mu.Lock()
 	kept := a.kept
@@ -161,8 +162,9 @@ func (a *Alignment) run() {
 }
 
 // CopyCut applies the updates before the cut and then calls do, which copies
-// the values. The argument of do is the time of Freeze, since which no later
-// step was applied. CopyCut returns after do, or when stop is closed.
+// the values. The argument of do is the time at which Freeze was called; no
+// later step was applied since. CopyCut returns after do, or when stop is
+// closed.
 func (a *Alignment) CopyCut(stop <-chan struct{}, do func(since time.Time)) {
 	for a.run(); ; {
 		if a.copy(do) {

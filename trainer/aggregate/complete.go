@@ -8,7 +8,7 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// completion acts when the gradient sum of a shard is complete: it updates the
+// completion acts when all gradients for a shard have arrived. It updates the
 // shard, requests the gradient norm, and sends workers the events of the step.
 type completion struct {
 	d      *layout.Declaration
@@ -17,7 +17,7 @@ type completion struct {
 	roster *layout.Roster
 	list   []*Shard // the task's shards, in the order of the declaration's pieces
 	groups []*group
-	pace   policy.Pace // decides when workers receive new values; nil means after each step of their group
+	pace   policy.Pace // decides when workers receive new values; nil means that they receive them after each step of their group
 	align  *Alignment  // delays updates while a consistent cut is taken; nil means that a checkpoint needs no cut
 }
 
@@ -51,7 +51,7 @@ func (c *completion) complete(g *group, i int) {
 	}
 }
 
-// update applies the gradient sum of group g, times scale, to shard i.
+// update updates shard i by the gradient sum of group g times scale.
 func (c *completion) update(g *group, i int, scale float64) {
 	if err := c.list[i].apply(g.index, g.rate, scale); err != nil {
 		c.host.Fail(fmt.Errorf("%s: update variable %q: %w", c.self, c.d.Variable(c.list[i].Variable).Name, err))
@@ -59,7 +59,8 @@ func (c *completion) update(g *group, i int, scale float64) {
 }
 
 // updated tells the workers whose gradients are in the step that shard i has
-// its new value. chosen are their indices in the roster's Contributors.
+// its new value. chosen has these workers, as indices of the roster's
+// Contributors.
 func (c *completion) updated(i int, end Outcome, chosen []int) {
 	kept := -1
 	for _, member := range chosen {
@@ -103,16 +104,17 @@ func (c *completion) close(g *group, p progress) {
 	c.finished(g, p.made)
 }
 
-// finished records that all shards have the sums of the group's first made
-// steps. It then sends values to every worker that the pace (the rule when
-// workers get values) releases.
+// finished records that for all shards the gradient sums of the group's first
+// made steps are complete. It then sends values to every worker that the pace
+// (the rule when workers receive values) releases.
 func (c *completion) finished(g *group, made uint64) {
 	if c.pace != nil {
 		c.release(c.pace.Applied(c.leader(g), made))
 	}
 }
 
-// release sends the current values of all shards to workers by rank.
+// release sends the current values of all shards to the workers with these
+// ranks.
 func (c *completion) release(ranks []int) {
 	for _, rank := range ranks {
 		end, made := c.groups[c.roster.Contributor(rank).Group].now()
@@ -129,8 +131,8 @@ func (c *completion) release(ranks []int) {
 	}
 }
 
-// audience returns which copy of the values the worker of a rank reads: an
-// index for Shard.Keep. -1 means that the worker reads the values in place,
+// audience returns which copy of the values the worker of a rank reads, as an
+// index for Shard.Keep. -1 means that the worker reads the values themselves,
 // without a copy.
 func (c *completion) audience(rank int) int {
 	if contributor := c.roster.Contributor(rank); contributor != nil {
@@ -165,8 +167,8 @@ type Updated struct {
 	End   Outcome // result of the step that updated the shard
 }
 
-// Closed is the event that the gradient norm of a step is known. To the first
-// worker of a host, which adds for its host, it means that the step has ended.
+// Closed is the event that the gradient norm of a step is known. To a worker
+// that adds the gradients of its host, it means that the step has ended.
 type Closed struct{ End Outcome }
 
 // SquaresWanted asks the first worker of a group to add up the squared
@@ -187,12 +189,12 @@ func (Ended) Counted() bool         { return false }
 type Outcome struct {
 	VirtualWorkers int     // number of virtual workers (parts of the batch) that took part in the step
 	Norm           float64 // global norm of the step's gradients; 0 if no norm was requested or the norm is not known yet
-	Updates        uint64  // number of training steps made so far: of the whole training, or of the worker's group if groups train independently
-	Saved          bool    // the chief saved a checkpoint right before the step
+	Updates        uint64  // number of training steps made so far: of the worker's group if groups train independently, otherwise of the whole training
+	Saved          bool    // true if the chief (worker 0) saved a checkpoint right before the step
 }
 
 // Beginning is the message with which a worker begins a step. A worker that
-// adds gradients for its host sends it for the host.
+// adds the gradients of its host sends it for all workers of the host.
 type Beginning struct {
 	Rate    float64 // learning rate of the step
 	Present []int   // by gradient sum that the worker will send: number of virtual workers (parts of the batch) with data in that sum

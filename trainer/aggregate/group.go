@@ -9,31 +9,31 @@ import (
 )
 
 // group is a set of workers whose gradients are added to one sum. In
-// synchronous training all workers are one group. With backup workers, only
-// the first ones to begin a step are in its sum.
+// synchronous training all workers are one group. With backup workers, the sum
+// has only the workers that begin a step first.
 type group struct {
 	index   int
 	members []int // the group's workers, as indices of Roster.Contributors
 	shards  int   // number of shards that one step updates
-	quorum  int   // number of workers that a step needs: the first ones that begin the step are in it
+	quorum  int   // number of workers that a step needs: the first workers that begin it, up to this number, are in the step
 
-	// mu guards the fields below. Always applied <= made <= step <= made+1,
-	// and entered < quorum.
+	// mu guards the fields below. Invariants: applied <= made <= step <=
+	// made+1, and entered < quorum.
 	mu      sync.Mutex
 	begun   []bool  // by index of Roster.Contributors: true if that worker has begun the next step
 	entered int     // number of workers that have begun the next step
 	step    uint64  // the step that the group's workers begin next, counted from 0
-	rate    float64 // learning rate of the last step that a worker with data has begun; NaN before the first
-	present int     // number of virtual workers (parts of the batch) with data in the next step, of the workers that have begun the step
+	rate    float64 // learning rate of the last step that a worker with data has begun; NaN before the first such step
+	present int     // number of virtual workers (parts of the batch) with data in the next step; counts only workers that have begun the step
 
 	saved    uint64      // 1 + the step before which the chief saved its last checkpoint; 0 means no checkpoint was saved yet
 	outcome  Outcome     // result of the newest step that a quorum of workers has begun
 	chosen   []int       // workers whose gradients are in the newest step, as indices of Roster.Contributors
 	left     int         // number of shards that still lack the gradient sum of the newest step
-	asked    bool        // the group's first worker was asked for the gradient norm and has not replied yet
+	asked    bool        // true if the group's first worker was asked for the gradient norm and has not replied yet
 	made     uint64      // number of steps whose gradient sums are complete for all shards
 	applied  uint64      // number of steps that are applied to all shards
-	partly   bool        // the step after the last applied one is applied to some shards, but not to all
+	partly   bool        // true if the step after the last applied one is applied to some shards, but not to all
 	departed int         // number of workers of the group that have left or are lost
 	lacking  map[int]int // by shard: number of virtual workers (parts of the batch) whose worker is lost, so that their gradients will not arrive
 }
@@ -86,9 +86,8 @@ func (g *group) missing() int {
 	return len(g.members) - g.entered
 }
 
-// agree returns an error if the beginning of a step by worker i contradicts
-// that of another worker, for example in the learning rate. The caller holds
-// g.mu.
+// agree returns an error if worker i begins a step in contradiction to another
+// worker, for example with another learning rate. The caller holds g.mu.
 func (g *group) agree(i int, step uint64, present int, rate float64) error {
 	if g.begun[i] {
 		return fmt.Errorf("step %d was begun twice", step)
@@ -112,8 +111,8 @@ func (g *group) agree(i int, step uint64, present int, rate float64) error {
 	return nil
 }
 
-// lack records that virtual workers are missing in the gradient sum of a
-// shard, although their worker has begun the step.
+// lack records that the sum of a shard lacks the gradients of virtual workers.
+// Their worker is lost after it had begun the step.
 func (g *group) lack(shard, virtualWorkers int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -139,12 +138,12 @@ type progress struct {
 	end    Outcome // result of the step; its norm is 0 until the norm is known
 	chosen []int   // workers whose gradients are in the step, as indices of Roster.Contributors
 	made   uint64  // number of steps whose gradient sums are complete for all shards
-	last   bool    // the shard was the last one of the step to get its sum
+	last   bool    // true if the shard was the last one of the step to get its sum
 }
 
 // summed records that the gradient sum of one shard is complete and, if
-// applied is set, that the shard is updated. The slice in the result is valid
-// until the workers learn that the step is over.
+// applied is true, that the shard is updated. The slice chosen in the result
+// is valid until the workers learn that the step is over.
 func (g *group) summed(applied, norms bool) progress {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,8 +161,8 @@ func (g *group) summed(applied, norms bool) progress {
 	return p
 }
 
-// apply records that one shard was updated by the current step. last means
-// that all other shards were updated before. The caller holds g.mu.
+// apply records that one shard was updated by the current step. last is true
+// if all other shards were updated before. The caller holds g.mu.
 func (g *group) apply(last bool) {
 	if g.partly = !last; last {
 		g.applied++
@@ -237,8 +236,8 @@ func (g *group) noteSave(step uint64) {
 	g.saved = step + 1
 }
 
-// follow makes g the successor of a group after shards moved between holders:
-// g continues at step, with the last save of before.
+// follow makes g the successor of the group before, when pieces have moved
+// between holders. g continues at step, and takes over before's last save.
 func (g *group) follow(before *group, step uint64) {
 	before.mu.Lock()
 	saved := before.saved

@@ -9,13 +9,13 @@ import (
 )
 
 // Home stores the values of shards outside of the host's memory, for example
-// on a GPU. It also has the gradients, and has already updated the values when
-// a worker contributes them: package aggregate does not read contributed
+// on a GPU. A Home also has the gradients. When a worker contributes them, the
+// Home has already updated the values, and package aggregate does not read the
 // gradients. The values in the host's memory are out of date until Fetch
 // copies the new ones.
 type Home interface {
 	// Updated returns the step number, learning rate and scale with which the
-	// home has updated a variable. If gradients are clipped, the scale has no
+	// Home has updated a variable. If gradients are clipped, the scale has no
 	// meaning.
 	Updated(variable int) optimizer.Step
 	// Squares appends the sums of squares of the variable's gradient: one
@@ -27,8 +27,9 @@ type Home interface {
 }
 
 // KeepIn makes h the storage of all variables. The task must hold every
-// variable whole, and the training must have a single virtual worker:
-// gradients of several ones would have to be added in the host's memory.
+// variable whole. The training must have a single virtual worker, because
+// gradients of several virtual workers would have to be added in the host's
+// memory.
 func (s *Shards) KeepIn(h Home) error {
 	d := s.steps.d
 	if d.VirtualWorkers != 1 || !d.Sync.InStep() {
@@ -93,7 +94,7 @@ type deviceState struct {
 	home     Home
 }
 
-// apply checks that the home has already made the same update.
+// apply checks that the Home has already made the update s.
 func (e deviceState) apply(t total, s optimizer.Step) error {
 	if t == nil {
 		return nil

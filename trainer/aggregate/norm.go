@@ -26,7 +26,7 @@ func Report(shards []*Shard, group int, into []byte) []byte {
 		}
 		squares := shard.sums[group].squares
 		into = binary.LittleEndian.AppendUint64(into, uint64(len(squares)))
-		into, _ = binary.Append(into, binary.LittleEndian, squares) // an error is impossible for numbers
+		into, _ = binary.Append(into, binary.LittleEndian, squares) // cannot fail for numbers
 	}
 	return into
 }
@@ -46,7 +46,7 @@ func MaxReport(d *layout.Declaration, holder int) uint64 {
 // Norm computes the global gradient norm of a step from the reports of all
 // shard holders. It runs on the first worker of a group. It adds in the order
 // of the declaration: by variable, then by block or row. So the result has the
-// same bits however the variables are cut into pieces.
+// same bits, whatever the pieces of the variables are.
 type Norm struct {
 	d     *layout.Declaration
 	order []int // indices of pieces, sorted by variable and then offset: the order of addition
@@ -54,7 +54,7 @@ type Norm struct {
 
 	mu      sync.Mutex
 	squares [][]float64 // by piece: sums of squares that its holder reported; nil for a piece without a gradient
-	came    []bool      // by holder: true if its report of the current step has arrived
+	came    []bool      // by holder: true if the holder's report of the current step has arrived
 	count   int         // number of holders whose report of the current step has arrived
 }
 
@@ -76,8 +76,8 @@ func NewNorm(d *layout.Declaration) *Norm {
 	return n
 }
 
-// Take adds the report of one shard holder. With the last report of a step,
-// complete is true and norm is the norm of the whole gradient.
+// Take adds the report of one shard holder. When the last report of a step has
+// arrived, complete is true and norm is the norm of the whole gradient.
 func (n *Norm) Take(holder int, report []byte) (norm float64, complete bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -11,26 +11,26 @@ import (
 
 // Shard is a piece of a variable that this task stores: the values, the
 // optimiser state, and for each group of workers the gradient sum of the
-// current step. A group has one step at a time in progress. Different groups
-// may use a shard at the same time.
+// current step. Each group works on one step at a time. Different groups may
+// use a shard at the same time.
 type Shard struct {
 	layout.Piece
 	rowBytes int                        // bytes of a row of a sparse variable; 0 for a dense variable
-	given    bool                       // the chief sends the initial values; false means that they are drawn from a seed, or that the variable is dense
+	given    bool                       // true if the chief (worker 0) sends the initial values; false if they are drawn from a seed, or if the variable is dense
 	rowMoved int                        // bytes of a row with its optimiser state, which move together to another holder; 0 for a dense variable
-	divides  bool                       // the gradient sum is divided by the number of virtual workers (parts of the batch) in it
-	measured bool                       // the gradient is included in the global gradient norm
-	isLoss   bool                       // the shard holds the step's loss and metrics, not a variable
-	rate     func(rate float64) float64 // returns the variable's learning rate for the learning rate of a step
-	lossSum  bool                       // the loss of a step is the sum of the virtual workers' losses, not their mean
+	divides  bool                       // true if the gradient sum is divided by the number of virtual workers (parts of the batch) in it
+	measured bool                       // true if the gradient is included in the global gradient norm
+	isLoss   bool                       // true if the shard holds the step's loss and metrics instead of a variable
+	rate     func(rate float64) float64 // returns the variable's learning rate; the parameter is the learning rate of the step
+	lossSum  bool                       // true if the loss of a step is the sum of the virtual workers' losses; false if it is their mean
 	sums     []groupSum                 // by group of workers: the gradient sum of its current step
-	home     Home                       // stores the values, for example on a GPU; nil means that field state stores them; set before the first step
+	home     Home                       // stores the values, for example on a GPU; nil if the field state stores them; set before the first step
 
 	mu      sync.RWMutex // guards state, updates, counted and uneven
 	state   state
 	updates uint64 // number of steps that were applied to the shard
-	counted bool   // SetUpdates has set updates to the count of the shard's previous holder
-	uneven  bool   // previous holders may have different values of updates, because the job resumed from a checkpoint
+	counted bool   // true if SetUpdates has set updates to the count of the shard's previous holder
+	uneven  bool   // true if previous holders may have different values of updates, because the job resumed from a checkpoint
 
 	asking sync.Mutex
 	asked  sparse.Wishes // rows that workers have requested, by step; guarded by asking
@@ -40,7 +40,7 @@ type Shard struct {
 type groupSum struct {
 	*accumulator
 	total   total     // the complete gradient sum until it is applied; nil if no virtual worker contributed
-	took    bool      // at least one virtual worker (part of the batch) took part in the step, even if it contributed no row of this shard
+	took    bool      // true if at least one virtual worker (part of the batch) took part in the step, even if it contributed no row of this shard
 	squares []float64 // sums of squares of total, one per block or row; empty if no norm was requested
 }
 
@@ -66,12 +66,14 @@ func (s *Shard) Receive(group, input int, length uint64, read func([]byte) error
 	return s.sums[group].receive(input, length, read)
 }
 
-// Lend makes sum one input of a group's gradient sum. The memory of sum
-// belongs to the caller, who must not change it before the step is over.
+// Lend makes the gradients in sum one input of a group's gradient sum. The
+// memory belongs to the caller, who must not change it before the step is
+// over.
 func (s *Shard) Lend(group, input int, sum Sum) { s.sums[group].lend(input, sum) }
 
-// complete records that an input of the gradient sum has arrived, or that it
-// has no data. It returns true to the one caller whose input was the last.
+// complete records that an input of the gradient sum has arrived, or that the
+// input has no data. It returns true only to the caller whose input was the
+// last one.
 func (g *groupSum) complete(input int, present bool) bool {
 	_, sum, done := g.arrive(input, present)
 	if done && sum != nil {
@@ -88,8 +90,8 @@ func (g *groupSum) take() (t total, took bool) {
 }
 
 // settle records whether any virtual worker took part in the step. If measure
-// is set, it computes the sums of squares of the gradient; if h is not nil, h
-// (a GPU, for example) returns them.
+// is true, it also stores the sums of squares of the gradient. It computes
+// them, or gets them from h if h is not nil.
 func (g *groupSum) settle(took, measure bool, h Home) {
 	g.took = took
 	switch g.squares = g.squares[:0]; {
@@ -134,10 +136,10 @@ func (s *Shard) apply(group int, rate, scale float64) error {
 	return err
 }
 
-// Keep copies the values into the copy with index audience, which a group of
-// workers reads by Value. With -1, Keep copies nothing and Value returns the
-// values themselves. A sparse shard has no copies: Value returns nil and
-// workers read single rows.
+// Keep copies the values into the copy with index audience (a group of workers
+// that read the same copy by Value). If audience is -1, Keep copies nothing
+// and Value returns the values themselves. A sparse shard has no copies: Value
+// returns nil, and workers read single rows.
 func (s *Shard) Keep(audience int) {
 	if c, whole := s.state.(copier); whole {
 		s.mu.Lock()
@@ -146,8 +148,9 @@ func (s *Shard) Keep(audience int) {
 	}
 }
 
-// Value returns the copy that Keep made for this audience (a group of
-// readers), or with -1 the values themselves.
+// Value returns the copy that Keep made for this audience, a group of workers
+// that read the same copy. If audience is -1, Value returns the values
+// themselves.
 func (s *Shard) Value(audience int) []byte {
 	if c, whole := s.state.(copier); whole {
 		return c.value(audience)
@@ -155,8 +158,8 @@ func (s *Shard) Value(audience int) []byte {
 	return nil
 }
 
-// Filled reports whether the chief sends the shard's initial values, and
-// returns their size in bytes.
+// Filled reports whether the chief (worker 0) sends the shard's initial
+// values, and returns their size in bytes.
 func (s *Shard) Filled() (bytes int, ok bool) {
 	if s.rowBytes > 0 {
 		return s.Count * s.rowBytes, s.given
@@ -200,8 +203,8 @@ func (s *Shard) Ask(step uint64, index []int64) {
 	s.asked.Add(step, lo, hi, index)
 }
 
-// Split divides rows into those that no worker requested for a step (free) and
-// all others (taken).
+// Split divides the rows in index by whether a worker has requested them for a
+// step: taken has the requested rows, and free the others.
 func (s *Shard) Split(step uint64, index []int64) (free, taken []int64) {
 	lo, _ := s.Bounds()
 	s.asking.Lock()
@@ -209,15 +212,15 @@ func (s *Shard) Split(step uint64, index []int64) (free, taken []int64) {
 	return s.asked.Split(step, lo, index)
 }
 
-// Changed returns those rows of index that the last step changed.
+// Changed returns the rows in index that the last step changed.
 func (s *Shard) Changed(index []int64) []int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.state.(reader).changed(index)
 }
 
-// Export appends to into the rows of [from, to) that were ever updated, up to
-// the limit of one frame. next is the row at which the next call continues. An
+// Export appends to into the rows in [from, to) that were ever updated, until
+// the frame is full. next is the row at which the next call continues. An
 // empty frame means that no rows are left.
 func (s *Shard) Export(into []byte, from, to int64) (frame []byte, next int64) {
 	s.mu.RLock()
@@ -239,8 +242,8 @@ func (s *Shard) Accept(frame []byte, from, to int64) (next int64, err error) {
 	return s.state.(movable).accept(frame, from, to)
 }
 
-// Adopt copies rows [from, to) from another shard in this process, and takes
-// over its number of updates.
+// Adopt copies rows [from, to) from another shard in this process. It also
+// takes over that shard's number of updates.
 func (s *Shard) Adopt(other *Shard, from, to int64) error {
 	for frame, next := other.Export(nil, from, to); len(frame) > 0; frame, next = other.Export(frame[:0], next, to) {
 		if _, err := s.Accept(frame, from, to); err != nil {
@@ -257,9 +260,10 @@ func (s *Shard) Updates() uint64 {
 	return s.updates
 }
 
-// SetUpdates takes over the number of updates of a shard holder whose rows
-// moved here. All holders of a variable must report the same number. After a
-// resume from a checkpoint they may differ, and the highest one is used.
+// SetUpdates takes over the number of updates of the previous holder of rows
+// that moved to this shard. All holders of a variable must report the same
+// number. Only after a resume from a checkpoint may they differ; then the
+// highest number is used.
 func (s *Shard) SetUpdates(updates uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

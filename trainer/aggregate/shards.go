@@ -6,23 +6,26 @@
 // worker, or the first worker of a host if that worker adds the gradients of
 // its host. Each contributor begins a step and sends sums of gradients. When
 // all sums of the step have arrived for a [Shard], the optimiser updates the
-// shard. Each contributor whose gradients count then gets an [Event]:
+// shard. Each contributor whose gradients are in the step then gets an
+// [Event]:
 //
 //	shards, err := aggregate.New(&declaration, self, host) // host.Tell gets the events
 //	err = shards.Begin(rank, step, aggregate.Beginning{Rate: 0.1, Present: present})
 //	present, err := shard.Receive(group, input, length, read)
 //	shards.Arrive(group, i, input, present) // after the last input, host.Tell gets Updated
 //
-// Gradients are added along the tree of package layout, so a sum has the same
-// bits in whatever order the gradients arrive. [Own] adds the gradients of the
-// virtual workers of one worker along the same tree. [Outbox] collects sums
-// until a bucket is full.
+// Gradients are added along the reduction tree of package layout, which fixes
+// the order of additions. So a sum has the same bits in whatever order the
+// gradients arrive. [Own] adds the gradients of the virtual workers of one
+// worker along the same tree. [Outbox] collects sums until a bucket (variables
+// that are sent together) is full.
 //
 // # Alignment
 //
-// If workers do not all take the same steps together, a checkpoint is a
-// consistent cut. An [Alignment] applies no step after the cut until the
-// values at the cut are copied.
+// If workers do not all take the same steps together, a checkpoint needs a
+// consistent cut (for each group of workers, the steps that it contains). An
+// [Alignment] applies no step after the cut until the values at the cut are
+// copied.
 package aggregate
 
 import (
@@ -39,9 +42,9 @@ import (
 type Shards struct {
 	steps   completion
 	where   map[layout.Place]int // by variable and offset of a piece: index of its shard in steps.list
-	selects policy.Selection     // decides which workers' gradients are used (backup workers); set only on the first shard holder; nil means that all are used
-	home    Home                 // stores the values, for example on a GPU; nil means that the shards store them
-	relay   Relay                // gets the gradient sums of a host if this task adds them for its host; nil means that they update the shards of this task
+	selects policy.Selection     // decides which workers' gradients are used (backup workers); set only on the first shard holder; nil if all gradients are used
+	home    Home                 // stores the values, for example on a GPU; nil if the shards store them
+	relay   Relay                // gets the gradient sums of a host if this task adds them for its host; nil if the sums update this task's own shards
 }
 
 // Relay forwards the gradient sums of a host to the shard holders. The host's
@@ -79,8 +82,8 @@ func newShards(d *layout.Declaration, self cluster.Task, host Host, roster *layo
 }
 
 // NewRelay returns Shards that add the gradients of one host's workers and
-// store no values. They add as far as the reduction tree allows without other
-// hosts, and pass the sums to relay.
+// store no values. They add as far as the reduction tree allows without
+// gradients of other hosts, and pass the sums to relay.
 func NewRelay(d *layout.Declaration, self cluster.Task, host Host, roster *layout.Roster, relay Relay) *Shards {
 	s := newShards(d, self, host, roster)
 	s.relay = relay
@@ -106,9 +109,9 @@ func (s *Shards) group() (all []*group) {
 }
 
 // Succeed returns the shards that the task holds from a step on, after pieces
-// of variables moved between holders. A piece that is in the old and the new
-// declaration keeps its shard. The shards of all other pieces are empty until
-// their rows arrive from the previous holders.
+// of variables moved between holders. A piece keeps its shard if it is in the
+// old and in the new declaration. The shards of all other pieces are empty
+// until their rows arrive from the previous holders.
 func (s *Shards) Succeed(d *layout.Declaration, step uint64, host Host) (*Shards, error) {
 	next := newShards(d, s.steps.self, host, s.steps.roster)
 	for _, p := range d.PiecesOf(d.HolderIndex(s.steps.self)) {
@@ -138,8 +141,8 @@ func (s *Shards) Declaration() *layout.Declaration { return s.steps.d }
 // Arrive.
 func (s *Shards) All() []*Shard { return s.steps.list }
 
-// Find returns the index of the shard that begins at a place: a variable and
-// an offset.
+// Find returns the index of the shard that begins at the given variable and
+// offset.
 func (s *Shards) Find(at layout.Place) (int, bool) {
 	i, ok := s.where[at]
 	return i, ok
@@ -150,12 +153,13 @@ func (s *Shards) At(p layout.Piece) *Shard {
 	return s.steps.list[s.where[layout.Place{Variable: p.Variable, Offset: p.Offset}]]
 }
 
-// Contributor returns what the worker of a rank contributes to gradient sums;
-// nil if it contributes nothing.
+// Contributor returns what the worker of a rank contributes to gradient sums.
+// It returns nil if the worker contributes nothing, because another worker of
+// its host adds its gradients.
 func (s *Shards) Contributor(rank int) *layout.Contributor { return s.steps.roster.Contributor(rank) }
 
-// Events returns the number of counted events that a worker gets in each step,
-// see [Event].
+// Events returns the number of events that a worker gets in each step. It
+// counts only events whose method Counted returns true.
 func (s *Shards) Events() int {
 	if s.Closes() {
 		return len(s.steps.list) + 1
@@ -166,8 +170,9 @@ func (s *Shards) Events() int {
 // Closes reports whether each step ends with a [Closed] event.
 func (s *Shards) Closes() bool { return s.relay != nil || s.steps.d.Norms() }
 
-// Audience returns which copy of the values the worker of a rank reads, an
-// index for [Shard.Value]. -1 means that the worker reads the values in place.
+// Audience returns which copy of the values the worker of a rank reads, as an
+// index for [Shard.Value]. -1 means that the worker reads the values
+// themselves.
 func (s *Shards) Audience(rank int) int { return s.steps.audience(rank) }
 
 // Begin records that the worker of a rank begins a step. It completes those
@@ -205,8 +210,8 @@ func (s *Shards) Begin(rank int, step uint64, b Beginning) error {
 	return nil
 }
 
-// Rate returns the learning rate of the step that workers of a group have
-// begun last.
+// Rate returns the learning rate of the last step that workers of a group have
+// begun.
 func (s *Shards) Rate(group int) float64 {
 	g := s.steps.groups[group]
 	g.mu.Lock()
@@ -215,7 +220,7 @@ func (s *Shards) Rate(group int) float64 {
 }
 
 // Arrive records that an input of a shard's gradient sum has arrived, or that
-// this input has no data. After the last input of the sum, Arrive updates the
+// the input has no data. After the last input of the sum, Arrive updates the
 // shard and sends the events of the step.
 func (s *Shards) Arrive(group, shard, input int, present bool) {
 	// A host forwards even a sum without rows, because the shard holders wait
@@ -236,7 +241,8 @@ func (s *Shards) arrive(g *group, shard, input int, present bool) {
 }
 
 // Lack completes an input of a shard's gradient sum whose worker is lost. The
-// gradients of its virtual workers are then missing in the sum.
+// sum then lacks the gradients of that worker's virtual workers (parts of the
+// batch).
 func (s *Shards) Lack(group, shard, input, virtualWorkers int) {
 	s.steps.groups[group].lack(shard, virtualWorkers)
 	s.arrive(s.steps.groups[group], shard, input, false)
@@ -254,8 +260,8 @@ func (s *Shards) Fetch(rank int, steps uint64) error {
 }
 
 // Selection returns the policy that decides which workers' gradients are used
-// (backup workers). nil means that all are used, or that another shard holder
-// decides.
+// (backup workers). nil means that all gradients are used, or that another
+// shard holder decides.
 func (s *Shards) Selection() policy.Selection { return s.selects }
 
 // Scale handles the reply to [SquaresWanted], which the worker with this rank
@@ -301,8 +307,8 @@ func (s *Shards) Stop(rank int) {
 	}
 }
 
-// NoteSave records that the chief saved a checkpoint right before a step, so
-// that the step's Outcome has Saved set.
+// NoteSave records that the chief (worker 0) saved a checkpoint right before a
+// step. The step's Outcome then has Saved set.
 func (s *Shards) NoteSave(step uint64) {
 	if !s.steps.d.Sync.Cuts() {
 		s.steps.groups[0].noteSave(step)
@@ -319,15 +325,15 @@ func (s *Shards) Steps() []uint64 {
 	return steps
 }
 
-// Waiting returns the number of workers of the first group that have not begun
-// the next step, and the number of updates that wait for a checkpoint's
+// Waiting returns two numbers: of the workers of the first group that have not
+// begun the next step, and of the updates that wait for a checkpoint's
 // consistent cut.
 func (s *Shards) Waiting() (missing, held int) {
 	return s.steps.groups[0].missing(), s.steps.align.held()
 }
 
-// Restore returns all shards that a checkpoint must fill: all but the one of
-// the loss.
+// Restore returns all shards that a checkpoint must fill: all shards except
+// that of the loss.
 func (s *Shards) Restore() (all []*Restoring) {
 	for _, shard := range s.steps.list {
 		if !shard.isLoss {

@@ -17,23 +17,24 @@ import (
 // state holds the values of a shard and the optimiser state for them. The lock
 // of the shard guards it.
 type state interface {
-	// apply updates the values by a gradient sum; nil means that no worker
-	// contributed.
+	// apply updates the values by the gradient sum t. nil means that no worker
+	// contributed gradients.
 	apply(t total, s optimizer.Step) error
 	// preserve returns a copy of the values and the optimiser state, and for a
 	// sparse variable the indices of the copied rows.
 	preserve() sparse.Kept
-	// restore copies elements or rows [lo, hi) from k, a part of a checkpoint
-	// that was checked. offset is the position of the shard's first element or
-	// row in the variable.
+	// restore copies elements or rows [lo, hi) of the variable from k, a
+	// checked part of a checkpoint. offset is the position of the shard's
+	// first element or row in the variable.
 	restore(k Kept, offset, lo, hi int)
 }
 
 // copier is the state of a dense variable, whose values are always sent whole.
 type copier interface {
-	// keep copies the values into the copy with index audience, which value
-	// then returns. With -1, keep copies nothing and value returns the values
-	// themselves.
+	// keep copies the values into the copy with index audience (a group of
+	// workers that read the same copy); the method value then returns that
+	// copy. If audience is -1, keep copies nothing and value returns the
+	// values themselves.
 	keep(audience int)
 	value(audience int) []byte
 }
@@ -42,11 +43,11 @@ type copier interface {
 type reader interface {
 	read(index []int64, into []byte) error
 	copyRows(first int64, into []byte) error
-	// changed returns those rows of index that the last step changed.
+	// changed returns the rows in index that the last step changed.
 	changed(index []int64) []int64
 }
 
-// filler is a state whose initial values the chief may send.
+// filler is a state whose initial values the chief (worker 0) may send.
 type filler interface {
 	fill(values []byte) error
 }
@@ -192,12 +193,12 @@ func (s *tableState[T]) preserve() sparse.Kept { return s.table.Keep() }
 func (s *tableState[T]) restore(k Kept, _, lo, hi int) {
 	kept := sparse.Kept{Index: k.Rows, Values: k.Values, Slots: k.Slots}
 	if err := s.table.Put(kept.Cut(int64(lo), int64(hi), s.rowBytes)); err != nil {
-		panic(err) // Kept.Check has accepted k before
+		panic(err) // k is valid, because Kept.Check has accepted it
 	}
 }
 
-// maxMoved is the maximum number of bytes of rows in one frame when rows move.
-// A single longer row is still sent.
+// maxMoved is the maximum number of bytes of rows in one frame when rows move
+// to another holder. A frame with a single row may be larger.
 const maxMoved = 1 << 20
 
 // frameRows returns the number of rows that fit in one frame, for rows of size
@@ -216,13 +217,13 @@ func (s *tableState[T]) accept(frame []byte, from, to int64) (next int64, err er
 	return s.table.Import(frame, from, to)
 }
 
-// Kept is the part of a checkpoint that holds [Offset, Offset+Count) of a
+// Kept is a part of a checkpoint: elements or rows [Offset, Offset+Count) of a
 // variable. For a dense variable it has all elements. For a sparse variable it
 // has only the rows that were ever updated; all other rows can be drawn again
 // from the seed. Numbers are little-endian; the byte slices need no alignment.
 type Kept struct {
 	Variable      int      // index of the variable in the declaration
-	Offset, Count int      // in elements of a dense variable, in rows of a sparse variable
+	Offset, Count int      // range of the variable: in elements of a dense variable, in rows of a sparse variable
 	Updates       uint64   // number of training steps that were applied to this part
 	Rows          []int64  // indices of the rows in Values, ascending; nil for a dense variable
 	Values        []byte   // all elements of a dense variable, or the rows named in Rows, one after the other
@@ -243,7 +244,7 @@ func (k Kept) Check(d *layout.Declaration, variable int) error {
 	}
 	kept := sparse.Kept{Index: k.Rows, Values: k.Values, Slots: k.Slots}
 	lo, hi, size := int64(k.Offset), int64(k.Offset+k.Count), v.UnitBytes()
-	if v.Sparse == nil { // a dense variable is checked like a single row
+	if v.Sparse == nil { // A dense variable is checked like a single row.
 		kept.Index, lo, hi, size = []int64{0}, 0, 1, k.Count*size
 	}
 	if err := kept.Check(lo, hi, size, d.Rule(v).Slots()); err != nil {
@@ -261,8 +262,8 @@ func (s *Shard) preserve() Kept {
 		Rows: kept.Index, Values: kept.Values, Slots: kept.Slots}
 }
 
-// restore copies elements or rows [lo, hi) from k, which Kept.Check has
-// accepted.
+// restore copies elements or rows [lo, hi) from k into the shard. Kept.Check
+// must have accepted k.
 func (s *Shard) restore(k Kept, lo, hi int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,7 +288,7 @@ type Restoring struct {
 	shard *Shard
 
 	mu   sync.Mutex
-	over bool           // Close was called, so Put fails
+	over bool           // true after Close, which makes later calls of Put fail
 	came []layout.Range // ranges of elements, or of rows of a sparse variable, that Put has filled
 }
 
@@ -295,10 +296,10 @@ type Restoring struct {
 func (r *Restoring) Piece() layout.Piece { return r.shard.Piece }
 
 // Put copies from k the elements or rows that belong to the shard. The caller
-// must put every part of the checkpoint that overlaps the shard, in any order,
-// even a part without a row of this shard, because Put also takes over the
-// number of updates. If parts have different numbers of updates, the highest
-// one is used. Several goroutines may call Put.
+// must put every part of the checkpoint that overlaps the shard, in any order.
+// It must put even a part without a row of this shard, because Put also takes
+// over the number of updates. If parts have different numbers of updates, the
+// highest one is used. Several goroutines may call Put.
 func (r *Restoring) Put(k Kept) error {
 	if err := k.Check(r.d, r.shard.Variable); err != nil {
 		return err

@@ -25,7 +25,8 @@ type Sum interface {
 	Rows() int
 }
 
-// total is a complete gradient sum, which can be divided and measured.
+// total is a complete gradient sum, which can be divided by a number and whose
+// squares can be summed.
 type total interface {
 	divide(by int)
 	squares(into []float64) []float64
@@ -82,7 +83,7 @@ func (r rows[T]) Cut(p layout.Piece) Sum {
 
 func (r rows[T]) Encode(into []byte) []byte {
 	if len(r.Index) == 0 {
-		return into // an empty payload means no rows
+		return into // without rows, the payload is empty
 	}
 	return sparse.Append(into, sparse.Rows[T](r))
 }
@@ -123,7 +124,7 @@ func zeros(t layout.Dtype, n int) Sum {
 }
 
 // decodeRows decodes the rows of piece p of a sparse variable. It reuses the
-// memory of spare, an old sum or nil. An empty payload means no rows.
+// memory of spare, which is an old sum or nil. An empty payload means no rows.
 func decodeRows[T wire.Float](raw []byte, v layout.Variable, p layout.Piece, spare Sum) (Sum, error) {
 	if len(raw) == 0 {
 		return rows[T]{Width: v.Width()}, nil
@@ -133,14 +134,14 @@ func decodeRows[T wire.Float](raw []byte, v layout.Variable, p layout.Piece, spa
 	return rows[T](came), err
 }
 
-// accumulator adds the gradients for one piece of a variable in the order that
-// a layout.Plan fixes, once per step. Different inputs may arrive at the same
-// time.
+// accumulator adds the gradients for one piece of a variable, once per step. A
+// layout.Plan fixes the order of the additions. Different inputs may arrive at
+// the same time.
 type accumulator struct {
 	variable  layout.Variable
 	piece     layout.Piece
 	reduction *layout.Reduction[Sum]
-	inputs    []Sum    // by input of the plan: the gradients to add, as receive or lend has set them
+	inputs    []Sum    // by input of the plan: the gradients to add, set by receive or lend
 	received  []Sum    // by input: memory into which receive decodes; nil before the first contribution
 	raw       [][]byte // by input: encoded rows as received; nil for a dense variable
 }
@@ -194,9 +195,10 @@ func (a *accumulator) receiveRows(input int, length uint64, read func([]byte) er
 // input.
 func (a *accumulator) lend(input int, s Sum) { a.inputs[input] = s }
 
-// arrive records that an input has arrived, or that it has no data. done is
-// true for the one caller whose input completes an output sum; s is nil if no
-// input of that output had data.
+// arrive records that an input has arrived, or that the input has no data.
+// done is true only for the caller whose input completes the sum of an output
+// (a subtree of the plan). Then s is that sum, or nil if no input of the
+// output had data.
 func (a *accumulator) arrive(input int, present bool) (output int, s Sum, done bool) {
 	if present {
 		s = a.inputs[input]
@@ -205,12 +207,13 @@ func (a *accumulator) arrive(input int, present bool) (output int, s Sum, done b
 }
 
 // Own adds the gradients that one worker's virtual workers (its parts of the
-// batch) compute for one variable. It follows the reduction tree as far as the
-// worker's own gradients allow, and returns the sums of these subtrees.
+// batch) compute for one variable. It adds along the reduction tree as far as
+// it can without gradients of other workers. It returns the sums of the
+// subtrees that this completes.
 type Own struct {
 	variable layout.Variable
 	sums     *accumulator
-	memory   [][]byte // by virtual worker (part of the batch), counted from the worker's first: memory for its gradient; nil for a sparse variable
+	memory   [][]byte // by virtual worker (part of the batch), counted from the worker's first one: memory for the gradient; nil for a sparse variable
 }
 
 // NewOwn returns an Own for variable v that adds in the order of plan.
@@ -228,8 +231,8 @@ func NewOwn(v layout.Variable, plan *layout.Plan) *Own {
 }
 
 // Memory returns the memory into which the gradient of a virtual worker must
-// be written. virtualWorker counts from the worker's first. The result is nil
-// for a sparse variable.
+// be written. virtualWorker is its number, counted from the worker's first
+// virtual worker. The result is nil for a sparse variable.
 func (o *Own) Memory(virtualWorker int) []byte {
 	if o.memory == nil {
 		return nil
@@ -258,9 +261,10 @@ func rowsOf[T wire.Float](v layout.Variable, index []int64, values []byte) (Sum,
 	return rows[T](r), r.Check(0, int64(v.Shape[0]), v.Width())
 }
 
-// Arrive records that the gradient of a virtual worker is complete, or that it
-// has none. done reports that s, the sum of one part, is complete; s is nil if
-// no virtual worker of the part had data.
+// Arrive records that the gradient of a virtual worker is complete, or that
+// the virtual worker has none. done is true if this completes the sum of a
+// part (a subtree of the reduction tree). Then s is that sum, or nil if no
+// virtual worker of the part had data.
 func (o *Own) Arrive(virtualWorker int, present bool) (part int, s Sum, done bool) {
 	return o.sums.arrive(virtualWorker, present)
 }
@@ -276,7 +280,8 @@ type Outbox struct {
 	left    [][]atomic.Int32 // by bucket and part: number of variables whose sum is not complete yet in this step
 }
 
-// NewOutbox groups those variables into buckets for which has returns true.
+// NewOutbox returns an Outbox for the variables for which has returns true,
+// and groups these variables into buckets.
 func NewOutbox(d *layout.Declaration, parts []int, has func(variable int) bool) *Outbox {
 	o := &Outbox{Parts: parts, of: slices.Repeat([]int{-1}, len(d.Variables)+1)}
 	all := layout.Buckets(d.Variables, d.BucketBytes)
@@ -312,8 +317,9 @@ func NewOutbox(d *layout.Declaration, parts []int, has func(variable int) bool) 
 // sent.
 func (o *Outbox) Bucket(variable int) int { return o.of[variable] }
 
-// Put stores the sum of one part of a variable. full reports that this was the
-// part's last missing sum in the bucket.
+// Put stores the gradient sum of one part (subtree of the reduction tree) of a
+// variable. full is true if this was the part's last missing sum in the
+// bucket.
 func (o *Outbox) Put(variable, part int, s Sum) (bucket int, full bool) {
 	bucket = o.of[variable]
 	o.sums[variable][part] = s
@@ -324,5 +330,6 @@ func (o *Outbox) Put(variable, part int, s Sum) (bucket int, full bool) {
 	return bucket, true
 }
 
-// Cut returns piece p of the gradient sum that Put stored for a part.
+// Cut returns piece p of the gradient sum that Put stored for a part, a
+// subtree of the reduction tree.
 func (o *Outbox) Cut(p layout.Piece, part int) Sum { return o.sums[p.Variable][part].Cut(p) }

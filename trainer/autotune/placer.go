@@ -10,20 +10,20 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// crowding limits the size of a partition to four times the mean number of
-// rows. Otherwise a few frequently used rows could fill most partitions and
-// leave all other rows to one host.
+// crowding limits the number of rows in a partition to four times the mean.
+// Otherwise a few frequently used rows could fill most partitions, and one
+// host would hold all other rows.
 const crowding = 4
 
-// mostPartitions is the default limit of the search: partitions per shard
-// holder.
+// mostPartitions is the default of the largest number of partitions that a
+// search tries, per shard holder.
 const mostPartitions = 16
 
 // division says into how many partitions each table is cut, and whether
 // servers or workers hold them.
 type division struct {
 	parts []int          // by table: number of partitions
-	roles []cluster.Role // by table: role of the tasks that hold its partitions, server or worker
+	roles []cluster.Role // by table: role of the tasks that hold its partitions, parameter server or worker
 }
 
 // placer cuts embedding tables into pieces and assigns these to shard holders
@@ -32,13 +32,13 @@ type division struct {
 type placer struct {
 	declared *layout.Declaration // the job's declaration; its Pieces are the current placement
 	least    []int               // by table: smallest number of partitions allowed; 0 means that the table has no partitioner
-	most     int                 // largest number of partitions that a search tries; 0 means mostPartitions per holder
+	most     int                 // largest number of partitions that a search tries; 0 means mostPartitions for each holder
 }
 
 // Place returns the pieces of the embedding tables before the first step, when
-// nothing has been measured. It cuts each table that has a partitioner into
-// the given number of partitions. If partitions is 0, it cuts each into one
-// per shard holder, but at most most (0 means no limit).
+// no step has been measured. It cuts each table that has a partitioner into
+// the given number of partitions. If partitions is 0, it makes one partition
+// per shard holder, up to the limit most (0 means no limit).
 //
 // least is, by table, the smallest number of partitions allowed. 0 means that
 // the table has no partitioner, so its pieces stay as declared.
@@ -77,9 +77,9 @@ func (p placer) first(partitions int) division {
 	return d
 }
 
-// cut returns a copy of d in which every table with a partitioner has the
-// number of partitions parts, or its smallest allowed number if that is
-// larger.
+// cut returns a copy of d in which every table with a partitioner has parts
+// partitions. A table whose smallest allowed number is larger has that number
+// instead.
 func (p placer) cut(d division, parts int) division {
 	d.parts = slices.Clone(d.parts)
 	for i, least := range p.least {
@@ -111,7 +111,7 @@ func (p placer) bounds(d division) (start, least, most int) {
 	return min(max(start, least), most), least, most
 }
 
-// holders returns the indices of the shard holders with this role.
+// holders returns the indices of the shard holders with the given role.
 func (p placer) holders(role cluster.Role) (all []int) {
 	for i, t := range p.declared.Holders {
 		if t.Role == role {
@@ -148,7 +148,7 @@ func (p placer) pieces(d division, counts [][]float64, steps int) []layout.Piece
 		bounds := partition.Cut(v.Shape[0], parts, (crowding*v.Shape[0]+parts-1)/parts, often)
 		for at, often := range partition.Loads(bounds, often) {
 			cut = append(cut, layout.Piece{Variable: first + i, Offset: bounds[at], Count: bounds[at+1] - bounds[at]})
-			row := float64(2 * v.UnitBytes()) // twice: a worker pulls the row and sends its gradient
+			row := float64(2 * v.UnitBytes()) // A worker transfers each row twice: it pulls the row, and sends the gradient.
 			loads = append(loads, often*row/float64(steps))
 		}
 	}
@@ -160,10 +160,10 @@ func (p placer) pieces(d division, counts [][]float64, steps int) []layout.Piece
 	return all
 }
 
-// assign sets the holder of each piece in cut, the heaviest piece first. loads
-// are the pieces' bytes per step, and base the bytes that each holder
-// transfers for other variables. A piece goes to a holder of the role that d
-// gives its table.
+// assign sets the holder of each piece in cut, the heaviest piece first. A
+// holder must have the role that d gives the piece's table. loads are the
+// bytes per step of the pieces. base are, by holder, the bytes that the holder
+// transfers for other variables.
 func (p placer) assign(d division, cut []layout.Piece, loads, base []float64) {
 	for _, role := range []cluster.Role{cluster.PS, cluster.Worker} {
 		holders, which := p.holders(role), []int(nil)
@@ -186,7 +186,7 @@ func (p placer) assign(d division, cut []layout.Piece, loads, base []float64) {
 }
 
 // present returns, by piece and holder, how many rows of the piece the holder
-// has now.
+// stores now.
 func (p placer) present(pieces []layout.Piece, holders []int) [][]float64 {
 	rows := make([][]float64, len(pieces))
 	for i, piece := range pieces {

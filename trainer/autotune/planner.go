@@ -15,8 +15,8 @@ import (
 )
 
 // For each number of partitions that it tries, the planner ignores the first
-// steps (settling), because they are slower. It then measures as many steps as
-// take about sampleTime, between leastSteps and mostSteps.
+// steps (settling), because they are slower. It then measures for about
+// sampleTime, but at least leastSteps and at most mostSteps steps.
 const (
 	settling   = 2
 	leastSteps = 10
@@ -24,19 +24,19 @@ const (
 	sampleTime = 500 * time.Millisecond
 )
 
-// planner is the part of the tuner that decides. Only the chief (worker 0) has
-// one.
+// planner makes the decisions of the tuner. Only the chief (worker 0) has a
+// planner.
 type planner struct {
 	config   *Config
 	placer   placer
 	division division
-	counts   [][]float64       // by table and bucket: rows transferred from the start until the workers last summed their counts; nil before that
+	counts   [][]float64       // by table and bucket: number of rows transferred from the start until the last meeting, at which the workers sum their counts; nil before the first meeting
 	steps    int               // number of steps made when the workers last summed their statistics
 	search   *partition.Search // search for the fastest number of partitions; nil if the user has set the number or no row can move
-	trial    int               // number of partitions that is being measured now; 0 before the first trial
+	trial    int               // number of partitions that is being measured now; 0 before the first measurement
 	times    []time.Duration   // durations of the steps since the chief's last plan
-	typical  time.Duration     // median duration of a step in the last trial; 0 means that none was measured
-	settled  bool              // the final placement is decided: no row moves any more
+	typical  time.Duration     // median duration of a step at the last measured number of partitions; 0 if none was measured
+	settled  bool              // true if the final placement is decided, so that no row moves any more
 }
 
 func newPlanner(c *Config) *planner {
@@ -54,8 +54,8 @@ func newPlanner(c *Config) *planner {
 }
 
 // decide returns the plan for the next steps: which rows move, and when the
-// workers sum their statistics again. sum are the statistics of all workers
-// since the last time.
+// workers sum their statistics again. sum has the statistics of all workers
+// since they last summed them.
 func (p *planner) decide(ctx context.Context, steps int, sum totals) (next plan, err error) {
 	window := steps - p.steps
 	p.learn(steps, sum)
@@ -84,7 +84,8 @@ func (p *planner) decide(ctx context.Context, steps int, sum totals) (next plan,
 	return next, err
 }
 
-// learn adds the workers' counts since the last meeting to p.counts.
+// learn adds the workers' counts since the last meeting (at which they sum
+// their statistics) to p.counts.
 func (p *planner) learn(steps int, sum totals) {
 	if p.counts == nil {
 		for _, counts := range sum.counts {
@@ -124,7 +125,7 @@ func (p *planner) place(ctx context.Context, d division) ([]layout.Piece, error)
 }
 
 // sample passes the durations of the steps since the last meeting to the
-// search, without those of the first steps.
+// search. It omits the first steps (settling), which are slower.
 func (p *planner) sample() {
 	if len(p.times) <= settling {
 		return
@@ -169,7 +170,7 @@ func (p *planner) choose(ctx context.Context) ([]layout.Piece, error) {
 	return p.place(ctx, p.division)
 }
 
-// unfinished logs the result so far if training ended before the search did.
+// unfinished logs the result so far, if training ended before the search.
 func (p *planner) unfinished() {
 	if p.search == nil || p.settled {
 		return
@@ -189,9 +190,9 @@ func (p *planner) moved(steps int, took time.Duration) {
 }
 
 // route chooses for each table whether servers or workers hold it, by the
-// number of rows that workers use per step. If the workers of a host sum their
-// gradients before sending them, it leaves tables on the servers, because
-// which tasks sum was fixed at the start.
+// number of rows that workers use per step. If one worker of each host sums
+// the gradients of its host, route leaves tables on the servers. The reason is
+// that the tasks that sum were chosen at the start.
 func (p *planner) route(sum totals, window int) {
 	c := p.config
 	if hosts := len(c.Declaration.Hosts); hosts > 0 && hosts < len(c.Declaration.Workers) {

@@ -20,15 +20,15 @@ type statistics struct {
 	variables, holders int                    // numbers of variables and of shard holders
 	counts             []*partition.Histogram // by table: how often this worker requested the rows of each bucket since the last meeting
 	touched            []float64              // by table: number of rows that this worker requested since the last meeting
-	before             []float64              // bytes exchanged from the start until the last meeting; nil before the first
+	before             []float64              // bytes exchanged from the start until the last meeting of the workers; nil before the first meeting
 
 	mu     sync.Mutex
 	filled []float64 // by variable: fraction of gradient rows that are not zero; 0 if it was not measured
 }
 
-// In step filledAt of this run, the tuner counts the zero rows of those dense
-// gradients that have at least manyRows rows. This takes about as long as
-// reading the gradient once.
+// In step filledAt of this run, the tuner counts the zero rows of dense
+// gradients. It skips gradients with fewer than manyRows rows. The count takes
+// about as long as reading the gradient once.
 const (
 	filledAt = 2
 	manyRows = 256
@@ -94,12 +94,13 @@ func (s *statistics) split(all []float64) (n totals) {
 }
 
 // exchanged returns the bytes that this worker has sent and received since the
-// last call: for each variable, and last for the loss, two numbers for each
-// shard holder. volumes are the bytes since the start.
+// last call. For each variable, and last for the loss, the result has two
+// numbers per shard holder: bytes sent and received. volumes has the bytes
+// since the start.
 func (s *statistics) exchanged(volumes []client.Volume) []float64 {
 	now := make([]float64, 2*s.holders*(s.variables+1))
 	for _, v := range volumes {
-		if v.Holder >= 0 { // a negative Holder is a task that sums gradients on this host
+		if v.Holder >= 0 { // A negative Holder means a task that sums gradients on this host.
 			at := 2 * (v.Variable*s.holders + v.Holder)
 			now[at], now[at+1] = float64(v.Sent), float64(v.Received)
 		}
@@ -113,11 +114,11 @@ func (s *statistics) exchanged(volumes []client.Volume) []float64 {
 }
 
 // mostListed is the number of variables that get a line of their own in the
-// report. They are the largest ones; all others share one line.
+// report: the largest variables. All others share one line.
 const mostListed = 20
 
 // touched returns, by table, the mean number of rows that one worker used in a
-// step. sum covers window steps of all workers.
+// step. sum has the counts of all workers in the last window steps.
 func (c *Config) touched(sum totals, window int) []float64 {
 	touched := make([]float64, len(sum.touched))
 	for i, n := range sum.touched {
@@ -142,8 +143,9 @@ func (c *Config) describe(i int, touched float64) cost.Variable {
 	return v
 }
 
-// report logs the bytes that were transferred in window steps. all has what
-// each worker has exchanged, in the layout of [statistics.exchanged].
+// report logs the bytes that were transferred in the last window steps. all
+// has, one worker after the other, what each has exchanged in the layout of
+// [statistics.exchanged].
 func (c *Config) report(window int, sum totals, all []float64) {
 	if len(c.Cluster.Hosts()) < 2 {
 		return
@@ -162,8 +164,8 @@ func (c *Config) report(window int, sum totals, all []float64) {
 }
 
 // listed prepares the report: the largest variables get entries of their own,
-// all others share one. line maps the index of each variable, and last the
-// loss, to its entry.
+// and all others share one entry. The result line maps the index of each
+// variable, and last the loss, to its entry.
 func (c *Config) listed(window int, sum totals) (r cost.Report, line []int) {
 	r.Cluster, r.Steps = c.Cluster, window
 	var all []cost.Variable

@@ -2,10 +2,10 @@
 // tasks that store variables) during training, to make steps faster. It also
 // reports how many bytes each variable transfers.
 //
-// After certain steps, known in advance to all workers, the workers meet: they
-// sum their statistics, the chief (worker 0) decides on a plan, and all
-// workers carry it out. The chief measures several numbers of partitions and
-// keeps the fastest (package partition). It balances the bytes that the
+// After certain steps, which all workers know in advance, the workers meet:
+// they sum their statistics, the chief (worker 0) decides on a plan, and all
+// workers carry out the plan. The chief measures several numbers of partitions
+// and keeps the fastest (package partition). It balances the bytes that the
 // holders transfer. With --arch auto it also chooses between servers and
 // workers as holders (package cost). A plan changes where rows are stored,
 // never their values.
@@ -18,8 +18,8 @@
 //
 // # What it refuses
 //
-// It tunes only synchronous training, because in other modes the workers never
-// are at the same step. It does not move rows itself; [Holders] does.
+// It tunes only synchronous training, because in other modes the workers are
+// not at the same step. It does not move rows itself; [Holders] does.
 package autotune
 
 import (
@@ -40,10 +40,10 @@ import (
 // variables.
 type Holders interface {
 	// Room asks every holder whether it has the memory for its share of
-	// pieces. If one has not, the error is a [transition.RoomError].
+	// pieces. If a holder lacks memory, the error is a [transition.RoomError].
 	Room(ctx context.Context, pieces []layout.Piece) error
-	// Repartition moves rows to the holders that pieces names. All workers
-	// must call it after the same step.
+	// Repartition moves rows to the holders that the parameter pieces names.
+	// All workers must call Repartition after the same step.
 	Repartition(ctx context.Context, pieces []layout.Piece) error
 	// Volumes returns the bytes that this worker has sent to and received from
 	// each holder since it connected.
@@ -53,24 +53,24 @@ type Holders interface {
 // Config has the settings of a [Tuner]. All workers must have the same, except
 // for Chief, Holders, Workers, Trace and Logf.
 type Config struct {
-	Chief       bool               // this worker makes the plans and reports
+	Chief       bool               // true in the chief (worker 0), which makes the plans and reports
 	Declaration layout.Declaration // variables and their pieces; the last len(Least) variables are the embedding tables
 	Least       []int              // by table: smallest number of partitions allowed, see [Place]
 	Most        int                // largest number of partitions that a search tries; 0 means a default per shard holder
 	Steps       int                // number of steps made before this run, if training resumes from a checkpoint
-	Cluster     cost.Cluster       // the host of each worker and server, to tell which bytes cross the network
+	Cluster     cost.Cluster       // the host of each worker and server; determines which bytes cross the network
 	Holders     Holders
-	Workers     *collective.Group                // for collective operations (all-reduce, gather) among all workers
+	Workers     *collective.Group                // collective operations (all-reduce, gather) among all workers
 	Trace       *timeline.Recorder               // records when rows were moved; nil records nothing
-	Logf        func(slog.Level, string, ...any) // the chief's log
+	Logf        func(slog.Level, string, ...any) // writes a line to the chief's log
 
-	// The user's choices.
+	// Settings that the user chooses.
 	Meet       int  // number of steps of this run before the workers first sum their statistics and may move rows
 	Report     int  // number of steps of this run before the chief reports the transferred bytes
-	Auto       bool // move tables from servers to workers or back, if that saves bytes
-	Search     bool // search for the number of partitions that makes steps fastest
+	Auto       bool // true to move tables from servers to workers or back, if that saves bytes
+	Search     bool // true to search for the number of partitions that makes steps fastest
 	Partitions int  // fixed number of partitions for tables that have a partitioner; 0 means that it is not fixed
-	BySize     bool // balance holders by the size of their pieces instead of the bytes that they transfer
+	BySize     bool // true to balance holders by the size of their pieces, false by the bytes that they transfer
 }
 
 // Tuner tunes the placement of embedding tables. Each worker has one. A nil
@@ -78,8 +78,8 @@ type Config struct {
 type Tuner struct {
 	config     Config // settings; Declaration.Pieces is updated after each move
 	meet       int    // number of steps after which the workers next sum their statistics; 0 means never
-	met        int    // number of steps made when the workers last summed their statistics; at first, those made before this run
-	reported   bool   // this worker has sent its numbers for the report of transferred bytes
+	met        int    // number of steps made when the workers last summed their statistics; before the first sum, the number of steps made before this run
+	reported   bool   // true if this worker has sent its numbers for the report of transferred bytes
 	statistics *statistics
 	planner    *planner // makes the plans; nil unless this worker is the chief
 }
@@ -113,9 +113,9 @@ func New(c Config) *Tuner {
 }
 
 // Meets reports whether the workers sum their statistics and may move rows
-// after this number of steps. If so, the caller must not request rows for the
-// next step before [Tuner.After] returns, because the rows may move to other
-// holders.
+// after this number of steps. If it returns true, the caller must not request
+// rows for the next step before [Tuner.After] returns, because the rows may
+// move to other holders.
 func (t *Tuner) Meets(steps int) bool { return t != nil && steps == t.meet }
 
 // Pulled counts the rows of a table that a step has requested from shard
@@ -128,7 +128,7 @@ func (t *Tuner) Pulled(table int, rows []int64) {
 }
 
 // Gradient measures which fraction of the rows of a dense variable's gradient
-// is not zero. To save time it does so only in one early step. Several
+// is not zero. To save time it measures only in one early step. Several
 // goroutines may call it.
 func (t *Tuner) Gradient(step, variable int, gradient []byte) {
 	if t != nil && step == t.config.Steps+filledAt {
@@ -161,14 +161,15 @@ func (t *Tuner) After(ctx context.Context, steps int, took time.Duration) (moved
 	return p.Pieces, nil
 }
 
-// Close logs the result so far if training was too short for the search.
+// Close logs the result of the search so far, if training was too short for
+// the search.
 func (t *Tuner) Close() {
 	if t != nil && t.planner != nil {
 		t.planner.unfinished()
 	}
 }
 
-// confer sums the statistics of all workers, makes the chief decide, and
+// confer sums the statistics of all workers, lets the chief decide, and
 // returns the chief's plan on every worker.
 func (t *Tuner) confer(ctx context.Context, steps int) (p plan, err error) {
 	window := steps - t.met
@@ -218,7 +219,8 @@ func (t *Tuner) report(ctx context.Context, window int, sum totals, exchanged []
 	return nil
 }
 
-// move carries out a plan: it moves rows until the shard holders have pieces.
+// move carries out a plan: it moves rows until each shard holder has its share
+// of pieces.
 func (t *Tuner) move(ctx context.Context, steps int, pieces []layout.Piece) error {
 	begin := time.Now()
 	if err := t.config.Holders.Repartition(ctx, pieces); err != nil {

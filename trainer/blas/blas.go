@@ -50,9 +50,9 @@ import (
 type Library struct {
 	Name    string // "OpenBLAS", "MKL", "BLIS", "gonum", or "CBLAS" for any other library
 	Path    string // file name or path with which the library was loaded; empty for gonum
-	Version string // as the library reports it; empty if it reports none
+	Version string // version as the library reports it; empty if it reports none
 	Kernels string // OpenBLAS's name for its code for this processor, such as "Haswell"; empty for other libraries
-	Config  string // build options and the code chosen for this processor; may be empty
+	Config  string // build options and the code for this processor, as the library reports them; may be empty
 	Threads int    // number of threads that one call may use; 0 if the library does not report it
 	Note    string // why "auto" chose gonum; empty otherwise
 }
@@ -125,7 +125,7 @@ func Use(spec string, threads int) (Library, error) {
 }
 
 // choose loads the library that spec names, without installing it for
-// Gorgonia. See Use for the spec.
+// Gorgonia. Use describes the values of spec.
 func choose(spec string, threads int) (gorgonia.BLAS, Library, error) {
 	switch {
 	case spec == "gonum" || spec == "off":
@@ -151,9 +151,9 @@ func named(spec string, f family, threads int) (gorgonia.BLAS, Library, error) {
 	return impl, lib, nil
 }
 
-// chooseAuto returns the first library that can be loaded, else gonum. It
-// never fails. The Note of gonum's Library names the libraries that could not
-// be used.
+// chooseAuto returns the first library that can be loaded, or gonum if none
+// can. It never fails. If it returns gonum, Library.Note names the libraries
+// that could not be used.
 func chooseAuto(threads int) (gorgonia.BLAS, Library, error) {
 	var tried []string
 	for _, f := range families {
@@ -196,7 +196,7 @@ func gonumVersion() string {
 type family struct {
 	spec  string   // the library's name in PLX_BLAS
 	name  string   // the library's name in messages
-	files []string // in the order in which open tries them; the system's loader searches for them
+	files []string // file names in the order in which open tries them; the system's loader searches for them
 }
 
 // families are the libraries that PLX_BLAS can name, in the order in which

@@ -13,8 +13,8 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 )
 
-// cblas is gonum with the products that Gorgonia needs replaced by those of a
-// loaded library. Calls with a wrong shape, a slice that is too short or an
+// cblas is gonum, except that a loaded library computes the products that
+// Gorgonia needs. Calls with a wrong shape, a slice that is too short or an
 // empty matrix go to gonum, which panics with its own message or returns at
 // once. A cblas therefore accepts the same calls as gonum.
 //
@@ -22,7 +22,7 @@ import (
 // gonum, because a call of C costs more time than the library saves.
 type cblas struct {
 	gonum.Implementation
-	handle uintptr // the loader's handle of the library, for unload
+	handle uintptr // handle under which the system's loader knows the library; needed by unload
 	single products[float32]
 	double products[float64]
 }
@@ -106,9 +106,9 @@ func (l *cblas) Dgemv(tA blas.Transpose, m, n int, alpha float64, a []float64, l
 // smallest is the least number of elements of a matrix for which cblas
 // computes a product with a vector in C. A call of a CBLAS function takes
 // about a microsecond (see BenchmarkRoutes and BenchmarkVector). Fortran
-// functions are faster to call and could have a lower bound. Both have the
-// same bound, so that the choice between them never decides which library
-// rounds.
+// functions are faster to call and could have a lower bound. CBLAS and Fortran
+// functions have the same bound, so that the choice between them does not
+// decide whether gonum or the library rounds.
 const smallest = 1 << 15
 
 // gemmFits reports whether cblas may compute a matrix product in C: no operand
@@ -224,8 +224,8 @@ func checkProducts[T float32 | float64](p products[T]) error {
 
 var straight = []blas.Transpose{blas.NoTrans, blas.Trans}
 
-// scattered is memory for the two operands and the result of a product. check
-// moves each of them through the alignments within a cache line.
+// scattered is memory for the two operands and the result of a product. Its
+// method check moves each of them through the alignments within a cache line.
 type scattered[T float32 | float64] [3][]T
 
 // check calls product with the operands first and second, and the result, at
@@ -283,8 +283,8 @@ func integerProduct[T float32 | float64](a, b []T, m, n, k int) []T {
 	return c
 }
 
-// laidOut returns the matrix that op turns into x (rows by columns): x itself,
-// or its transpose if t transposes.
+// laidOut returns the matrix that op turns into x (rows by columns). This is x
+// itself, or its transpose if t is a transposition.
 func laidOut[T float32 | float64](t blas.Transpose, x []T, rows, columns int) []T {
 	if t == blas.NoTrans {
 		return x

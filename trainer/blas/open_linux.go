@@ -48,9 +48,10 @@ func load(file string) (uintptr, error) {
 	return purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
-// openFile loads a library. OpenBLAS uses slow fallback kernels if it does not
-// know the processor. If the user chose no kernels, openFile then loads
-// OpenBLAS again with the first of kernels that the library accepts.
+// openFile loads a library. If OpenBLAS does not know the processor, it uses
+// slow fallback kernels (its code for an old processor). If the user chose no
+// kernels, openFile then loads OpenBLAS again with the first of kernels that
+// the library accepts.
 func openFile(file string, threads int, kernels []string) (*cblas, Library, error) {
 	impl, lib, err := openWith(file, threads, "")
 	if _, chosen := os.LookupEnv(kernelsVariable); chosen || err != nil || lib.Kernels != fallback || len(kernels) == 0 {
@@ -75,9 +76,9 @@ func unload(handle uintptr) {
 	_ = purego.Dlclose(handle) // if this fails, the library stays loaded and keeps its kernels
 }
 
-// openWith loads a library. OpenBLAS then uses the kernels of that name, if it
-// has them; with "" it chooses by itself. openWith unloads the library again
-// if the library cannot be used.
+// openWith loads a library. kernels is the name of the kernels that OpenBLAS
+// uses if it has them; with "" OpenBLAS chooses its kernels. openWith unloads
+// the library again if the library cannot be used.
 func openWith(file string, threads int, kernels string) (_ *cblas, _ Library, err error) {
 	restore, err := setVariables(threads, kernels)
 	if err != nil {
@@ -121,7 +122,7 @@ func setVariables(threads int, kernels string) (restore func(), err error) {
 	var undo []func() error
 	restore = func() {
 		for _, f := range undo {
-			_ = f() // cannot fail: the same variable was set before
+			_ = f() // cannot fail, because the same variable was set above
 		}
 	}
 	for name, value := range values {

@@ -69,14 +69,14 @@ type fortran[T float32 | float64] struct {
 // Sizes have 64 bits. Both supported processors are little-endian, so a
 // library that reads 32 bits reads the same number.
 type call[T float32 | float64] struct {
-	left, right          byte // 'N' or 'T': whether the first and the second operand are transposed; gemv has no right
+	left, right          byte // 'N' or 'T': whether the first (left) and the second (right) operand are transposed; gemv does not use right
 	m, n, k              int64
-	stride1, stride2     int64 // of the first and second operand, in elements
-	strideOut            int64 // of out, in elements
+	stride1, stride2     int64 // row strides (gemv: for a vector, the increment) of the first and the second operand, in elements
+	strideOut            int64 // row stride of out (gemv: its increment), in elements
 	alpha, beta          T
 	first, second, out   *T
 	addresses            [15]uintptr
-	at1, at2, atOut, all int // indices in addresses of first, second and out; number of addresses in use
+	at1, at2, atOut, all int // at1, at2 and atOut are indices in addresses of first, second and out; all is the number of addresses in use
 }
 
 // bindFortran looks up the library's Fortran functions. It returns false if

@@ -15,16 +15,16 @@ import (
 type Place struct {
 	Tasks   []cluster.Task // the tasks that share the folder, at least one
 	Host    string         // name of one host that can reach the folder, for messages
-	Holding Holding        // the checkpoints in the folder
+	Holding Holding        // the checkpoints that the folder holds
 }
 
 func (p Place) String() string { return p.Tasks[0].String() + " on host " + p.Host }
 
-// Candidate is a checkpoint that some folder holds, with what is needed to
-// decide whether training can resume from it.
+// Candidate is a checkpoint that some folder holds, with the facts that decide
+// whether training can resume from it.
 type Candidate struct {
 	ID       string
-	Manifest *Manifest // nil if every folder's manifest is missing or damaged
+	Manifest *Manifest // the checkpoint's manifest; nil if it is missing or damaged in every folder
 	// Holders are, by file name, the tasks whose folders have the file with
 	// the size in the manifest. Its checksum is not compared yet; see
 	// [Folder.Verify].
@@ -33,8 +33,8 @@ type Candidate struct {
 	// file no host has. Empty means that nothing is missing; checksums are not
 	// compared yet.
 	Missing string
-	// Unfinished means that no folder has a manifest of the checkpoint, not
-	// even a damaged one: its save never completed.
+	// Unfinished means that the save of the checkpoint never completed: no
+	// folder has a manifest of it, not even a damaged one.
 	Unfinished bool
 }
 
@@ -45,7 +45,7 @@ func Candidates(places []Place) []Candidate {
 	for i := range places {
 		for _, h := range places[i].Holding {
 			if _, err := parseID(h.ID); err != nil {
-				continue // skip it: other hosts send the names, so they may be invalid
+				continue // Skip it: other hosts send the names, so they may be invalid.
 			}
 			byID[h.ID] = append(byID[h.ID], found{&places[i], h})
 		}
@@ -64,7 +64,8 @@ type found struct {
 	held Held
 }
 
-// best returns the first entry that has a manifest, or in[0] if none has one.
+// best returns the first element of in that has a manifest, or in[0] if none
+// has one.
 func best(in []found) found {
 	return in[max(0, slices.IndexFunc(in, func(f found) bool { return f.held.Manifest != nil }))]
 }
@@ -110,8 +111,8 @@ func damage(in []found) (why string, finished bool) {
 	return shorten(reasons), true
 }
 
-// disagreeing returns a place whose manifest of the checkpoint differs from m,
-// or nil if all are equal.
+// disagreeing returns a folder whose manifest of the checkpoint differs from
+// m, or nil if all manifests are equal.
 func disagreeing(in []found, m *Manifest) *Place {
 	want, err := m.Encode()
 	for _, f := range in {
@@ -125,8 +126,8 @@ func disagreeing(in []found, m *Manifest) *Place {
 	return nil
 }
 
-// holders returns the tasks whose folders have file with the right size. If
-// there are none, wrong says why.
+// holders returns the tasks whose folders have file with the right size. If no
+// folder has it, wrong says why.
 func holders(file File, in []found) (tasks []cluster.Task, wrong string) {
 	var sizes []string
 	for _, f := range in {

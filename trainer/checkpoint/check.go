@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	maxElements       = 1 << 56 // elements of a tensor; small enough that its size in bytes with all slots fits into an int64
-	maxFile           = 1 << 50 // bytes
+	maxElements       = 1 << 56 // largest number of elements of a tensor; small enough that its size in bytes, with all slots (optimiser state), fits into an int64
+	maxFile           = 1 << 50 // largest size of a file in bytes
 	maxVirtualWorkers = 1 << 16
 )
 
@@ -58,11 +58,11 @@ func (m *Manifest) check() error {
 }
 
 // checker collects the variables, files and tensors of a manifest while
-// checking it, because later lists refer to earlier ones.
+// checking it, because later lists in the manifest refer to them by name.
 type checker struct {
 	m         *Manifest
-	variables map[string]*Variable // by name
-	room      map[string]int64     // by file: bytes that remain for the tensors that have not been checked yet
+	variables map[string]*Variable // variables of the manifest by name
+	room      map[string]int64     // by file name: bytes that remain for the tensors that have not been checked yet
 	tensors   map[[2]string]bool   // by file and tensor name: true if a part or carried state has named this tensor
 }
 
@@ -93,8 +93,8 @@ func (v *Variable) check() error {
 	return v.settings(optimizer.Settings{Rule: optimizer.SGD}).Check()
 }
 
-// settings returns the update rule of v: running average for statistics, and
-// of, the job's optimiser, for all other variables.
+// settings returns the update rule of v. It is a running average for
+// statistics such as means, and the job's optimiser for all other variables.
 func (v *Variable) settings(of optimizer.Settings) optimizer.Settings {
 	if v.Update == optimizer.Average {
 		return optimizer.Settings{Rule: optimizer.Average, Momentum: v.Momentum}
@@ -124,7 +124,7 @@ func elements(shape []int) int {
 	return n
 }
 
-// sizes is the size in bytes of one element, by its type.
+// sizes has the size in bytes of one element, by element type.
 var sizes = map[string]int64{"float32": 4, "float64": 8, "int64": 8, "uint64": 8, "uint8": 1}
 
 func (c *checker) checkFiles() error {
@@ -248,7 +248,7 @@ func (c *checker) checkState(s *Carried) error {
 	return c.take(s.File, s.Tensor, int64(elements(s.Shape))*size)
 }
 
-// span is [from, from+count).
+// span is the range [from, from+count).
 type span struct{ from, count int }
 
 // cover returns an error unless the spans cover each number of [0, n) exactly

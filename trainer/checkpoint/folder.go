@@ -27,7 +27,7 @@ type Folder struct {
 }
 
 // hook is the initial value of Folder.hook. A build with the tag failpoint
-// replaces it to inject faults.
+// replaces hook to inject faults.
 var hook = func(place string) error { return nil }
 
 // OpenFolder opens the folder dir of checkpoints, and creates it with mode
@@ -102,7 +102,7 @@ func openRegular(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() { // opening a named pipe would block until a process writes to it
+	if !info.Mode().IsRegular() { // Open only regular files: opening a named pipe would block until a process writes to it.
 		return nil, errors.New("it is not a regular file")
 	}
 	return os.Open(path)
@@ -115,8 +115,8 @@ func checkPlace(id, name string) error {
 	return checkName(name)
 }
 
-// Verify reads a data file and returns an error if its size or SHA-256 differs
-// from file, the manifest's entry.
+// Verify reads a data file of the checkpoint id. It returns an error if the
+// size or SHA-256 differs from file, which is the manifest's entry.
 func (f *Folder) Verify(id string, file File) error {
 	if err := f.verify(id, file); err != nil {
 		return fmt.Errorf("checkpoint %s: %s in %s: %w", id, file.Name, f.dir, cause(err))
@@ -189,7 +189,7 @@ func (f *Folder) probe(token string) (path string, err error) {
 	return filepath.Join(f.dir, ".probe-"+token), checkName(token)
 }
 
-// cause removes the operation and the path from err, because the callers'
+// cause returns err without the operation and the path, because the callers'
 // messages contain them already.
 func cause(err error) error {
 	switch e := err.(type) {
@@ -202,10 +202,10 @@ func cause(err error) error {
 }
 
 // Write creates a data file of the checkpoint with the content that fill
-// writes, and returns its size and SHA-256. After success the whole file is
-// flushed to disk under its name. After a failure the name does not exist, or
-// has its earlier content. There is one exception: if flushing the folder
-// failed, the new file may exist under its name, complete.
+// writes, and returns its size and SHA-256. If Write succeeds, the whole file
+// is on disk under its name. If Write fails, the name does not exist or has
+// its earlier content. There is one exception: if flushing the folder failed,
+// the new file may exist under its name, complete.
 func (f *Folder) Write(id, name string, fill func(io.Writer) error) (size int64, sum string, err error) {
 	if err := checkPlace(id, name); err != nil {
 		return 0, "", fmt.Errorf("checkpoint: write %s: %w", name, err)
@@ -237,9 +237,9 @@ func (f *Folder) WriteManifest(m *Manifest) error {
 	return nil
 }
 
-// put writes a file under a temporary name, flushes it and renames it. It has
-// no deferred clean-up, because crash tests make a hook panic at any of its
-// steps.
+// put writes a file under a temporary name, flushes it and renames it. It does
+// not clean up in deferred calls, because crash tests make a hook panic at any
+// step and then expect what a crash leaves.
 func (f *Folder) put(id, name string, fill func(io.Writer) error) (int64, string, error) {
 	if err := f.makeFolders(f.dir); err != nil { // a user may have removed the folder since OpenFolder created it
 		return 0, "", err
@@ -302,13 +302,13 @@ type sink struct {
 	folder *Folder
 	file   *os.File
 	hash   hash.Hash
-	size   int64 // bytes written so far
+	size   int64 // number of bytes written so far
 }
 
 const writeBuffer = 1 << 16
 
-// fill calls the function fill with a buffered writer to the file, and then
-// flushes the file to disk.
+// fill calls the function in its parameter fill with a buffered writer to the
+// file. It then flushes the file to disk.
 func (s *sink) fill(fill func(io.Writer) error) error {
 	w := bufio.NewWriterSize(s, writeBuffer)
 	if err := fill(w); err != nil {
@@ -331,7 +331,7 @@ func (s *sink) Write(b []byte) (int, error) {
 		return 0, broken
 	}
 	n, err := s.file.Write(b)
-	s.hash.Write(b[:n]) // a hash's Write never returns an error
+	s.hash.Write(b[:n]) // Ignore the results: a hash's Write never returns an error.
 	s.size += int64(n)
-	return n, cmp.Or(broken, cause(err)) // drop the path here, because fill may wrap the error
+	return n, cmp.Or(broken, cause(err)) // Remove the path from the error before the function fill can wrap the error.
 }

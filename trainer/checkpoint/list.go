@@ -14,13 +14,13 @@ import (
 // Holding lists the checkpoints in one folder, the newest first.
 type Holding []Held
 
-// Held is a checkpoint as one host's folder holds it: usually only some of the
-// files.
+// Held is a checkpoint in one folder. The folder usually has only some of the
+// checkpoint's files.
 type Held struct {
 	ID       string           `json:"id"`
-	Manifest *Manifest        `json:"manifest,omitempty"` // nil if this folder has no manifest of the checkpoint, or a damaged one
+	Manifest *Manifest        `json:"manifest,omitempty"` // the checkpoint's manifest; nil if this folder has none or a damaged one
 	Damage   string           `json:"damage,omitempty"`   // why Manifest is nil; empty if it is set
-	Files    map[string]int64 `json:"files,omitempty"`    // size of each data file in bytes, by file name; without the manifest
+	Files    map[string]int64 `json:"files,omitempty"`    // size in bytes of each data file, by file name; the manifest is not included
 }
 
 // time returns when the checkpoint was made, or the zero time if the manifest
@@ -36,7 +36,7 @@ const unfinished = "no manifest: it was not finished"
 
 // List returns the checkpoints in the folder. A damaged checkpoint is no
 // error: its [Held.Damage] is set. List does not compare the files with the
-// manifest. [Candidates] compares their sizes, [Folder.Verify] their
+// manifest. [Candidates] compares their sizes, and [Folder.Verify] their
 // checksums.
 func (f *Folder) List() (Holding, error) {
 	all, err := f.scan()
@@ -134,16 +134,17 @@ func readManifest(folder string) (*Manifest, error) {
 	return m, err
 }
 
-// Retain removes old checkpoints from the folder and returns their IDs. It
-// does not remove the finished checkpoints with the highest steps (their
-// number is keep), the one with the best score, the one with the ID busy (it
-// is being written now; "" means none), and those newer than the newest
-// finished checkpoint. It also removes older checkpoints that are unfinished
-// or damaged. Tasks that share the folder may call it at the same time.
+// Retain removes old checkpoints from the folder, including unfinished and
+// damaged ones, and returns their IDs. It keeps:
+//
+//   - the finished checkpoints with the highest steps, as many as keep says;
+//   - the checkpoint with the best score;
+//   - the checkpoint with the ID busy, which is being written ("" means none);
+//   - all checkpoints that are newer than the newest finished one.
 //
 // After a restart from an older checkpoint, the order by step and the order by
 // time may differ. Retain then keeps the newest keep checkpoints of each
-// order.
+// order. Tasks that share the folder may call Retain at the same time.
 func (f *Folder) Retain(keep int, busy string) (removed []string, err error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("checkpoint folder %s: keep %d checkpoints: want at least 1", f.dir, keep)
@@ -189,7 +190,7 @@ func (f *Folder) Discard(id string) error {
 }
 
 // expired returns the IDs of the checkpoints that Retain removes, in the order
-// of all.
+// in which all lists them.
 func expired(all []entry, keep int, busy string) []string {
 	finished := slices.DeleteFunc(slices.Clone(all), func(s entry) bool { return !s.finished() })
 	if len(finished) == 0 {
@@ -225,8 +226,9 @@ func (f *Folder) Best() (id string, err error) {
 	return best[0].ID, nil
 }
 
-// highest returns the checkpoint with the highest score, and the newest of
-// several with that score. It returns nil if no checkpoint has a score.
+// highest returns the checkpoint with the highest score, as a slice of one
+// element. If several have that score, it returns the newest of them. If no
+// checkpoint has a score, it returns nil.
 func highest(finished []entry) (one []entry) {
 	for _, s := range finished {
 		if s.Manifest.IsBest && (one == nil || *s.Manifest.Best > *one[0].Manifest.Best) {
@@ -236,9 +238,9 @@ func highest(finished []entry) (one []entry) {
 	return one
 }
 
-// finished reports whether the checkpoint has a manifest and no file of a
-// wrong size in this folder. Missing files do not matter: they may be on other
-// hosts.
+// finished reports whether the checkpoint has a manifest in this folder, and
+// no file here has a wrong size. Missing files do not matter, because they may
+// be on other hosts.
 func (s entry) finished() bool {
 	if s.Manifest == nil {
 		return false
@@ -251,19 +253,19 @@ func (s entry) finished() bool {
 	return true
 }
 
-// abandoned reports whether no task will finish the checkpoint. This is so if
-// the checkpoint is older than newest, and no file in its folder has changed
-// after last, the last change of any finished checkpoint. The time matters
-// after a restart from an older checkpoint, when new checkpoints have lower
-// steps.
+// abandoned reports whether no task will finish the checkpoint. It returns
+// true under two conditions: the checkpoint is older than newest, and no file
+// in its folder has changed after last, the last change of any finished
+// checkpoint. The time matters after a restart from an older checkpoint,
+// because new checkpoints then have lower steps than old ones.
 func (s entry) abandoned(newest entry, last time.Time) bool {
 	return newestFirst(s.Held, newest.Held) > 0 && !s.changed.After(last)
 }
 
-// remove deletes a checkpoint, the manifest first. It flushes that deletion to
-// disk before it deletes the files, so that a half deleted checkpoint never
-// looks finished. remove returns false if the folder remains, for example
-// because another host has a file open.
+// remove deletes a checkpoint, the manifest first. It flushes the deletion of
+// the manifest to disk before it deletes the files, so that a half deleted
+// checkpoint never looks finished. It returns false if the folder remains, for
+// example because another host has a file open.
 func (f *Folder) remove(id string) (gone bool, err error) {
 	folder := filepath.Join(f.dir, id)
 	if err := f.removeName(filepath.Join(folder, manifestName)); err != nil {
@@ -282,7 +284,7 @@ func (f *Folder) remove(id string) (gone bool, err error) {
 		}
 	}
 	if err := f.removeName(folder); err != nil {
-		if errors.Is(err, fs.ErrExist) { // the folder is not empty
+		if errors.Is(err, fs.ErrExist) { // an error ErrExist means that the folder is not empty
 			return false, nil
 		}
 		return false, err

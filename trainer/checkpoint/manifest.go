@@ -18,7 +18,7 @@ import (
 
 const (
 	format      = 1
-	maxManifest = 64 << 20 // bytes
+	maxManifest = 64 << 20 // largest size of a manifest in bytes
 )
 
 // Manifest describes a checkpoint: the state of the training, the variables,
@@ -29,15 +29,16 @@ type Manifest struct {
 	Job        string `json:"job"`
 	Generation int    `json:"generation"` // number of restarts of the job before this checkpoint
 	Step       uint64 `json:"step"`       // number of training steps that this checkpoint contains
-	// Cut is the number of training steps that each worker group had made. It
-	// is set only if the groups do not wait for each other; Cut[0] equals
-	// Step. nil means that all groups have made Step steps.
+	// Cut is, by worker group, the number of training steps that the
+	// checkpoint contains. It is set only if the groups do not wait for each
+	// other; Cut[0] then equals Step. nil means that all groups have made Step
+	// steps.
 	Cut            []uint64  `json:"cut,omitempty"`
 	Time           time.Time `json:"time"`
 	VirtualWorkers int       `json:"leaves"`          // number of virtual workers of the job
 	Batch          int       `json:"batch"`           // rows of the global batch, over all workers
 	Seed           uint64    `json:"seed"`            // seed of the job
-	Model          string    `json:"model,omitempty"` // identifies the model's graph, for example by a hash; empty if not known
+	Model          string    `json:"model,omitempty"` // identifies the model's graph, for example by a hash; empty if unknown
 
 	Optimizer optimizer.Settings `json:"optimizer"`
 	Variables []Variable         `json:"variables"`
@@ -54,16 +55,16 @@ type Manifest struct {
 	IsBest bool     `json:"is_best,omitempty"`
 }
 
-// Variable is a trained tensor.
+// Variable is a tensor that training changes.
 type Variable struct {
 	Name   string `json:"name"`
-	Dtype  string `json:"dtype"` // float32 or float64
+	Dtype  string `json:"dtype"` // element type: float32 or float64
 	Shape  []int  `json:"shape"`
-	Sparse bool   `json:"sparse,omitempty"` // if true, a Part of this variable counts rows (its first dimension), not elements
+	Sparse bool   `json:"sparse,omitempty"` // true if a Part of this variable counts rows (its first dimension), false if it counts elements
 	// Update and Momentum are set only for running statistics, such as the
-	// means of batch normalisation: Update is then optimizer.Average. An empty
-	// Update means that the optimiser updates the variable. Running statistics
-	// have no optimiser slots.
+	// means of batch normalisation. Update is then optimizer.Average, and the
+	// variable has no optimiser slots (state per value). An empty Update means
+	// that the optimiser updates the variable.
 	Update   optimizer.Rule `json:"update,omitempty"`
 	Momentum float64        `json:"momentum,omitempty"`
 }
@@ -73,8 +74,8 @@ type Variable struct {
 type File struct {
 	Name string `json:"name"`
 	Task string `json:"task"` // the task that wrote the file, such as ps:1
-	Size int64  `json:"size"` // bytes
-	Sum  string `json:"sum"`  // SHA-256, lower-case hexadecimal
+	Size int64  `json:"size"` // size in bytes
+	Sum  string `json:"sum"`  // SHA-256 of the content, in lower-case hexadecimal
 }
 
 // Part says which tensor of which file holds the range [Offset, Offset+Count)
@@ -83,7 +84,7 @@ type File struct {
 type Part struct {
 	Variable string `json:"variable"`
 	File     string `json:"file"`
-	Tensor   string `json:"tensor"` // name of the tensor with the values; package checkpoint/tensors derives the names of rows and slots from it
+	Tensor   string `json:"tensor"` // name of the tensor with the values; from it, package checkpoint/tensors derives the names of the tensors with row numbers and optimiser state
 	Offset   int    `json:"offset"`
 	Count    int    `json:"count"`
 	Rows     int    `json:"rows"`    // number of rows in the file, if the variable is sparse; -1 if it is dense
@@ -98,14 +99,14 @@ type Carried struct {
 	Name   string `json:"name"`
 	File   string `json:"file"`
 	Tensor string `json:"tensor"`
-	Dtype  string `json:"dtype"` // float32, float64, int64, uint64 or uint8
+	Dtype  string `json:"dtype"` // element type: float32, float64, int64, uint64 or uint8
 	Shape  []int  `json:"shape"`
 	Lo     int    `json:"lo"`
 	Hi     int    `json:"hi"`
 }
 
 // A manifest file is exactly {"sum":"<SHA-256 of the value of
-// checkpoint>","checkpoint":{...}}. Every version of the format keeps this
+// checkpoint>","checkpoint":{...}}. Every version of the format has this
 // frame, so that a reader can tell a damaged manifest from one in a newer
 // format.
 const (
@@ -135,9 +136,9 @@ func (m *Manifest) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// DecodeManifest parses the bytes that Encode returned, and validates them: in
+// DecodeManifest parses the bytes that Encode returned, and checks them. In
 // the result all names and indices are valid, and the parts of each variable
-// cover it exactly once.
+// cover the variable exactly once.
 func DecodeManifest(b []byte) (*Manifest, error) {
 	m, err := decode(b)
 	if err != nil {
@@ -154,7 +155,7 @@ func decode(b []byte) (*Manifest, error) {
 	var version struct {
 		Format int `json:"format"`
 	}
-	if err := json.Unmarshal(body, &version); err != nil { // Unmarshal also refuses bytes after the JSON value
+	if err := json.Unmarshal(body, &version); err != nil { // Unmarshal also returns an error if bytes follow the JSON value.
 		return nil, err
 	}
 	if version.Format > format {
@@ -225,12 +226,12 @@ func parseID(id string) (identity, error) {
 }
 
 // newestFirst orders checkpoints by step, then by time, then by generation
-// (number of restarts). Time precedes generation for two reasons: generations
-// of different jobs cannot be compared, and asynchronous workers may have made
-// more steps than the chief (worker 0), whose step the ID has. If all are
-// equal, or a manifest is missing, the ID decides.
+// (number of restarts). Time comes before generation for two reasons.
+// Generations of different jobs cannot be compared. Asynchronous workers may
+// have made more steps than the chief (worker 0), whose step is in the ID. If
+// all are equal, or a manifest is missing, the ID decides.
 func newestFirst(a, b Held) int {
-	x, _ := parseID(a.ID) // cannot fail: List and Candidates skip names that parseID refuses
+	x, _ := parseID(a.ID) // The error is ignored: List and Candidates skip names that parseID refuses.
 	y, _ := parseID(b.ID)
 	return -cmp.Or(cmp.Compare(x.step, y.step), a.time().Compare(b.time()),
 		cmp.Compare(x.generation, y.generation), cmp.Compare(a.ID, b.ID))
@@ -238,7 +239,7 @@ func newestFirst(a, b Held) int {
 
 const (
 	manifestName = "manifest.json"
-	longestName  = 128 // in bytes; longer temporary names stay within file systems' limit of 255
+	longestName  = 128 // longest name in bytes; temporary names are longer, and must stay within file systems' limit of 255
 )
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
@@ -321,7 +322,8 @@ func updating(v *Variable) string {
 }
 
 // optimizerDifference describes the first difference between two optimisers'
-// settings that change the meaning of their state (slots); "" means none.
+// settings that changes the meaning of their state (slots). It returns "" if
+// there is no such difference.
 func optimizerDifference(s, opt optimizer.Settings) string {
 	return cmp.Or(
 		differ("", s.Rule, opt.Rule),

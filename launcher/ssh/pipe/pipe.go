@@ -31,16 +31,16 @@ const (
 // The command runs in its own session, so it has no terminal to prompt on, and
 // Ctrl-C does not reach it.
 type Conn struct {
-	// Explain turns the error of a failed Read or Write into one that tells
-	// more, such as how the command exited. If Explain is nil, Read and Write
-	// return the plain error.
+	// Explain adds details to the error of a failed Read or Write, such as how
+	// the command exited. If Explain is nil, Read and Write return the plain
+	// error.
 	Explain func(error) error
 
 	cmd     *exec.Cmd
 	in, out *os.File
 	errs    *tail
 	remote  string
-	hangUp  bool          // true if Close sends SIGHUP without waiting first
+	hangUp  bool          // true if Close sends SIGHUP to the command at once, without waiting for it to exit
 	ended   chan struct{} // closed once the command has ended
 	once    sync.Once
 }
@@ -54,16 +54,16 @@ func Start(cmd *exec.Cmd, remote string, hangUp bool) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, toUs, err := os.Pipe() // not cmd.StdoutPipe, because Wait closes that before all output was read
+	out, toUs, err := os.Pipe() // cmd.StdoutPipe cannot be used, because Wait closes that pipe before all output was read.
 	if err != nil {
 		return nil, errors.Join(err, fromUs.Close(), in.Close())
 	}
 	c := &Conn{cmd: cmd, in: in, out: out, errs: &tail{}, remote: remote, hangUp: hangUp, ended: make(chan struct{})}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = fromUs, toUs, c.errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.WaitDelay = reapTime // a process that the command leaves behind may hold stderr open
+	cmd.WaitDelay = reapTime // Wait at most reapTime for the end of stderr: a process that the command leaves behind may hold it open.
 	err = cmd.Start()
-	_, _ = fromUs.Close(), toUs.Close() // the command has its own copies of these files
+	_, _ = fromUs.Close(), toUs.Close() // The command has its own copies of these files.
 	if err != nil {
 		_, _ = in.Close(), out.Close() // the command did not start, so no data is lost
 		return nil, err
@@ -78,8 +78,8 @@ func Start(cmd *exec.Cmd, remote string, hangUp bool) (*Conn, error) {
 // Read implements net.Conn.
 func (c *Conn) Read(b []byte) (int, error) { return c.explained(c.out.Read(b)) }
 
-// Write implements net.Conn. It may fail before the first Read if the command
-// exits immediately.
+// Write implements net.Conn. If the command exits immediately, Write may
+// return an error before any Read does.
 func (c *Conn) Write(b []byte) (int, error) { return c.explained(c.in.Write(b)) }
 
 func (c *Conn) explained(n int, err error) (int, error) {
@@ -95,7 +95,7 @@ func (c *Conn) Close() error {
 	c.once.Do(func() {
 		_ = c.in.Close() // an error means that the command has ended
 		if c.hangUp {
-			_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGHUP) // fails if the command has ended
+			_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGHUP) // Kill fails if the command has ended.
 		}
 		c.wait(exitTime)
 		// Kill the whole process group, since the command may have left other

@@ -17,14 +17,15 @@ import (
 type expander struct {
 	home    string // directory that replaces "~"
 	tokens  *strings.Replacer
-	written string // text of the ssh configuration, in which ownPath searches for literal paths
+	written string // text of the ssh configuration; ownPath does not change a path that occurs in it
 }
 
 func newExpander(q Query, t Target) expander {
 	local, _ := os.Hostname() // the host name is needed only for the tokens %l and %L
 	short, _, _ := strings.Cut(local, ".")
 	// The error is ignored: ssh has already reported an unreadable
-	// configuration file, and without its text no path counts as literal.
+	// configuration file. Without the file's text, ownPath replaces the home
+	// directory in every path.
 	written, _ := os.ReadFile(q.ConfigFile)
 	return expander{
 		home:    q.Home,
@@ -54,7 +55,7 @@ func (e expander) path(value string) string {
 }
 
 // ownPath expands a file name in which ssh -G has replaced "~" by the home
-// directory in the password database. It replaces that directory by e.home,
+// directory from the password database. It replaces that directory by e.home,
 // unless the ssh configuration contains the whole path literally.
 func (e expander) ownPath(value string) string {
 	path := e.path(value)

@@ -37,10 +37,10 @@ import (
 type Query struct {
 	Host           string // name of the host, or an alias of the ssh configuration
 	User           string // login name; empty: User of the ssh configuration, else the local user
-	Port           int    // 0: Port of the ssh configuration, else 22
+	Port           int    // port to connect to; 0: Port of the ssh configuration, else 22
 	Home           string // directory that replaces "~" in file names
 	ConfigFile     string // path of the user's ssh configuration; a missing file is no error
-	KnownHostsFile string // empty: UserKnownHostsFile of the ssh configuration, else <Home>/.ssh/known_hosts
+	KnownHostsFile string // path of the known_hosts file; empty: UserKnownHostsFile of the ssh configuration, else <Home>/.ssh/known_hosts
 }
 
 // Target holds the settings that the ssh configuration has for one host.
@@ -50,18 +50,18 @@ type Target struct {
 	Port           int
 	User           string
 	KeyAlias       string        // HostKeyAlias, the host's name in known_hosts; empty: not set
-	Identities     []string      // key files that IdentityFile names, without the default ones
+	Identities     []string      // key files that IdentityFile names; the default key files are in Defaults
 	Certificates   []string      // certificate files that CertificateFile names
 	Defaults       []string      // default key files such as ~/.ssh/id_ed25519, which may be missing
-	IdentitiesOnly bool          // offer only those keys of the SSH agent that a key file or certificate names
-	Agent          string        // path of the SSH agent's socket; empty: use no SSH agent
+	IdentitiesOnly bool          // true to offer, of the SSH agent's keys, only those that a key file or certificate names
+	Agent          string        // path of the SSH agent's socket; empty: do not use an SSH agent
 	KnownHosts     []string      // known_hosts files to read; new keys are added to the first
 	Env            []string      // NAME=VALUE from SendEnv and SetEnv, sent to the server for each command
-	ForwardAgent   string        // socket of the SSH agent to forward to the host; empty: forward none
-	StrictKeys     string        // StrictHostKeyChecking as AcceptNew or Unchecked; "" for any other value
+	ForwardAgent   string        // socket of the SSH agent to forward to the host; empty: forward no agent
+	StrictKeys     string        // value of StrictHostKeyChecking: AcceptNew, Unchecked, or "" for any other value
 	Jumps          []Hop         // jump hosts in the order in which to connect to them
 	ProxyCommand   string        // shell command whose stdin and stdout lead to the host; empty: none
-	Network        string        // tcp, tcp4 or tcp6
+	Network        string        // network for package net: tcp, tcp4 or tcp6
 	NoPassword     bool          // true if the configuration forbids password authentication
 	NoInteractive  bool          // true if the configuration forbids keyboard-interactive authentication
 	Connect        time.Duration // limit for reaching the server in one attempt, without the handshake; never 0
@@ -70,13 +70,14 @@ type Target struct {
 
 // Hop is a jump host.
 type Hop struct {
-	User, Host string // User may be empty
-	Port       int    // 0: Port of the ssh configuration for this jump host, else 22
+	User, Host string // User is empty if the configuration names none
+	Port       int    // port of the jump host; 0: Port of the ssh configuration for it, else 22
 }
 
 // Limits for one connection attempt if the ssh configuration sets no
-// ConnectTimeout. DefaultConnect is for reaching the server. DefaultTimeout
-// includes the SSH handshake, for which a busy server may need longer.
+// ConnectTimeout. DefaultConnect limits the time to reach the server.
+// DefaultTimeout also includes the SSH handshake, for which a busy server may
+// need longer.
 const (
 	DefaultConnect = 15 * time.Second
 	DefaultTimeout = time.Minute
@@ -125,8 +126,8 @@ func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
 		}
 		file := filepath.Join(folder.Path, "config")
 		// With -F, ssh reads only the given file, so this file includes the
-		// user's and the system's configuration. ssh may read the file twice,
-		// so a pipe instead of a file would not work.
+		// configurations of the user and of the system. A pipe instead of a
+		// file would not work, because ssh may read it twice.
 		both := fmt.Sprintf("Include %q\nInclude %q\n", q.ConfigFile, systemFile)
 		if err := os.WriteFile(file, []byte(both), 0o600); err != nil {
 			return nil, errors.Join(fmt.Errorf("read ssh configuration: %w", err), folder.Remove())
@@ -232,10 +233,10 @@ var usualKeys = []string{"id_ed25519", "id_ecdsa", "id_rsa", "id_ecdsa_sk", "id_
 
 const plxKeys = 5
 
-// setKeys sets the key files, the certificates and the SSH agent. ssh -G
-// prints default key files and those that IdentityFile names alike; setKeys
+// setKeys sets the key files, the certificates and the SSH agent. ssh -G lists
+// the default key files together with those that IdentityFile names; setKeys
 // separates them. If IdentityFile names other keys, a default key file is used
-// only if it is also among those that ssh -G prints.
+// only if ssh -G lists it too.
 func (t *Target) setKeys(q Query, values settings, expand expander) {
 	var usual, named []string
 	for _, name := range usualKeys {
@@ -267,23 +268,23 @@ func (t *Target) setKeys(q Query, values settings, expand expander) {
 	}
 }
 
-// setForward sets the SSH agent to forward. value is that of the keyword
-// ForwardAgent: yes, no, or the path of a socket.
+// setForward sets the SSH agent to forward. The parameter value is the value
+// of the keyword ForwardAgent: yes, no, or the path of a socket.
 func (t *Target) setForward(value string, expand expander) {
 	switch strings.ToLower(value) {
 	case "", "no", "false":
 	case "yes", "true":
-		// Even if IdentityAgent is none, ForwardAgent yes forwards
-		// $SSH_AUTH_SOCK.
+		// ForwardAgent yes forwards the agent at $SSH_AUTH_SOCK even if
+		// IdentityAgent is none.
 		t.ForwardAgent = cmp.Or(t.Agent, os.Getenv("SSH_AUTH_SOCK"))
 	default:
 		t.ForwardAgent = expand.path(value)
 	}
 }
 
-// environment returns the variables to send to the server: those of own that
-// match the patterns of SendEnv, and those of SetEnv. The server may ignore
-// them.
+// environment returns the variables to send to the server, which may ignore
+// them: variables in own that match a pattern of SendEnv, and all variables of
+// SetEnv.
 func environment(values settings, own []string) (env []string) {
 	var patterns []string
 	for _, line := range values["sendenv"] {
@@ -331,8 +332,8 @@ func (t *Target) setKnownHosts(q Query, values settings, expand expander) {
 	}
 }
 
-// setWay sets how to reach the host: ProxyCommand or jump hosts. ssh -G prints
-// at most one of the two.
+// setWay sets how to reach the host: through a ProxyCommand or through jump
+// hosts. ssh -G prints at most one of these settings.
 func (t *Target) setWay(q Query, values settings, expand expander) error {
 	if command := values.first("proxycommand"); command != "" && command != "none" {
 		if values.first("proxyusefdpass") == "yes" {
@@ -358,16 +359,16 @@ func (t *Target) setWay(q Query, values settings, expand expander) error {
 // Values of Target.StrictKeys.
 const (
 	AcceptNew = "accept-new" // accept the key of an unknown host and record it
-	Unchecked = "no"         // ssh would accept any host key; plx still checks
+	Unchecked = "no"         // ssh would accept any host key; plx still checks the key
 )
 
 // strictness maps the spellings of StrictHostKeyChecking to AcceptNew or
 // Unchecked. ssh -G prints the value no as false.
 var strictness = map[string]string{"accept-new": AcceptNew, "no": Unchecked, "off": Unchecked, "false": Unchecked}
 
-// sshHome returns the home directory that ssh substitutes for "~", which is
-// the one in the password database. It takes the directory from the output of
-// ssh -G. It returns "" if that fails.
+// sshHome returns the home directory that ssh substitutes for "~", which comes
+// from the password database. It takes the directory from the output of ssh
+// -G. If ssh -G fails, it returns "".
 var sshHome = sync.OnceValue(func() string {
 	ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
 	defer cancel()
@@ -382,9 +383,9 @@ var sshHome = sync.OnceValue(func() string {
 	return ""
 })
 
-// PasswordHome returns this user's home directory from the password database,
-// or else the directory that ssh uses for "~". It returns "" if neither is
-// known.
+// PasswordHome returns this user's home directory from the password database.
+// If Go cannot read the database, it returns the directory that ssh uses for
+// "~". It returns "" if neither is known.
 func PasswordHome() string {
 	if u, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
 		return u.HomeDir
@@ -392,8 +393,9 @@ func PasswordHome() string {
 	return sshHome()
 }
 
-// CheckName returns an error for a name that ssh could take for an option, and
-// for characters that occur in no host or user name. what is "host" or "user".
+// CheckName returns an error for a name that ssh could take for an option. It
+// also returns an error for a name with a character that occurs in no host or
+// user name. The parameter what is "host" or "user".
 func CheckName(what, name string) error {
 	if strings.HasPrefix(name, "-") {
 		return fmt.Errorf("%s %q begins with -", what, name)

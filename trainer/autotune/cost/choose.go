@@ -9,9 +9,9 @@
 //
 // # The choice
 //
-// Let a job have n hosts with one worker each. A table has w bytes, a row r
-// bytes and the index of a row i bytes. A worker uses the fraction a of the
-// rows in a step.
+// Assume that a job has n hosts with one worker each. A table has w bytes, a
+// row r bytes, and the index of a row i bytes. A worker uses the fraction a of
+// the rows in a step.
 //
 //   - A dense all-reduce sends 2(n-1)/n w over the link of each host (Patarasuk
 //     and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
@@ -28,7 +28,7 @@
 // A network link transfers both directions at the same time. So the load of a
 // host is the larger of the bytes that leave it and the bytes that enter it.
 // Bytes that stay inside a host are not counted. All reported numbers are
-// measured, none is predicted.
+// measured; the report contains no predictions.
 package cost
 
 import (
@@ -39,8 +39,8 @@ import (
 // Route is how the values and gradients of a variable are exchanged.
 type Route string
 
-// PS exchanges them with parameter servers, AllReduce directly among the
-// workers.
+// PS means exchange with parameter servers; AllReduce means exchange directly
+// among the workers.
 const (
 	PS        Route = "ps"
 	AllReduce Route = "allreduce"
@@ -50,9 +50,9 @@ const (
 // workers use.
 type Variable struct {
 	Name     string
-	Route    Route // how the variable is exchanged now
-	Bytes    int   // bytes of the whole variable
-	Rows     int   // length of its first dimension; 0 means unknown
+	Route    Route // how the variable's values and gradients are exchanged now
+	Bytes    int   // size of the whole variable in bytes
+	Rows     int   // length of the variable's first dimension; 0 means unknown
 	RowBytes int   // bytes of one row of an embedding table; 0 means that the variable is dense
 	// Touched is the mean number of rows that one worker uses in a step. For a
 	// dense variable it counts the rows of the gradient that are not zero. 0
@@ -65,7 +65,7 @@ type Variable struct {
 func (v Variable) Sparse() bool { return v.RowBytes > 0 }
 
 // density returns the fraction of the rows that one worker uses in a step. ok
-// is false if that is unknown.
+// is false if the fraction is unknown.
 func (v Variable) density() (part float64, ok bool) {
 	if !(v.Touched > 0) || v.Rows < 1 {
 		return 0, false
@@ -82,7 +82,7 @@ func (v Variable) share() (part float64, ok bool) {
 }
 
 // Choose returns the cheaper route for a sparse variable in a job with
-// servers, and the reason. Servers are cheaper as long as the used rows have
+// parameter servers, and the reason. Servers are cheaper if the used rows have
 // fewer bytes than a dense all-reduce. The route does not change the results
 // of training.
 func Choose(v Variable) (r Route, why string) {
@@ -96,9 +96,10 @@ func Choose(v Variable) (r Route, why string) {
 	return AllReduce, "rows+index " + percent(share) + " of dense"
 }
 
-// indexBytes returns the mean size of an encoded row index, if every row is
-// used with probability density. Indices are encoded as differences: one of
-// 128 or more takes a second byte, one of 128*128 or more a third.
+// indexBytes returns the mean size of an encoded row index in bytes, if every
+// row is used with probability density. Indices are encoded as differences. A
+// difference of 128 or more takes a second byte, and one of 128*128 or more
+// takes a third.
 func indexBytes(density float64) float64 {
 	bytes := 1.0
 	for least := 128.0; least < 1<<62 && density < 1; least *= 128 {

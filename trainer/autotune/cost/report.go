@@ -35,7 +35,7 @@ func (r Report) Lines() []string {
 	}
 	host, most, mean := all.busiest(hosts)
 	fmt.Fprintf(t, "total\t%s\t\t%s\tbusiest: %s\t\n", size(total), size(most), clean(host, 40))
-	t.Flush() // a strings.Builder never fails
+	t.Flush() // Flush writes to a strings.Builder, which never fails.
 	lines := []string{fmt.Sprintf("bytes per step at the busiest link, measured over %s: %s, %s, %s", plural.Count(r.Steps, "step"),
 		plural.Count(len(r.Cluster.Workers), "worker"), plural.Count(len(r.Cluster.Servers), "server"), plural.Count(len(hosts), "host"))}
 	for line := range strings.Lines(text.String()) {
@@ -58,8 +58,8 @@ type Cluster struct {
 	Workers, Servers []string // host names, by index of the worker or server
 }
 
-// Hosts returns the names of all hosts without duplicates, those of workers
-// first.
+// Hosts returns the names of all hosts without duplicates. The hosts of
+// workers come first.
 func (c Cluster) Hosts() (all []string) {
 	for _, host := range slices.Concat(c.Workers, c.Servers) {
 		if !slices.Contains(all, host) {
@@ -69,7 +69,8 @@ func (c Cluster) Hosts() (all []string) {
 	return all
 }
 
-// holder returns the host of shard holder i, numbered as Exchange.Holder.
+// holder returns the host of shard holder i. The numbers are those of
+// Exchange.Holder: first the servers, then the workers.
 func (c Cluster) holder(i int) string {
 	if i < len(c.Servers) {
 		return c.Servers[i]
@@ -84,10 +85,10 @@ func (c Cluster) holder(i int) string {
 // in the totals.
 type Exchange struct {
 	Variable, Worker, Holder int
-	Sent, Received           float64 // bytes that the worker has sent and received in all Report.Steps steps
+	Sent, Received           float64 // bytes that the worker has sent to and received from the holder in all Report.Steps steps
 }
 
-// links has, by host name, the bytes that leave and enter the host.
+// links has, by host name, the number of bytes that leave and enter the host.
 type links struct{ out, in map[string]float64 }
 
 func newLinks() links { return links{map[string]float64{}, map[string]float64{}} }
@@ -99,8 +100,8 @@ func (l links) send(from, to string, bytes float64) {
 	}
 }
 
-// busiest returns the host with the most bytes through its network link, these
-// bytes, and the mean of all hosts.
+// busiest returns the host with the most bytes through its network link, the
+// number of these bytes, and the mean number over all hosts.
 func (l links) busiest(hosts []string) (host string, most, mean float64) {
 	for i, h := range hosts {
 		through := max(l.out[h], l.in[h])
@@ -134,7 +135,8 @@ func (r Report) measured() (variables []links, all links) {
 }
 
 // loads returns the bytes per step that each server exchanged, including those
-// inside its host: by variable (the loss is last), and in total.
+// that stay inside its host. It returns them by variable (the loss is last),
+// and in total.
 func (r Report) loads() (variables [][]float64, sums []float64) {
 	sums = make([]float64, len(r.Cluster.Servers))
 	for range sums {
@@ -151,8 +153,8 @@ func (r Report) loads() (variables [][]float64, sums []float64) {
 }
 
 const (
-	looksSparse = 0.5 // advise a sparse variable if a smaller fraction of a dense gradient's rows is not zero
-	hot         = 2   // report a server as hot if it has more than this many times the others' mean load
+	looksSparse = 0.5 // advise to make a dense variable sparse if less than this fraction of its gradient's rows is not zero
+	hot         = 2   // report a server as hot (overloaded) if its load exceeds the mean load of the other servers by this factor
 )
 
 // Notes returns advice for the log: dense variables whose gradients have few
@@ -219,9 +221,9 @@ func size(bytes float64) string {
 	return fmt.Sprintf("%.2f %s", bytes, units[unit])
 }
 
-// clean replaces unprintable characters in a name, and shortens it to most
-// characters by removing its beginning. The ends of variable names differ
-// more.
+// clean replaces unprintable characters in a name. If the name is longer than
+// most characters, clean removes its beginning, because variable names differ
+// more at their ends.
 func clean(name string, most int) string {
 	letters := []rune(strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// Assign assigns pieces to shard holders and returns the holder of each piece.
-// It takes the heaviest piece first, and gives each piece to the holder with
-// the smallest load so far (the LPT rule of Graham, "Bounds on multiprocessing
-// timing anomalies", 1969). If loads are equal, the holder with fewer pieces
-// gets it, then the first holder.
+// Assign assigns pieces to shard holders (the tasks that store rows) and
+// returns the holder of each piece. It takes the heaviest piece first, and
+// gives each piece to the holder with the smallest load so far (the LPT rule
+// of Graham, "Bounds on multiprocessing timing anomalies", 1969). If loads are
+// equal, it prefers the holder with fewer pieces, then the holder with the
+// lower index.
 //
-// base is, by holder, the load that it has from other variables; it must not
-// be empty.
+// The parameter base has, by holder, the load from other variables. It must
+// not be empty.
 func Assign(loads, base []float64) []int {
 	carried, order := slices.Clone(base), make([]int, len(loads))
 	for i := range order {
@@ -35,10 +36,12 @@ func Assign(loads, base []float64) []int {
 }
 
 // Keep exchanges the holders of an assignment, so that fewer rows have to
-// move. here[i] is how much of piece i each holder has now. All pieces
-// assigned to one holder form a group and stay together. The group of which
-// one holder has the most goes to that holder first, then the next. Keep is
-// only useful if all holders have the same load from other variables.
+// move. All pieces that are assigned to one holder form a group and stay
+// together. Keep gives one group after the other to the holder that already
+// has the most of it. It begins with the group of which a holder has the most.
+//
+// here[i] is how much of piece i each holder has now. Keep is only useful if
+// all holders have the same load from other variables.
 func Keep(assigned []int, here [][]float64) []int {
 	type pair struct {
 		group, holder int

@@ -6,12 +6,12 @@ import (
 	"sort"
 )
 
-// maxBuckets bounds a histogram.
+// maxBuckets is the largest number of buckets in a histogram.
 const maxBuckets = 4096
 
 // Histogram counts how often the rows of an embedding table were transferred.
-// It has at most 4096 buckets of equally many rows; the last may have fewer.
-// Only one goroutine at a time may use it.
+// It has at most 4096 buckets, each for the same number of rows; the last
+// bucket may have fewer. Only one goroutine at a time may use it.
 type Histogram struct {
 	width  int       // number of rows in a bucket
 	counts []float64 // by bucket: how often rows of this bucket were transferred
@@ -24,7 +24,7 @@ func NewHistogram(rows int) *Histogram {
 	return &Histogram{width: width, counts: make([]float64, ceil(rows, width))}
 }
 
-// Add adds one to the count of each row in rows. All must be rows of the
+// Add adds one to the count of each row in rows, which must be rows of the
 // table.
 func (h *Histogram) Add(rows []int64) {
 	for _, row := range rows {
@@ -39,8 +39,9 @@ func (h *Histogram) Counts() []float64 { return h.counts }
 // ceil returns a/b rounded up. Unlike (a+b-1)/b, it cannot overflow.
 func ceil(a, b int) int { return a/b + min(a%b, 1) }
 
-// near is by how much, as a fraction, a part may be heavier than the best
-// possible maximum, if that lets the part end at the end of a bucket.
+// near is a tolerance of the division into parts. To end at the end of a
+// bucket, a part may be heavier than the best possible maximum by this
+// fraction.
 const near = 0.05
 
 // Cut divides the rows [0, rows) into parts of about the same weight and
@@ -82,8 +83,9 @@ func even(rows, parts int) []int {
 }
 
 // Loads returns how often the rows of each part were transferred. bounds are
-// those of Cut, and counts those of a [Histogram]. If Cut would ignore the
-// counts, Loads returns the number of rows of each part instead.
+// the bounds that Cut returned, and counts those of a [Histogram]. If Cut
+// would ignore the counts, Loads returns the number of rows of each part
+// instead.
 func Loads(bounds []int, counts []float64) []float64 {
 	var loads []float64
 	w := newWeight(bounds[len(bounds)-1], counts)
@@ -104,8 +106,8 @@ type weight struct {
 	sums        []float64 // by bucket: weight of all rows before it; one more element for the weight of all rows
 }
 
-// newWeight returns nil if counts are missing, all zero, negative or not
-// finite.
+// newWeight returns the weight for the counts of a Histogram. It returns nil
+// if counts are missing, all zero, negative or not finite.
 func newWeight(rows int, counts []float64) *weight {
 	if len(counts) == 0 || rows < 1 {
 		return nil
@@ -149,14 +151,15 @@ func (w *weight) heaviestRow() float64 {
 	return heaviest
 }
 
-// last returns the last row in [from, to] for which the rows before it weigh
-// at most most. The row from must satisfy this.
+// last returns the last row in [from, to] for which the total weight of all
+// rows before it does not exceed the parameter most. This must be true for the
+// row from.
 func (w *weight) last(from, to int, most float64) int {
 	return from + sort.Search(to-from, func(i int) bool { return w.until(from+i+1) > most })
 }
 
 // nearest returns the end of a bucket at which the cumulative weight is
-// closest to at.
+// closest to the weight at.
 func (w *weight) nearest(at float64) int {
 	b, _ := slices.BinarySearch(w.sums, at)
 	if b > 0 && at-w.sums[b-1] < w.sums[b]-at {
@@ -165,11 +168,11 @@ func (w *weight) nearest(at float64) int {
 	return w.start(b)
 }
 
-// cutter divides rows into parts that have at most the weight limit and at
-// most most rows.
+// cutter divides rows into parts. A part's weight does not exceed the field
+// limit, and its number of rows does not exceed the field most.
 type cutter struct {
 	*weight
-	parts, most int     // number of parts; maximal number of rows in a part
+	parts, most int     // parts is the number of parts, most the largest number of rows in a part
 	limit       float64 // maximal weight of a part
 }
 
@@ -214,10 +217,10 @@ func (c *cutter) back(to int) int {
 }
 
 // cut returns the bounds of the parts. It gives each part an equal share of
-// the remaining weight, as far as the limits of this part and of the later
-// parts allow.
+// the remaining weight, unless the limits of this part or of the later parts
+// forbid that.
 func (c *cutter) cut() []int {
-	earliest := make([]int, c.parts+1) // by bound: the smallest row at which the remaining parts can still cover the rest
+	earliest := make([]int, c.parts+1) // by bound: the smallest row at which the remaining parts can still cover all remaining rows
 	earliest[c.parts] = c.rows
 	for k := c.parts - 1; k > 0; k-- {
 		earliest[k] = c.back(earliest[k+1])

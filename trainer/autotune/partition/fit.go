@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Fit is the curve t(P) = C + B/P + A*P through measured step times, in
-// seconds. C is the time that does not depend on the number P of pieces, B the
-// work that the pieces share, and A the cost of each piece. A and B are
-// positive, so the curve has a minimum.
+// Fit is the curve t(P) = C + B/P + A*P through measured step times in
+// seconds, where P is the number of pieces. C is the time that does not depend
+// on P, B the work that the pieces share, and A the cost of each piece. A and
+// B are positive, so the curve has a minimum.
 type Fit struct {
 	A, B, C   float64
 	Residuals []float64 // measured minus fitted seconds, one for each measured sample, ascending by P
@@ -18,7 +18,7 @@ type Fit struct {
 // At returns the fitted time of a step with p pieces, in seconds.
 func (f *Fit) At(p float64) float64 { return f.C + f.B/p + float64(f.A*p) }
 
-// Best returns the P at which the curve has its minimum.
+// Best returns the number P of pieces at which the curve has its minimum.
 func (f *Fit) Best() float64 { return math.Sqrt(f.B / f.A) }
 
 // fit returns the curve through the samples, weighted by their accuracy. If
@@ -59,7 +59,8 @@ func equal(samples []Sample) bool {
 	return true
 }
 
-// leastSquares finds the x that minimizes |rows*x - values|.
+// leastSquares is the problem to find the x that minimizes the error |rows*x -
+// values|.
 type leastSquares struct {
 	rows   [][3]float64
 	values []float64
@@ -71,7 +72,7 @@ func (l *leastSquares) add(row [3]float64, value float64) {
 
 // nonNegative returns the x without negative elements that minimizes the
 // error. It solves the unconstrained problem for each of the seven sets of
-// elements that may be positive; one of these solutions is the constrained
+// elements that may be positive. One of these solutions is the constrained
 // minimum (Lawson and Hanson, "Solving Least Squares Problems", 1974, chapter
 // 23). Larger sets are tried later and must be better by more than rounding
 // errors.
@@ -99,8 +100,9 @@ func (l *leastSquares) error(x [3]float64) (sum float64) {
 }
 
 // solve returns the x that minimizes the error if only the elements in set may
-// differ from 0. ok is false if one of them is negative. It uses modified
-// Gram-Schmidt, which tolerates badly scaled columns such as 1/P and P.
+// differ from 0. ok is false if an element of x is negative. solve uses
+// modified Gram-Schmidt, which tolerates badly scaled columns such as 1/P and
+// P.
 func (l *leastSquares) solve(set []int) (x [3]float64, ok bool) {
 	columns := make([][]float64, len(set)+1) // one column for each element of set, and one for the values
 	for k := range columns {
@@ -151,7 +153,7 @@ type Sample struct {
 	Steps   int           // number of steps that were measured
 	Median  time.Duration // median time of a step
 	Spread  time.Duration // the true median is within Median ± Spread in about 95 of 100 cases
-	Skipped string        // why P was not measured; then Steps, Median and Spread are 0. "" means that it was measured
+	Skipped string        // why P was not measured, in which case Steps, Median and Spread are 0; "" if P was measured
 }
 
 // newSample computes a Sample from the durations of steps, at least one.
@@ -176,7 +178,7 @@ func median(times []time.Duration) time.Duration {
 }
 
 // maxTie is the largest relative difference at which two times can still tie.
-// If the measurements are noisier than that, the faster one is still the
+// Even if the measurements are noisier than this, the faster time is still the
 // better guess.
 const maxTie = 0.05
 

@@ -10,13 +10,13 @@ import (
 	"unicode"
 )
 
-// Result is the outcome of a search for the best number of pieces, possibly
-// unfinished.
+// Result is the outcome of a search for the best number P of pieces. The
+// search may be unfinished.
 type Result struct {
 	P       int      // the best number of pieces; 0 means that nothing was measured
 	Why     string   // the reason for the choice of P, for the log
 	Samples []Sample // every number of pieces that was measured or skipped, ascending
-	Fit     *Fit     // the curve through the samples; nil if none fits, for the reason in NoFit
+	Fit     *Fit     // the curve through the samples; nil if no curve fits, for the reason in NoFit
 	NoFit   string   // why Fit is nil; "" if Fit is set
 }
 
@@ -106,8 +106,8 @@ func digits(d time.Duration) string {
 	return d.Round(to).String()
 }
 
-// seconds formats a number of seconds. Values below a microsecond are not
-// rounded to nanoseconds, because coefficients of a fit may be that small.
+// seconds formats a number of seconds. It does not round values below a
+// microsecond to nanoseconds, because coefficients of a fit may be that small.
 func seconds(s float64) string {
 	if s > 0 && s < 1e-6 || s > 1e9 {
 		return fmt.Sprintf("%.3gs", s)

@@ -19,13 +19,15 @@
 //
 // The search follows Parallax (Kim et al., EuroSys'19, the section on
 // partitioning). It doubles the number P of pieces as long as steps get
-// faster, then halves it, beginning from the start again. Then it fits the
-// curve t(P) = c + b/P + a*P, whose minimum is at sqrt(b/a), and measures
-// there too if the fit predicts a shorter time.
+// faster. Then it goes back to the first P and halves it as long as steps get
+// faster. Then it fits the curve t(P) = c + b/P + a*P, whose minimum is at
+// sqrt(b/a). If the fit predicts a shorter time at this minimum, the search
+// measures that P too.
 //
 // The time for a P is the median of its steps. Two times tie if they differ by
-// at most 5 % and by no more than the uncertainty of the medians; then the
-// smaller P wins. The search only chooses a P that was measured.
+// at most 5 %, and by no more than the uncertainty of the medians. Of several
+// P whose times tie, the smallest wins. The search only chooses a P that was
+// measured.
 //
 // # What it refuses
 //
@@ -45,10 +47,10 @@ import (
 type Search struct {
 	start, least, most int
 	phase              phase
-	at                 int                     // the P that the current phase has requested last
+	at                 int                     // the P that the current phase of the search has requested last
 	asked              int                     // the P that Next returns until Add or Skip is called for it; 0 means none
 	steps              map[int][]time.Duration // by P: durations of the measured steps
-	skipped            map[int]string          // by P: the reason why it was not measured
+	skipped            map[int]string          // by P: the reason why P was not measured
 }
 
 type phase int
@@ -62,7 +64,7 @@ const (
 )
 
 // NewSearch returns a search for the best P in [least, most] that begins at
-// start. start is moved into that range, and least is raised to 1. If most is
+// start. It raises least to 1, and moves start into the range. If most is
 // below least, the search tries only least.
 func NewSearch(start, least, most int) *Search {
 	least = max(least, 1)
@@ -83,7 +85,8 @@ func (s *Search) Next() (p int, more bool) {
 }
 
 // Add records durations of steps with p pieces, in addition to earlier ones.
-// It ignores durations of 0. If p then has no durations, it is skipped.
+// It ignores durations of 0. If p has no durations after the call, p counts as
+// skipped.
 func (s *Search) Add(p int, steps []time.Duration) {
 	for _, t := range steps {
 		if t > 0 {
@@ -98,8 +101,8 @@ func (s *Search) Add(p int, steps []time.Duration) {
 	s.answered(p)
 }
 
-// Skip records that p cannot be measured. why is the reason, for example that
-// a shard holder lacks memory.
+// Skip records that the number p of pieces cannot be measured. why is the
+// reason, for example that a shard holder lacks memory.
 func (s *Search) Skip(p int, why string) {
 	if len(s.steps[p]) == 0 {
 		s.skipped[p] = why
@@ -113,7 +116,7 @@ func (s *Search) answered(p int) {
 	}
 }
 
-// known reports whether p has been measured or skipped.
+// known reports whether the number p of pieces has been measured or skipped.
 func (s *Search) known(p int) bool {
 	_, skipped := s.skipped[p]
 	return skipped || len(s.steps[p]) > 0
@@ -154,8 +157,9 @@ func (s *Search) ask(p int) {
 	}
 }
 
-// promising reports whether the last P was the best so far, so that this
-// direction is worth continuing. It is true as long as every P was skipped.
+// promising reports whether the last P was the best so far, so that the search
+// should continue in the same direction. It is also true if every P so far was
+// skipped.
 func (s *Search) promising() bool {
 	samples := s.measured()
 	if len(samples) == 0 {
@@ -164,10 +168,10 @@ func (s *Search) promising() bool {
 	return choose(samples).P == s.at
 }
 
-// proposeMinimum returns the P with the lowest predicted time, if the fit
-// predicts at least 1 % less than for the best sample, and otherwise 0. P is
-// at most twice the largest sample and at least half the smallest, because the
-// fit is unreliable elsewhere.
+// proposeMinimum returns the P with the lowest predicted time. It returns 0 if
+// the fit does not predict at least 1 % less for P than for the best sample. P
+// is at most twice the largest sample and at least half the smallest, because
+// the fit is unreliable elsewhere.
 func (s *Search) proposeMinimum() int {
 	samples := s.measured()
 	f, _ := fit(samples)

@@ -1,6 +1,6 @@
 // Package carriage keeps the recurrent state of a worker, such as the last
-// hidden state of an LSTM, from one step to the next, and adds it to
-// checkpoints. Each row of the global batch has state of its own.
+// hidden state of an LSTM, from one step to the next. It also adds the state
+// to checkpoints. Each row of the global batch has state of its own.
 //
 //	c, err := carriage.New(carriage.Config{Store: store, Inputs: inputs, ...})
 //	missing, err := c.Restore(ctx)  // from the checkpoint that training resumes from
@@ -34,9 +34,9 @@ import (
 // Config has the settings of a [Carriage].
 type Config struct {
 	Store      *store.Store   // checkpoint store; nil means that the job makes no checkpoints
-	InStep     bool           // training is synchronous: all workers take every step together; if false, state is not saved
-	Checkpoint string         // ID of the checkpoint that training resumes from; empty means none
-	From, To   int            // this worker processes rows [From, To) of the global batch
+	InStep     bool           // true if training is synchronous: all workers take every step together; if false, state is not saved
+	Checkpoint string         // ID of the checkpoint that training resumes from; empty if training begins from scratch
+	From, To   int            // range [From, To) of the rows of the global batch that this worker processes
 	Rows       int            // rows of the batch that one virtual worker (a fixed share of the global batch) processes
 	Inputs     gorgonia.Nodes // the model's inputs that get recurrent state; their first dimension is Rows
 }
@@ -45,7 +45,7 @@ type Config struct {
 // may use it, except that several may call Take at the same time.
 type Carriage struct {
 	config Config
-	states []carried // sorted by name
+	states []carried // recurrent state for each input, sorted by name
 }
 
 // carried is the recurrent state for one input of the model.
@@ -135,7 +135,8 @@ func (c *Carriage) Saves() bool {
 	return len(c.states) > 0 && c.config.InStep && c.config.Store != nil
 }
 
-// Keep copies the current state at the beginning of a step, for SaveBefore.
+// Keep copies the current state at the beginning of a step, so that SaveBefore
+// can save it later.
 func (c *Carriage) Keep() {
 	if c.Saves() {
 		for _, s := range c.states {
@@ -145,10 +146,11 @@ func (c *Carriage) Keep() {
 }
 
 // SaveBefore passes the state from the beginning of the current step to the
-// store. step is the number of steps made before it.
+// store. step is the number of steps made before the current step.
 func (c *Carriage) SaveBefore(step int) { c.save(step, func(s carried) []byte { return s.before }) }
 
-// SaveNow passes the current state to the store, after step steps.
+// SaveNow passes the current state to the store. step is the number of steps
+// made.
 func (c *Carriage) SaveNow(step int) { c.save(step, func(s carried) []byte { return s.memory }) }
 
 func (c *Carriage) save(step int, of func(carried) []byte) {

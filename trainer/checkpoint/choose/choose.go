@@ -1,7 +1,7 @@
 // Package choose selects the checkpoint from which a training resumes.
 //
 // [Newest] goes through the checkpoints in the tasks' folders, the newest
-// first, until one passes three tests:
+// first, until a checkpoint passes three tests:
 //
 //  1. Some folder has its manifest, and every file in the manifest exists in some
 //     folder with the right size ([checkpoint.Candidates]).
@@ -10,10 +10,9 @@
 //  3. At least one copy of every file has the SHA-256 in the manifest. A task that
 //     has the copy reads it to find out.
 //
-// The log names each skipped checkpoint and the reason. If there are
-// checkpoints but none passes, Newest returns an error, so that training does
-// not start from scratch by accident. Unfinished checkpoints do not count
-// here.
+// The log names each skipped checkpoint and the reason. If there are finished
+// checkpoints but none passes the tests, Newest returns an error, so that
+// training does not start from scratch by accident.
 //
 // The package does not use the network itself: the caller's [Folders] does.
 package choose
@@ -40,7 +39,8 @@ type Choice struct {
 
 // Folders gives access to the checkpoint folders of all tasks.
 type Folders interface {
-	// Places lists the checkpoints in each folder.
+	// Places lists the checkpoints in each folder. Several tasks may share a
+	// folder.
 	Places(ctx context.Context) ([]checkpoint.Place, error)
 	// Verify makes the task by read one file of the checkpoint id. It returns
 	// an error that names the task if the file's size or checksum differs from
@@ -79,9 +79,9 @@ func Newest(ctx context.Context, folders Folders, fits func(*checkpoint.Manifest
 	return Choice{}, nil
 }
 
-// try tests whether training can resume from the candidate: no file is
-// missing, it fits the program, and every file has a copy with the right
-// checksum.
+// try tests whether training can resume from the candidate. It can if no file
+// is missing, the checkpoint fits the program, and every file has a copy with
+// the right checksum.
 func try(ctx context.Context, folders Folders, places []checkpoint.Place, candidate checkpoint.Candidate,
 	fits func(*checkpoint.Manifest) error, logf func(slog.Level, string, ...any)) (Choice, error) {
 	if candidate.Missing != "" {
@@ -108,14 +108,14 @@ func try(ctx context.Context, folders Folders, places []checkpoint.Place, candid
 type copyOf struct {
 	file  checkpoint.File
 	tasks []cluster.Task // the tasks that share the folder
-	by    cluster.Task   // the one of tasks that reads and verifies this copy
+	by    cluster.Task   // the task that reads and verifies this copy; an element of tasks
 	err   error          // why the copy cannot be used, set by verify; nil means that it is intact
 }
 
-// copiesOf lists every copy of every file of the candidate. Of the tasks that
-// share a folder, each is assigned some of the copies to read.
+// copiesOf lists every copy of every file of the candidate. If several tasks
+// share a folder, each of them is assigned some of the copies to read.
 func copiesOf(candidate checkpoint.Candidate, places []checkpoint.Place) (all []*copyOf) {
-	next := make([]int, len(places)) // by place: number of copies assigned so far, to rotate among the tasks
+	next := make([]int, len(places)) // by index in places: number of copies assigned so far, to rotate among the tasks
 	for _, file := range candidate.Manifest.Files {
 		for i, p := range places {
 			if slices.Contains(candidate.Holders[file.Name], p.Tasks[0]) {
@@ -127,9 +127,9 @@ func copiesOf(candidate checkpoint.Candidate, places []checkpoint.Place) (all []
 	return all
 }
 
-// verify reads every copy: all tasks at the same time, each task its copies
-// one after the other. By file name, it returns the tasks that have an intact
-// copy, and what is wrong with the other copies.
+// verify reads every copy. The tasks read at the same time, and each task
+// reads its copies one after the other. By file name, verify returns the tasks
+// that have an intact copy, and what is wrong with the other copies.
 func verify(ctx context.Context, folders Folders, id string, copies []*copyOf) (holders map[string][]cluster.Task, faults map[string][]string) {
 	readers := map[cluster.Task][]*copyOf{}
 	for _, c := range copies {

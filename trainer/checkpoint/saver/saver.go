@@ -9,9 +9,9 @@
 //	s.Wait()
 //
 // A checkpoint is due after Config.Steps steps, after Config.Period, on a
-// [Request], and at the end of training. Only one is written at a time: if
-// another becomes due meanwhile, it is made afterwards, with all steps up to
-// then.
+// [Request], and at the end of training. Only one checkpoint is written at a
+// time. If another becomes due meanwhile, the saver makes it afterwards, with
+// all steps made until then.
 //
 // # What it refuses
 //
@@ -33,51 +33,51 @@ import (
 
 // Config has the settings of a [Saver] and the functions that it calls.
 type Config struct {
-	Steps   int           // number of steps between two checkpoints; 0 means that steps do not trigger any
-	Period  time.Duration // time between two checkpoints; 0 means that time does not trigger any
+	Steps   int           // number of steps between two checkpoints; 0 means that the number of steps triggers no checkpoint
+	Period  time.Duration // time between two checkpoints; 0 means that time triggers no checkpoint
 	Saved   int           // step of the checkpoint that training resumed from; -1 means that training began from scratch
-	InStep  bool          // training is synchronous: all workers take the same step at the same time
+	InStep  bool          // true if training is synchronous: all workers take the same step at the same time
 	Workers int           // number of workers of the job
 
 	Store    *store.Store
 	Exchange *client.Saves
-	// Describe returns the tasks that take part in a checkpoint, and its
-	// manifest as far as it is known before the save. cut is the number of
-	// steps of each worker group; nil means that all workers are at the same
-	// step.
+	// Describe returns the tasks that take part in a checkpoint, and those
+	// fields of its manifest that are known before the save. The parameter cut
+	// has the number of steps of each worker group; nil means that all workers
+	// are at the same step.
 	Describe func(cut []uint64) store.Expected
-	// Waiting is called when the saver begins to wait for something, such as
-	// the end of a save. what returns a text that names it. The saver calls
-	// stop when the wait ends.
+	// Waiting is called when the saver begins to wait, for example for the end
+	// of a save. The function what returns a text that says what it waits for.
+	// The saver calls stop when the wait ends.
 	Waiting func(what func() string) (stop func())
-	// Late is called if a checkpoint is due after step, but the checkpoint of
-	// the step writing is still being written. The due checkpoint is made
-	// afterwards.
+	// Late is called if a checkpoint is due after the given step while an
+	// earlier one is still being written. writing is the step of that earlier
+	// checkpoint. The due checkpoint is made afterwards.
 	Late func(step, writing int)
 }
 
 // Saver decides when the job makes a checkpoint. A nil Saver never makes one.
 type Saver struct {
 	config    Config
-	due       bool           // a checkpoint must be made as soon as the store is not busy with another
+	due       bool           // true if a checkpoint must be made as soon as the store has written the current one
 	last      time.Time      // when the last checkpoint was begun; before the first checkpoint, when New was called
-	at        int            // step of the last checkpoint, made or resumed from; -1 means that there was none
-	saved     int            // number of completed checkpoints that note has counted
-	passed    int            // step/Config.Steps of the last call of Config.Late; 0 means that Late was not called
+	at        int            // step of the last checkpoint that was made or resumed from; -1 means that there was none
+	saved     int            // number of completed checkpoints that the method note has counted
+	passed    int            // number of the checkpoint, step/Config.Steps, for which Config.Late was last called; 0 if it was not called
 	done      []int          // steps of the completed checkpoints that Completed has not returned yet
-	notifying sync.WaitGroup // goroutines that wait for a save and then call Request.Tell
+	notifying sync.WaitGroup // running goroutines that wait for a save and then call Request.Tell
 
 	mu      sync.Mutex
 	pending []Request // requests for which no checkpoint has been begun yet
-	paused  *pause    // the chief's pause after a checkpoint, current or about to begin; nil means none
-	left    bool      // the chief has made its last step; other workers may still train
+	paused  *pause    // the current pause of the chief after a checkpoint, or the one about to begin; nil if there is none
+	left    bool      // true if the chief has made its last step; other workers may still train
 	over    *result   // outcome of the final checkpoint; nil until it has been made
 }
 
 // result is the outcome of a checkpoint.
 type result struct {
 	step int   // number of training steps in the checkpoint
-	err  error // why the checkpoint failed; nil means that it was written
+	err  error // why the checkpoint failed; nil if it was written
 }
 
 // New returns a saver.
@@ -106,8 +106,8 @@ func (s *Saver) wanted() bool {
 	return len(s.pending) > 0
 }
 
-// urgent reports whether a request wants a checkpoint of exactly the current
-// step.
+// urgent reports whether a pending request has Exact set: it wants a
+// checkpoint with exactly the steps made so far.
 func (s *Saver) urgent() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *Saver) After(ctx context.Context, step int) error {
 	s.due = s.due || s.wanted() || c.Steps > 0 && step/c.Steps > max(s.at, 0)/c.Steps ||
 		c.Period > 0 && time.Since(s.last) >= c.Period
 	if s.due && s.urgent() {
-		c.Store.Wait(ctx) // error ignored: the store logs a failed save itself
+		c.Store.Wait(ctx) // The error is ignored, because the store logs a failed save itself.
 	}
 	if s.due && !c.Store.Busy() {
 		if err := s.save(ctx, step); err != nil {
@@ -169,13 +169,13 @@ func (s *Saver) save(ctx context.Context, step int) error {
 	}
 	if len(asked) > 0 {
 		step := int(expected.Manifest.Step)
-		s.notifying.Go(func() { s.notify(asked, paused, step, s.config.Store.Wait(context.Background())) }) // the goroutine ends at the latest when the store is closed
+		s.notifying.Go(func() { s.notify(asked, paused, step, s.config.Store.Wait(context.Background())) }) // The goroutine ends when the save has ended, or when the store is closed.
 	}
 	return nil
 }
 
-// note counts the last checkpoint as completed if the store has finished it
-// since the last call.
+// note counts the last checkpoint as completed if the store has finished
+// writing it since the last call of note.
 func (s *Saver) note() {
 	if s.config.Store.Busy() {
 		return
@@ -185,8 +185,8 @@ func (s *Saver) note() {
 	}
 }
 
-// Completed returns the steps of the checkpoints that were completed since its
-// last call. Only the goroutine that calls After may call it.
+// Completed returns the steps of the checkpoints that were completed since the
+// last call of Completed. Only the goroutine that calls After may call it.
 func (s *Saver) Completed() []int {
 	if s == nil {
 		return nil
@@ -209,13 +209,14 @@ func (s *Saver) Wait() {
 // it.
 type Request struct {
 	Number  int            // number of the request; a later request has a higher one
-	Exact   bool           // the checkpoint must have exactly the steps made so far, even if the chief must first wait for an earlier save
-	Hold    bool           // the chief makes no step after the checkpoint until Resume is called
+	Exact   bool           // true if the checkpoint must contain exactly the steps made so far, even if the chief must first wait for an earlier save
+	Hold    bool           // true if the chief must make no step after the checkpoint until Resume is called
 	Workers int            // number of workers that will resume from the checkpoint; only used with Hold
 	Leaving []cluster.Task // tasks that will be gone when the job resumes; only used with Hold
 	// Tell receives the checkpoint's step, or an error if no checkpoint was
 	// written. held is how long the chief was paused until the checkpoint was
-	// written, or 0 if no request had Hold set. Any goroutine may call Tell.
+	// written; it is 0 if no request had Hold set. Tell may be called by any
+	// goroutine.
 	Tell func(step int, held time.Duration, err error)
 }
 
@@ -225,13 +226,13 @@ type pause struct {
 	number  int            // Number of the request that asked for the pause
 	leaving []cluster.Task // tasks that will be gone when the job resumes; nil means none
 	step    int            // number of training steps in the checkpoint
-	carried bool           // recurrent state is saved only after the next step, so the chief makes that step before it pauses
+	carried bool           // true if workers save recurrent state for the checkpoint; they do so only after the next step, so the chief makes that step before it pauses
 	since   time.Time      // when the checkpoint began
 	over    chan struct{}  // closed when the chief may continue training
 }
 
-// hold starts the pause if one of the requests asks for it, and returns it;
-// nil means that none does. The caller holds s.mu.
+// hold starts the pause and returns it if a request in asked has Hold set.
+// Otherwise it returns nil. The caller holds s.mu.
 func (s *Saver) hold(asked []Request, step int) *pause {
 	i := slices.IndexFunc(asked, func(r Request) bool { return r.Hold })
 	if i < 0 {
@@ -256,9 +257,10 @@ func (s *Saver) notify(asked []Request, paused *pause, step int, err error) {
 	}
 }
 
-// Resume ends the chief's pause, if the request with this number or an earlier
-// one asked for it; a pause that has not begun is cancelled. Requests with a
-// higher number are not affected. Any goroutine may call Resume.
+// Resume ends the chief's pause if the request with this number, or an earlier
+// request, asked for it. It cancels such a pause that has not begun yet. It
+// does not affect requests with a higher number. Any goroutine may call
+// Resume.
 func (s *Saver) Resume(number int) {
 	if s == nil {
 		return
@@ -296,20 +298,21 @@ func (s *Saver) waitPaused(ctx context.Context, step int) error {
 }
 
 // Conclude makes the final checkpoint after a successful training of step
-// steps, and waits until it is written. A failed save is not returned, because
-// the store logs it. If workers are not synchronous, Conclude first waits for
-// the other workers, so that the checkpoint has the last step of each.
+// steps, and waits until it is written. It does not return the error of a
+// failed save, because the store logs it. If workers are not synchronous,
+// Conclude first waits for the other workers, so that the checkpoint contains
+// the last step of each.
 func (s *Saver) Conclude(ctx context.Context, step int) error {
 	if s == nil {
 		return nil
 	}
 	store := s.config.Store
-	store.Wait(ctx) // error ignored: the store logs a failed save itself
+	store.Wait(ctx) // The error is ignored, because the store logs a failed save itself.
 	if !s.config.InStep {
 		if err := s.waitForWorkers(ctx, step); err != nil {
 			return err
 		}
-		store.Wait(ctx) // error ignored: the store logs a failed save itself
+		store.Wait(ctx) // The error is ignored, because the store logs a failed save itself.
 	}
 	if s.at != step || !s.config.InStep || s.urgent() {
 		if err := s.save(ctx, step); err != nil {
@@ -319,7 +322,7 @@ func (s *Saver) Conclude(ctx context.Context, step int) error {
 	last := result{step, store.Wait(ctx)}
 	s.mu.Lock()
 	asked := s.pending
-	s.pending, s.over = nil, &last // Ask answers all later requests with this result
+	s.pending, s.over = nil, &last // Ask passes this result to all later requests.
 	s.mu.Unlock()
 	s.notify(asked, nil, last.step, last.err)
 	s.notifying.Wait()
@@ -345,7 +348,7 @@ func (s *Saver) waitForWorkers(ctx context.Context, step int) error {
 }
 
 // end records that the chief has made its last step, and refuses pending
-// requests that need a further one.
+// requests that would need another step.
 func (s *Saver) end() {
 	s.mu.Lock()
 	s.left = true
@@ -357,10 +360,10 @@ func (s *Saver) end() {
 	}
 }
 
-// refuses returns why a request cannot be served, or nil. After the chief's
-// last step, a job cannot resume with another number of workers: all workers
-// would resume after the chief's step, and the steps that others still have to
-// make would be lost. The caller holds s.mu.
+// refuses returns why a request cannot be served, or nil if it can. After the
+// chief's last step, a job cannot resume with another number of workers. All
+// workers would resume after the chief's step, so the steps that other workers
+// still have to make would be lost. The caller holds s.mu.
 func (s *Saver) refuses(r Request) error {
 	if !s.left || !r.Hold || r.Workers == s.config.Workers {
 		return nil
@@ -370,10 +373,10 @@ func (s *Saver) refuses(r Request) error {
 }
 
 // finalPeriod is the time between two checkpoints after the chief's last step,
-// if Config.Steps is set. Steps cannot trigger checkpoints then, because the
-// chief makes no more.
+// if Config.Steps is set. After that step, the number of steps can no longer
+// trigger checkpoints.
 const finalPeriod = time.Minute
 
-// overdue reports whether checkpoints by steps are configured and the last one
-// is at least a minute old.
+// overdue reports whether checkpoints after a number of steps are configured
+// and the last checkpoint is at least a minute old.
 func (s *Saver) overdue() bool { return s.config.Steps > 0 && time.Since(s.last) >= finalPeriod }

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// chief is the chief's side of the store. It receives the messages of all
-// tasks, also those of its own task, and decides. Only one save is under way
-// at a time. To avoid deadlocks, lock chief.mu before roster.mu.
+// chief makes the store's decisions, in the task that is the chief (worker 0).
+// It receives the messages of all tasks, including its own. Only one save is
+// under way at a time. To avoid deadlocks, lock chief.mu before roster.mu.
 type chief struct {
 	config     Config
 	life       *lifetime.Lifetime
@@ -41,10 +41,10 @@ func (c *chief) gather(ctx context.Context, s *Store, first message) error {
 		return err
 	}
 	c.life.Go(func(ctx context.Context) {
-		self.out.run(ctx, func(m message) error { return s.handle(ctx, m) }) // run returns when the store is closed; its error is of no interest
+		self.out.run(ctx, func(m message) error { return s.handle(ctx, m) }) // run returns when the store is closed; its error is not needed
 	})
 	c.life.Go(func(ctx context.Context) {
-		s.up.run(ctx, func(m message) error { return c.handle(self, m) }) // run returns when the store is closed; its error is of no interest
+		s.up.run(ctx, func(m message) error { return c.handle(self, m) }) // run returns when the store is closed; its error is not needed
 	})
 	if c.config.Listener != nil {
 		c.config.Listener.Handle(purpose, c.meet)
@@ -60,10 +60,10 @@ func (c *chief) gather(ctx context.Context, s *Store, first message) error {
 	return err
 }
 
-// meet handles a connection from another task until that connection ends.
+// meet handles a connection of another task until the connection ends.
 func (c *chief) meet(p peers.Peer) {
 	if !c.life.Do(func(ctx context.Context) { c.serve(ctx, p) }) {
-		p.Conn.Close() // the store is closed
+		p.Conn.Close() // refuse the connection: the store is closed
 	}
 }
 
@@ -84,7 +84,7 @@ func (c *chief) serve(ctx context.Context, p peers.Peer) {
 	c.parted(from, converse(ctx, s, from.out, func(m message) error { return c.handle(from, m) }))
 }
 
-// parted records that the connection to task m has ended, for the reason err.
+// parted records that the connection to task m has ended for the reason err.
 // If the chief had not allowed the task to end, the task counts as lost.
 func (c *chief) parted(m *member, err error) {
 	if m.dismissed.Load() {
@@ -102,7 +102,7 @@ func (c *chief) parted(m *member, err error) {
 }
 
 // handle executes one message from a task. It must not block, because the next
-// message is read only after it has returned.
+// message is read only after handle has returned.
 func (c *chief) handle(from *member, m message) error {
 	switch m.Kind {
 	case answer:
@@ -133,7 +133,7 @@ func (c *chief) dismiss() {
 	}
 	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
-	for _, m := range c.roster.all() { // also tasks that were allowed to end before: they may still be connected
+	for _, m := range c.roster.all() { // Also wait for tasks that were allowed to end before: they may still be connected.
 		if m.task == c.config.Peers.Self {
 			continue
 		}
@@ -157,8 +157,8 @@ func (c *chief) total() Summary {
 	return c.summary
 }
 
-// expect starts a save: it plans who writes and copies what, and announces the
-// save to all present tasks.
+// expect starts a save. It plans which tasks write and which tasks copy files,
+// and announces the save to all present tasks.
 func (c *chief) expect(e Expected) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -183,8 +183,8 @@ func (c *chief) expect(e Expected) error {
 	return nil
 }
 
-// take handles a report: a task has written its part of a save, or has copied
-// a file.
+// take handles a task's report that it has written its part of a save, or has
+// copied a file.
 func (c *chief) take(from cluster.Task, id string, r *report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,8 +211,8 @@ func (c *chief) lost(t cluster.Task, err error) {
 	}
 }
 
-// release allows tasks to end that are not needed. During a save all tasks are
-// needed.
+// release allows tasks to end that have asked to end and are not needed.
+// During a save all tasks are needed.
 func (c *chief) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,7 +250,7 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 		return err
 	}
 	c.mu.Lock()
-	s.sealing = s.err == nil // from here on giveUp must fail, because a manifest may be on disk
+	s.sealing = s.err == nil // After this point giveUp must fail, because a manifest may be on disk.
 	groups, err := c.roster.here(), s.err
 	c.mu.Unlock()
 	if err != nil {
@@ -271,8 +271,8 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 }
 
 // lostWithoutPart reports whether a task of the group is lost and no task of
-// the group wrote or copied a file in this save. If so, their folder needs no
-// manifest.
+// the group wrote or copied a file in this save. The group's folder then needs
+// no manifest.
 func (c *chief) lostWithoutPart(s *save, group []*member) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -280,8 +280,8 @@ func (c *chief) lostWithoutPart(s *save, group []*member) bool {
 }
 
 // conclude ends save s with the outcome err: it logs the outcome, counts it,
-// and reports it to all tasks. After success it makes them delete old
-// checkpoints.
+// and reports it to all tasks. If the save succeeded, conclude makes the tasks
+// delete old checkpoints.
 func (c *chief) conclude(s *save, m *checkpoint.Manifest, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,12 +13,12 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// kind is the type of a message between a task and the chief.
+// kind is the type of a message between a task and the chief (worker 0).
 type kind string
 
-// The kinds of messages. Those of the first block go from a task to the chief,
-// the others from the chief to a task. A request has a Number, which its
-// answer repeats.
+// The kinds of messages. The first five go from a task to the chief, the
+// others from the chief to a task. A request has a Number, and its answer has
+// the same Number.
 const (
 	hello    kind = "hello"    // task to chief: I have opened my store; the probe in my folder is named Token
 	answer   kind = "answer"   // task to chief: the answer to the request of the same Number, or an error in Err
@@ -28,13 +28,13 @@ const (
 	probes   kind = "look"     // request of the chief: which of the probes Tokens does your folder contain?
 	joined   kind = "joined"   // chief to task: all tasks have opened their stores
 	list     kind = "list"     // request of the chief: which checkpoints does your folder hold? The answer has Holding
-	verify   kind = "verify"   // request of the chief: read File of checkpoint ID; does it have the right checksum?
-	chosen   kind = "chosen"   // chief to task: resume from the manifest in Body, whose files the tasks Holders have; without Body, begin from scratch
-	begin    kind = "begin"    // chief to task: a save begins; write what Wanted says
+	verify   kind = "verify"   // request of the chief: does File of checkpoint ID in your folder have the right checksum?
+	chosen   kind = "chosen"   // chief to task: resume from the manifest in Body; Holders says which tasks have its files; an empty Body means begin from scratch
+	begin    kind = "begin"    // chief to task: a save begins; write the files that Wanted names
 	keep     kind = "keep"     // chief to task: make a second copy of File of checkpoint ID, from the task that wrote it
 	commit   kind = "commit"   // request of the chief: write the manifest in Body to your folder
 	retain   kind = "retain"   // chief to task: delete all but the newest Keep checkpoints
-	over     kind = "over"     // chief to task: the save of checkpoint ID has ended; if it failed, Remove is set: delete its files
+	over     kind = "over"     // chief to task: the save of checkpoint ID has ended; if Remove is set, it failed: delete its files
 	bye      kind = "bye"      // chief to task: no task needs you any more, you may end
 )
 
@@ -42,9 +42,9 @@ const (
 // which fields are set.
 type message struct {
 	Kind kind `json:"kind"`
-	// Number pairs a request with its answer. In a begin message it is the
-	// number of the shard holders' snapshots instead. It is 0 in all other
-	// messages.
+	// Number pairs a request with its answer. In a begin message it is instead
+	// the number of the shard holders' snapshots. In all other messages it is
+	// 0.
 	Number  uint64                    `json:"number,omitempty"`
 	Err     string                    `json:"error,omitempty"` // why the sender failed; empty means success
 	ID      string                    `json:"id,omitempty"`    // ID of the checkpoint that the message is about
@@ -57,23 +57,23 @@ type message struct {
 	Wanted  wanted                    `json:"wanted,omitzero"`
 	Report  *report                   `json:"report,omitempty"`
 	Keep    int                       `json:"keep,omitempty"`
-	Remove  bool                      `json:"remove,omitempty"` // only in over messages: the save has failed, delete its files
+	Remove  bool                      `json:"remove,omitempty"` // only in over messages: true if the save has failed and the task must delete its files
 	Body    []byte                    `json:"body,omitempty"`   // manifest as Manifest.Encode returned it
 }
 
-// announced is a checkpoint.Held in a message: what one folder holds of a
-// checkpoint.
+// announced is the form of a checkpoint.Held in a message. It lists the files
+// of a checkpoint that one folder holds.
 type announced struct {
 	ID       string           `json:"id"`
-	Manifest []byte           `json:"manifest,omitempty"` // manifest as Manifest.Encode returned it; empty if the folder has no valid one
+	Manifest []byte           `json:"manifest,omitempty"` // manifest as Manifest.Encode returned it; empty if the folder has no valid manifest
 	Damage   string           `json:"damage,omitempty"`   // why Manifest is empty; "" if Manifest is set
 	Files    map[string]int64 `json:"files,omitempty"`    // size of each data file in bytes, by file name
 }
 
 // wanted says what a task must write in a save.
 type wanted struct {
-	Pieces bool `json:"pieces,omitempty"` // the task writes its pieces of variables to a file
-	State  bool `json:"state,omitempty"`  // the task is a worker and writes its recurrent state to a file
+	Pieces bool `json:"pieces,omitempty"` // true if the task writes its pieces of variables to a file
+	State  bool `json:"state,omitempty"`  // true if the task is a worker and writes its recurrent state to a file
 }
 
 // report is what a task sends to the chief after writing its part of a save,
@@ -89,9 +89,9 @@ type report struct {
 }
 
 const (
-	maxManifest = 64 << 20                 // bytes
-	maxMessage  = 16<<20 + maxManifest/3*4 // bytes of a message; base64 makes a manifest in it a third longer
-	maxCause    = 4 << 10                  // bytes of an error text in a message
+	maxManifest = 64 << 20                 // largest size of a manifest in bytes
+	maxMessage  = 16<<20 + maxManifest/3*4 // largest size of a message in bytes; base64 makes a manifest in a message a third longer
+	maxCause    = 4 << 10                  // largest size of an error text in a message, in bytes
 )
 
 // failure returns the text of err, shortened for a message; "" if err is nil.
@@ -106,8 +106,8 @@ func failure(err error) string {
 	return text[:min(len(text), maxCause)]
 }
 
-// reason returns the error that the chief has put into m; nil if there is
-// none.
+// reason returns the error that the chief has put into m, or nil if m has no
+// error.
 func (m message) reason() error {
 	if m.Err == "" {
 		return nil
@@ -136,7 +136,7 @@ func (b *mailbox) post(m message) {
 }
 
 // run passes each posted message to deliver, until ctx ends or deliver fails.
-// It returns the reason.
+// It returns the cause of ctx or the error of deliver.
 func (b *mailbox) run(ctx context.Context, deliver func(message) error) error {
 	for {
 		b.mu.Lock()
@@ -156,11 +156,11 @@ func (b *mailbox) run(ctx context.Context, deliver func(message) error) error {
 	}
 }
 
-// event is something that happens once, either with success or with an error.
+// event is something that happens at most once, with success or with an error.
 type event struct {
 	once sync.Once
 	done chan struct{} // closed once the event has happened
-	err  error         // why the event failed; nil means success; valid once done is closed
+	err  error         // why the event failed, nil if it succeeded; valid once done is closed
 }
 
 func newEvent() event { return event{done: make(chan struct{})} }
@@ -188,8 +188,9 @@ func (t *event) over() bool {
 // error.
 var errDone = errors.New("the conversation is over")
 
-// converse sends the messages of out over session s, and passes received
-// messages to handle, until s or ctx ends or handle fails. It returns the reason.
+// converse sends the messages of the mailbox out over session s, and passes
+// received messages to handle. It ends when s or ctx ends or handle fails, and
+// returns the reason.
 func converse(ctx context.Context, s *peers.Session, out *mailbox, handle func(message) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var sending sync.WaitGroup
@@ -205,7 +206,7 @@ func converse(ctx context.Context, s *peers.Session, out *mailbox, handle func(m
 		}
 	}
 	if ctx.Err() != nil && !errors.Is(err, errDone) {
-		err = context.Cause(ctx) // the error of a closed session does not name the cause
+		err = context.Cause(ctx) // Return the cause of ctx instead: the error of a closed session does not name it.
 	}
 	cancel(err)
 	sending.Wait()
@@ -233,8 +234,8 @@ func (s *Store) join(ctx context.Context, first message) error {
 	}
 }
 
-// parted records that the connection to the chief has ended, for the reason
-// err, and cancels everything that waits for the chief.
+// parted records that the connection to the chief has ended for the reason
+// err. It cancels everything in this task that waits for the chief.
 func (s *Store) parted(err error) {
 	if errors.Is(err, errDone) {
 		err = nil
@@ -251,7 +252,7 @@ func (s *Store) parted(err error) {
 }
 
 // handle executes one message of the chief. It must not block, because the
-// next message is read only after it has returned.
+// next message is read only after handle has returned.
 func (s *Store) handle(ctx context.Context, m message) error {
 	switch m.Kind {
 	case probes:
@@ -290,8 +291,8 @@ func (s *Store) handle(ctx context.Context, m message) error {
 	return nil
 }
 
-// reply calls find in the background, and posts what it returns as the answer
-// to a request.
+// reply calls find in the background. It posts the message that find returns,
+// as the answer to a request.
 func (s *Store) reply(request message, find func() (message, error)) {
 	s.life.Go(func(context.Context) {
 		m, err := find()
@@ -301,8 +302,8 @@ func (s *Store) reply(request message, find func() (message, error)) {
 }
 
 // announce lists the checkpoints in a folder for a message, the newest first.
-// If their manifests are too large for a message, it leaves out those of the
-// oldest.
+// If their manifests are too large for one message, it omits the manifests of
+// the oldest checkpoints.
 func announce(folder *checkpoint.Folder) (m message, err error) {
 	holding, err := folder.List()
 	size := 0
@@ -324,7 +325,7 @@ func announce(folder *checkpoint.Folder) (m message, err error) {
 	return m, err
 }
 
-// held converts what announce has put into a message back to a
+// held converts an announced, which came in a message, back to a
 // checkpoint.Held.
 func (a announced) held() checkpoint.Held {
 	h := checkpoint.Held{ID: a.ID, Damage: a.Damage, Files: a.Files}

@@ -19,8 +19,8 @@ import (
 	"github.com/plx-run/plx/trainer/safetensors"
 )
 
-// parts is this task's side of saves: it receives snapshots from the trainer
-// and writes them to files. The chief's messages control it.
+// parts writes this task's files in each save. It receives snapshots from the
+// trainer and writes them to files. The chief's messages control it.
 type parts struct {
 	config  Config
 	life    *lifetime.Lifetime
@@ -30,12 +30,12 @@ type parts struct {
 	up      *mailbox        // messages to the chief
 	leaving <-chan struct{} // closed when this task is about to end
 
-	removing sync.Mutex // held by retain, because two at the same time could log one removal twice
+	removing sync.Mutex // mutex that retain holds; two calls of retain at the same time could log one removal twice
 
 	mu      sync.Mutex
-	current *part                // this task's part in the current save; nil means that no save is under way
-	early   *transition.Snapshot // snapshot that came before the chief's announcement of its save; nil means none
-	ahead   []tensors.State      // recurrent states that came before the chief's announcement of their save, ascending by step
+	current *part                // this task's part in the current save; nil if no save is under way
+	early   *transition.Snapshot // snapshot that arrived before the chief had announced its save; nil if there is none
+	ahead   []tensors.State      // recurrent states that arrived before the chief had announced their save, ascending by step
 }
 
 // part is what this task does in one save.
@@ -43,16 +43,17 @@ type part struct {
 	id      string          // ID of the checkpoint
 	step    uint64          // number of training steps in the checkpoint
 	number  uint64          // number of the shard holders' snapshots for this save, see Expected.Number
-	wanted  wanted          // what this task writes
+	wanted  wanted          // says what this task writes in the save
 	ctx     context.Context // ends when this task's part in the save is over
 	cancel  context.CancelCauseFunc
 	pieces  chan transition.Snapshot // receives the shard holder's snapshot; buffer of one
 	state   chan tensors.State       // receives the worker's recurrent state; buffer of one
-	running sync.WaitGroup           // counts goroutines that write files of this checkpoint
+	running sync.WaitGroup           // running goroutines that write files of this checkpoint
 }
 
-// save receives the snapshot of this task's shard holder, for the current save
-// or the next.
+// save receives the snapshot of this task's shard holder. The snapshot is for
+// the current save, or for the next one, which the chief has not announced
+// yet.
 func (p *parts) save(s transition.Snapshot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,12 +61,12 @@ func (p *parts) save(s transition.Snapshot) {
 		give(c.pieces, s, c.compare(s) == 0 && c.wanted.Pieces)
 		return
 	}
-	p.early = &s // keep it until the chief's announcement of its save arrives
+	p.early = &s // keep the snapshot until the chief's announcement of its save arrives
 }
 
-// compare returns 0 if snapshot s belongs to this save, a negative number if
-// it belongs to an earlier one, and a positive number if it belongs to a later
-// one.
+// compare returns 0 if snapshot s belongs to this save. It returns a negative
+// number if s belongs to an earlier save, and a positive number if s belongs
+// to a later save.
 func (p *part) compare(s transition.Snapshot) int {
 	return cmp.Or(cmp.Compare(s.Step, p.step), cmp.Compare(s.Number, p.number))
 }
@@ -74,8 +75,8 @@ func (p *part) compare(s transition.Snapshot) int {
 // and one for the last step, which a worker saves without being asked.
 const maxAhead = 2
 
-// saveCarried receives the recurrent state of this task's worker, for the
-// current save or a later one.
+// saveCarried receives the recurrent state of this task's worker. The state is
+// for the current save or for a later one.
 func (p *parts) saveCarried(s tensors.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,8 +140,8 @@ func (p *parts) work(c *part, f func()) bool {
 	return started
 }
 
-// keep starts to copy a file from the task that wrote it. The chief has asked
-// for this second copy with message m.
+// keep starts to copy a file from the task that wrote it. Message m is the
+// chief's request for this second copy.
 func (p *parts) keep(m message) error {
 	if m.File == nil {
 		return errors.New("a keep message without a file")
@@ -186,8 +187,9 @@ func (p *parts) cancel(why error) {
 	}
 }
 
-// drop sets the current part to nil and returns it, if meant returns true for
-// it. It otherwise returns nil.
+// drop ends the role of the current part: if meant returns true for the part,
+// drop sets parts.current to nil and returns the part. Otherwise drop returns
+// nil.
 func (p *parts) drop(meant func(*part) bool) *part {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -210,8 +212,8 @@ func (p *parts) busy() string {
 	return p.current.id
 }
 
-// finish ends this task's part in a save, when the chief reports the save's
-// end. If the save has failed, finish deletes the files.
+// finish ends this task's part in a save when the chief reports the end of the
+// save. If the save has failed, finish deletes the files.
 func (p *parts) finish(m message) {
 	c := p.drop(func(c *part) bool { return c.id == m.ID })
 	if c != nil {
@@ -222,7 +224,7 @@ func (p *parts) finish(m message) {
 	}
 	p.life.Go(func(context.Context) {
 		if c != nil {
-			c.running.Wait() // otherwise a file could appear after Discard
+			c.running.Wait() // Wait for running writes: without the wait, a file could appear after Discard.
 		}
 		if err := p.folder.Discard(m.ID); err != nil {
 			p.config.logf(slog.LevelDebug, "checkpoints of %s: %v", p.config.self(), err)
@@ -248,8 +250,8 @@ func (p *parts) commit(m message) error {
 	return p.hook("store.ack")
 }
 
-// retain deletes old checkpoints from the folder: all but the newest keep, and
-// never the one that is being written.
+// retain deletes old checkpoints from the folder. It keeps the newest ones, as
+// many as keep says, and the one that is being written.
 func (p *parts) retain(keep int) {
 	p.removing.Lock()
 	defer p.removing.Unlock()
@@ -262,7 +264,8 @@ func (p *parts) retain(keep int) {
 	}
 }
 
-// report sends the chief the outcome of this task's part, or of a copy.
+// report sends the chief the outcome of this task's part in a save, or of
+// copying a file.
 func (p *parts) report(c *part, r report) {
 	if err := p.hook("store.report"); err != nil {
 		r.Err = failure(err)
@@ -295,8 +298,9 @@ func (p *parts) writeState(c *part) report {
 	return p.writeContent(c, true, tensors.OfState(s, tensors.FileName(p.config.Peers.Self, true)))
 }
 
-// await waits until the trainer sends a value on from, at most for most (0
-// means without limit). It fails if ctx ends, or if this task is leaving.
+// await waits until the trainer sends a value on the channel from, but no
+// longer than most (0 means no limit). It fails if ctx ends, or if this task
+// is leaving.
 func await[T any](ctx context.Context, leaving <-chan struct{}, from <-chan T, what string, most time.Duration) (x T, err error) {
 	if most > 0 {
 		var cancel context.CancelFunc
@@ -339,9 +343,9 @@ func (p *parts) writeContent(c *part, state bool, content tensors.Content) repor
 	return r
 }
 
-// write writes a file of about size bytes, with the content from fill. If the
-// disk hangs longer than the timeout, write returns an error and its goroutine
-// remains.
+// write writes a file of about size bytes; the function fill writes the
+// content. If the disk hangs longer than the timeout, write returns an error,
+// and the goroutine that writes the file remains.
 func (p *parts) write(c *part, name string, size int64, fill func(io.Writer) error) (checkpoint.File, error) {
 	type written struct {
 		file checkpoint.File
@@ -372,13 +376,13 @@ func (p *parts) write(c *part, name string, size int64, fill func(io.Writer) err
 	}
 }
 
-// moving is a writer that fails once ctx has ended. Every write restarts
-// timer, which ends ctx.
+// moving is a writer that fails once ctx has ended. Every write restarts the
+// timer; when the timer fires, it ends ctx.
 type moving struct {
 	ctx   context.Context
 	w     io.Writer
-	timer *time.Timer   // ends ctx if nothing is written for the duration most
-	most  time.Duration // timeout: how long nothing may be written
+	timer *time.Timer   // ends ctx if no byte was written for the duration in the field most
+	most  time.Duration // longest time without a write before timer fires
 }
 
 func (m moving) Write(b []byte) (n int, err error) {

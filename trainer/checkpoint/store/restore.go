@@ -16,11 +16,11 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// decision is the chief's choice of the checkpoint to resume from, as one task
-// receives it.
+// decision is the chief's choice of the checkpoint to resume from, in the form
+// in which one task receives it.
 type decision struct {
 	event
-	choice choose.Choice    // valid once event is done; without a manifest, training begins from scratch
+	choice choose.Choice    // the choice; valid once event is done; without a manifest, training begins from scratch
 	reader *transfer.Reader // reads the files of the chosen checkpoint; valid once event is done
 }
 
@@ -100,7 +100,8 @@ func (f folders) Places(ctx context.Context) (places []checkpoint.Place, err err
 	return places, nil
 }
 
-// Verify implements choose.Folders. It asks the task by to read the file.
+// Verify implements choose.Folders. It asks the task in the parameter by to
+// read the file.
 func (f folders) Verify(ctx context.Context, by cluster.Task, id string, file checkpoint.File) error {
 	q := message{Kind: verify, ID: id, File: &file}
 	_, err := f.roster.ask(ctx, f.roster.member(by), q, f.roster.config.timeout(file.Size))
@@ -137,10 +138,11 @@ func (s *Store) Restore(ctx context.Context, d *layout.Declaration, p layout.Pie
 	})
 }
 
-// Carried returns the recurrent state of one name, for the rows [lo, hi) of
-// the global batch, from the chosen checkpoint. It waits until the chief has
-// chosen. Any workers may have saved those rows. The bool is false if the
-// checkpoint has no state of that name, or if there is no checkpoint.
+// Carried returns the recurrent state with the given name from the chosen
+// checkpoint, for the rows [lo, hi) of the global batch. It waits until the
+// chief has chosen. This worker need not be the one that saved those rows. The
+// bool is false if the checkpoint has no state of that name, or if there is no
+// checkpoint.
 func (s *Store) Carried(ctx context.Context, name string, lo, hi int) (tensors.Carried, bool, error) {
 	c, err := s.decision.await(ctx)
 	if err != nil || c.Manifest == nil {
@@ -165,9 +167,9 @@ func (s *Store) Carried(ctx context.Context, name string, lo, hi int) (tensors.C
 	return all, true, nil
 }
 
-// readCarried reads the rows [lo, hi) from the files of the workers that saved
-// them. The manifest guarantees that states of one name cover the batch
-// exactly once.
+// readCarried reads the rows [lo, hi) of a recurrent state from the files of
+// the workers that saved them. The manifest guarantees that states of one name
+// cover the batch exactly once.
 func readCarried(reader *transfer.Reader, states []checkpoint.Carried, lo, hi int) (data []byte, err error) {
 	slices.SortFunc(states, func(a, b checkpoint.Carried) int { return a.Lo - b.Lo })
 	for _, s := range states {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// roster is the chief's list of tasks: which ones are connected, and which
-// ones share a checkpoint folder. Any goroutine may call its methods.
+// roster is the chief's list of tasks. It says which tasks are connected and
+// which tasks share a checkpoint folder. Any goroutine may call its methods.
 type roster struct {
 	config Config
 	tasks  []cluster.Task // all tasks of the job, connected or not
@@ -24,8 +24,8 @@ type roster struct {
 	mu       sync.Mutex
 	members  map[cluster.Task]*member // the tasks that have sent their hello message
 	groups   [][]cluster.Task         // sets of tasks that share a folder; nil until find has run
-	decided  bool                     // the chief has chosen the checkpoint to resume from
-	fresh    bool                     // the chief has chosen to begin from scratch; valid if decided is true
+	decided  bool                     // true if the chief has chosen the checkpoint to resume from, or to begin from scratch
+	fresh    bool                     // true if the chief has chosen to begin from scratch; valid if decided is true
 	complete chan struct{}            // closed when every task of the job has sent its hello message
 	lost     chan error               // gets the error of the first task that is lost; buffered
 }
@@ -53,12 +53,12 @@ func (r *roster) enter(t cluster.Task, m message) (*member, error) {
 	return from, nil
 }
 
-// lose passes the error of a lost task to assemble. Only the first error is
-// kept.
+// lose passes the error of a lost task to assemble. It keeps only the first
+// error.
 func (r *roster) lose(err error) {
 	select {
 	case r.lost <- err:
-	default: // an earlier error is already in the channel
+	default: // an earlier error is already in the channel; drop this one
 	}
 }
 
@@ -110,8 +110,8 @@ func (r *roster) broadcast(m message) {
 	}
 }
 
-// ask sends a request to a task and waits for the answer, at most for most.
-// The error names the task.
+// ask sends a request to a task and waits for the answer, but no longer than
+// most. The error names the task.
 func (r *roster) ask(ctx context.Context, to *member, q message, most time.Duration) (message, error) {
 	a, err := to.ask(ctx, q, most)
 	if err != nil {
@@ -128,9 +128,9 @@ func (r *roster) decide(fresh bool) {
 	r.decided, r.fresh = true, fresh
 }
 
-// release allows tasks to end that have asked to and are not needed. Until all
-// workers have restored their state, every task that has checkpoint files is
-// needed.
+// release allows tasks to end that have asked to end and are not needed. Until
+// all workers have restored their state, every task that has checkpoint files
+// is needed.
 func (r *roster) release() {
 	r.mu.Lock()
 	decided, fresh := r.decided, r.fresh
@@ -155,17 +155,17 @@ func (r *roster) release() {
 type member struct {
 	task  cluster.Task
 	out   *mailbox // messages to the task
-	token string   // name of the probe in the task's folder; tasks that see it share that folder
-	gone  event    // happens when the connection has ended; without an error if the chief had allowed the task to end
+	token string   // name of the probe in the task's folder; other tasks that see this probe share the folder
+	gone  event    // happens when the connection ends; has no error if the chief had allowed the task to end
 
-	restored  atomic.Bool // the task will read no more of the chosen checkpoint
-	leaving   atomic.Bool // the task has asked to end
-	dismissed atomic.Bool // the chief has allowed the task to end
-	failed    atomic.Bool // the task once failed to make a second copy of another task's file
+	restored  atomic.Bool // true if the task will read no more of the chosen checkpoint
+	leaving   atomic.Bool // true if the task has asked to end
+	dismissed atomic.Bool // true if the chief has allowed the task to end
+	failed    atomic.Bool // true if the task once failed to make a second copy of another task's file
 
 	mu          sync.Mutex
-	lastRequest uint64                  // number of the last request to the task; 0 before the first
-	requests    map[uint64]chan message // by number of the request: a channel with room for its answer
+	lastRequest uint64                  // number of the last request to the task; 0 if no request was sent
+	requests    map[uint64]chan message // by number of the request: a channel with a buffer for its answer
 }
 
 func newMember(t cluster.Task, hello message) *member {
@@ -187,7 +187,8 @@ func (m *member) dismiss() {
 	}
 }
 
-// ask sends request q to the task and waits for its answer, at most for most.
+// ask sends request q to the task and waits for its answer, but no longer than
+// most.
 func (m *member) ask(ctx context.Context, q message, most time.Duration) (message, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("no answer within %v", most))
 	defer cancel()
@@ -263,9 +264,9 @@ func (r *roster) find(ctx context.Context) error {
 	return nil
 }
 
-// grouped returns the sets of tasks that share a folder, by index. Two tasks
-// are in one set if one sees the other's token; seen[i] are the tokens that
-// task i sees.
+// grouped returns the sets of tasks that share a folder; a set lists indices
+// of tasks. seen[i] has the tokens that task i sees in its folder. Two tasks
+// are in one set if one of them sees the other's token.
 func grouped(tokens []string, seen [][]string) (groups [][]int) {
 	for i := range tokens {
 		shares := func(group []int) bool {
@@ -286,8 +287,8 @@ func grouped(tokens []string, seen [][]string) (groups [][]int) {
 	return groups
 }
 
-// report logs which tasks share a folder. If all share one, it also logs that
-// there is no place for second copies.
+// report logs which tasks share a folder. If all tasks share one folder, it
+// also logs that second copies are impossible.
 func (r *roster) report(groups [][]cluster.Task) {
 	hosts := map[string]bool{}
 	for _, t := range r.tasks {
@@ -305,8 +306,8 @@ func (r *roster) report(groups [][]cluster.Task) {
 	}
 }
 
-// here returns the groups of tasks that share a folder, with only the present
-// tasks and without empty groups.
+// here returns the groups of tasks that share a folder. It omits tasks that
+// are not present, and empty groups.
 func (r *roster) here() (groups [][]*member) {
 	present := r.present()
 	r.mu.Lock()

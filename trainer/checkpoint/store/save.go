@@ -15,11 +15,11 @@ import (
 
 // Expected describes a save that is about to begin.
 type Expected struct {
-	// Manifest has the fields that are known before the save: all but Format,
-	// ID, Time, Files, Parts and Carried.
+	// Manifest has the fields that are known before the save: all fields
+	// except Format, ID, Time, Files, Parts and Carried.
 	Manifest checkpoint.Manifest
-	// Number is the transition.Snapshot.Number that the shard holders'
-	// snapshots for this save will have.
+	// Number is the number of the save, which the shard holders' snapshots for
+	// this save will have as transition.Snapshot.Number.
 	Number uint64
 	// Holders are the tasks that store pieces of variables and will save them.
 	Holders []cluster.Task
@@ -32,24 +32,24 @@ type Expected struct {
 	Leaving []cluster.Task
 }
 
-// save is the chief's record of a save that is under way. The mutex of chief
-// guards it.
+// save is the chief's record of the save that is under way. The mutex of the
+// chief guards it.
 type save struct {
 	id       string // ID of the checkpoint
 	expected Expected
 	began    time.Time                      // when the chief announced the save; becomes the time in the manifest
-	due      map[source]bool                // sources whose report or second copy is still missing; all values are true
+	due      map[source]bool                // files (sources) that are not written or whose second copy is missing; all values are true
 	all      chan struct{}                  // closed when due is empty or the save has failed
-	err      error                          // why the save has failed; nil means that it has not failed so far
+	err      error                          // why the save has failed; nil if it has not failed so far
 	reports  map[source]*report             // by source: the report that its task has sent
-	buddies  map[cluster.Task]*cluster.Task // by task that writes a file: the task that keeps the second copy; nil means no copy
+	buddies  map[cluster.Task]*cluster.Task // by task that writes a file: the buddy, the task that keeps the second copy; nil if no task keeps a copy
 	held     time.Duration                  // longest time for which training waited for a shard holder's snapshot
 	done     chan struct{}                  // closed after the chief has sent all tasks the outcome
-	sealing  bool                           // manifests are being written, so the checkpoint may already be valid on disk
+	sealing  bool                           // true if manifests are being written, so that the checkpoint may already be valid on disk
 }
 
-// source identifies one file of a save: the pieces of variables of a task, or
-// its recurrent state.
+// source identifies one file of a save: a task's pieces of variables, or a
+// task's recurrent state.
 type source struct {
 	task  cluster.Task
 	state bool // true for recurrent state, false for pieces of variables
@@ -73,8 +73,8 @@ func newSave(e Expected, generation int) *save {
 	return s
 }
 
-// want returns what task t must write in this save, and chooses the task that
-// keeps the second copy of it.
+// want returns what task t must write in this save. It also chooses the task
+// that keeps the second copy of that file.
 func (s *save) want(t cluster.Task, plan copyPlan, name func(cluster.Task) string) wanted {
 	w := wanted{Pieces: s.due[source{t, false}], State: s.due[source{t, true}]}
 	if w.Pieces || w.State {
@@ -87,8 +87,8 @@ func (s *save) want(t cluster.Task, plan copyPlan, name func(cluster.Task) strin
 	return w
 }
 
-// fail makes the save fail for the reason err, unless it is complete or has
-// failed before.
+// fail makes the save fail for the reason err, unless the save is complete or
+// has failed before.
 func (s *save) fail(err error) {
 	if s.err == nil && !s.complete() {
 		s.err = err
@@ -96,8 +96,8 @@ func (s *save) fail(err error) {
 	}
 }
 
-// giveUp makes the save fail even if all reports have come. It returns false
-// and does nothing if manifests are already being written.
+// giveUp makes the save fail even if all reports have arrived. It returns
+// false and does nothing if manifests are already being written.
 func (s *save) giveUp(err error) bool {
 	if s.sealing {
 		return false
@@ -119,7 +119,7 @@ func (s *save) complete() bool {
 }
 
 // needs reports whether task t still has to write a file or keep a second
-// copy. If not, the save can succeed although t is lost.
+// copy. If needs returns false, the save can succeed although t is lost.
 func (s *save) needs(t cluster.Task) bool {
 	for due := range s.due {
 		if buddy := s.buddies[due.task]; due.task == t || buddy != nil && *buddy == t {
@@ -141,8 +141,8 @@ func (s *save) concerns(group []*member) bool {
 }
 
 // take handles a task's report that it has written its part. It returns the
-// task that must now make a second copy of the file, or nil. name is for
-// messages.
+// task that must now make a second copy of the file, or nil if no task must.
+// The function name returns a task's name for messages.
 func (s *save) take(from cluster.Task, r *report, name func(cluster.Task) string) (buddy *cluster.Task) {
 	which := source{from, r.State}
 	if !s.due[which] || s.reports[which] != nil || s.complete() {
@@ -161,8 +161,9 @@ func (s *save) take(from cluster.Task, r *report, name func(cluster.Task) string
 	return nil
 }
 
-// copied handles a report by task at that it has made a second copy. It
-// returns true if the copy was expected and has failed.
+// copied handles the report of the task in the parameter at that it has made a
+// second copy. It returns true if the chief expected the copy and the copy has
+// failed.
 func (s *save) copied(at cluster.Task, r *report, name func(cluster.Task) string) (failed bool) {
 	for which, of := range s.reports {
 		buddy := s.buddies[which.task]
@@ -178,8 +179,8 @@ func (s *save) copied(at cluster.Task, r *report, name func(cluster.Task) string
 	return false
 }
 
-// settle records that a source is written and copied. After the last source
-// the save is complete.
+// settle records that a source (file) is written and copied. After the last
+// source the save is complete.
 func (s *save) settle(which source) {
 	delete(s.due, which)
 	if len(s.due) == 0 {
@@ -188,7 +189,7 @@ func (s *save) settle(which source) {
 }
 
 // check returns an error if the report says that task from has failed, or if
-// it names a file that is not from's.
+// the report names a file that task from does not write.
 func check(from cluster.Task, r *report) error {
 	switch name := tensors.FileName(from, r.State); {
 	case r.Err != "":
@@ -224,16 +225,16 @@ func (s *save) manifest(generation int) (*checkpoint.Manifest, error) {
 	return &m, nil
 }
 
-// copyPlan decides which task keeps the second copy of what another task
-// writes in a save.
+// copyPlan decides which task keeps the second copy of the file that another
+// task writes in a save.
 type copyPlan struct {
 	host func(cluster.Task) string // returns the name of a task's host
-	here [][]*member               // present tasks, grouped by the folder that they share
-	stay [][]*member               // the groups of here without tasks that leave after the save; has no empty group
+	here [][]*member               // groups of present tasks that share a folder
+	stay [][]*member               // the groups in the field here, without the tasks that leave after the save; has no empty group
 }
 
-// newCopyPlan returns the plan for a save after which the folders of the tasks
-// leaving are unreachable.
+// newCopyPlan returns the plan for a save. After the save, the folders of the
+// tasks in leaving are unreachable.
 func newCopyPlan(r *roster, leaving []cluster.Task) copyPlan {
 	p := copyPlan{host: r.config.host, here: r.here()}
 	for _, group := range p.here {
@@ -246,8 +247,8 @@ func newCopyPlan(r *roster, leaving []cluster.Task) copyPlan {
 }
 
 // keeper chooses the buddy of a task: the task that keeps a second copy of its
-// files, or nil if none does. kept is false if the task's folder becomes
-// unreachable and no other task can copy the files.
+// file. buddy is nil if no task does. kept is false if the file would be lost:
+// the task's folder becomes unreachable, and no other task can copy the file.
 func (p copyPlan) keeper(of cluster.Task) (buddy *cluster.Task, kept bool) {
 	holds := func(group []*member) bool { return place(group, of) >= 0 }
 	if slices.ContainsFunc(p.stay, holds) {
@@ -255,7 +256,7 @@ func (p copyPlan) keeper(of cluster.Task) (buddy *cluster.Task, kept bool) {
 	}
 	i := slices.IndexFunc(p.here, holds)
 	if i < 0 {
-		return nil, true // the task is not connected, which makes the save fail elsewhere
+		return nil, true // The task is not connected. Another check makes the save fail.
 	}
 	own := p.here[i]
 	others := slices.DeleteFunc(slices.Clone(p.stay), func(group []*member) bool { return slices.Contains(own, group[0]) })
@@ -263,16 +264,17 @@ func (p copyPlan) keeper(of cluster.Task) (buddy *cluster.Task, kept bool) {
 	return buddy, buddy != nil || len(others) < len(p.stay)
 }
 
-// place returns the index of a task in group, or a negative number if the
-// group does not have it.
+// place returns the index of a task in group, or a negative number if the task
+// is not in the group.
 func place(group []*member, of cluster.Task) int {
 	return slices.IndexFunc(group, func(m *member) bool { return m.task == of })
 }
 
-// buddy chooses the task that keeps the second copy of what a task writes. It
-// is in the next group, if possible on another host. The index in that group
-// is the task's index in its own, so that copies are spread. Groups in which a
-// copy has failed before are avoided. With a single group, buddy returns nil.
+// buddy chooses the task that keeps the second copy of the file that a task
+// writes. The buddy is in the next group, if possible on another host. Its
+// index in that group is the task's index in its own group, so that copies are
+// spread. buddy avoids groups in which a copy has failed before. With a single
+// group, it returns nil.
 func (p copyPlan) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
 	good := slices.DeleteFunc(slices.Clone(groups), func(group []*member) bool {
 		return place(group, of) < 0 && slices.ContainsFunc(group, func(m *member) bool { return m.failed.Load() })
@@ -296,9 +298,9 @@ func (p copyPlan) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
 
 // Summary counts the saves of a run, for the chief's final report.
 type Summary struct {
-	Saved       int           // saves that succeeded
+	Saved       int           // number of saves that succeeded
 	Step        uint64        // number of training steps in the newest successful save
-	Failed      int           // saves that failed
+	Failed      int           // number of saves that failed
 	Bytes       int64         // total size of all files that were saved, without second copies
 	LongestHeld time.Duration // longest time for which training waited while shard holders copied their values
 	Held        time.Duration // sum over all saves of the time for which training waited

@@ -20,12 +20,12 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// purpose marks the connections of tasks to the chief's store; the server
-// accepts them by this name.
+// purpose is the name of connections from tasks to the chief's store. The
+// server accepts such connections by this name.
 const purpose = "checkpoint"
 
-// closeTimeout is how long Close waits, once for other tasks to disconnect and
-// once for its own goroutines to end.
+// closeTimeout limits how long Close waits for other tasks to disconnect, and
+// also how long it waits for its own goroutines to end.
 const closeTimeout = 2 * time.Second
 
 var (
@@ -42,12 +42,12 @@ type Store struct {
 	files    *transfer.Files
 	parts    *parts
 	decision decision
-	chief    *chief        // the chief's side of the store; nil in other tasks
+	chief    *chief        // makes the store's decisions; nil unless this task is the chief (worker 0)
 	up       *mailbox      // messages to the chief
-	joined   event         // happens when the chief has reported that all tasks are connected, or why they are not
+	joined   event         // happens when the chief has reported that all tasks are connected; fails if they are not
 	gone     event         // happens when the connection to the chief has ended
 	leaving  chan struct{} // closed when Wait is called, because this task is about to end
-	leave    sync.Once     // makes sure that leaving is closed only once
+	leave    sync.Once     // makes sure that the channel leaving is closed only once
 }
 
 // Open creates the checkpoint folder if it is missing, and waits until all
@@ -58,7 +58,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return open(ctx, c, func(string) error { return nil })
 }
 
-// open is Open with a hook through which tests inject faults.
+// open implements Open. Tests inject faults through hook.
 func open(ctx context.Context, c Config, hook func(place string) error) (*Store, error) {
 	c = c.withDefaults()
 	if err := c.check(); err != nil {
@@ -139,8 +139,9 @@ func (s *Store) Chosen(ctx context.Context) (*checkpoint.Manifest, error) {
 // called Restored.
 func (s *Store) Restored() { s.up.post(message{Kind: restored}) }
 
-// Busy reports whether a checkpoint is being written. Only the chief's answer
-// covers all tasks.
+// Busy reports whether a checkpoint is being written. In the chief it is true
+// as long as any task writes; in another task, as long as that task takes
+// part.
 func (s *Store) Busy() bool {
 	if s.chief == nil {
 		return s.parts.busy() != ""
@@ -149,8 +150,9 @@ func (s *Store) Busy() bool {
 }
 
 // Expect announces a save to all tasks and returns at once. Only the chief may
-// call it, if Busy is false, right before the shard holders copy their values.
-// The outcome is logged, returned by Wait and counted in Summary.
+// call it. It must call Expect while Busy is false, right before the shard
+// holders copy their values. The outcome of the save is logged, returned by
+// Wait and counted in Summary.
 func (s *Store) Expect(e Expected) error {
 	if s.chief == nil {
 		return errChief
@@ -179,9 +181,9 @@ func (s *Store) Summary() Summary {
 	return s.chief.total()
 }
 
-// Close ends all connections and reads, whatever is under way, within a few
-// seconds. It returns an error if a read or write hangs in the operating
-// system. Call Wait first to end in good order.
+// Close ends all connections and reads within a few seconds, even if a save or
+// restore is under way. It returns an error if a read or write hangs in the
+// operating system. Call Wait first to end in good order.
 func (s *Store) Close() error {
 	s.dismiss()
 	s.life.End()
@@ -194,10 +196,10 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Wait must be called before a task ends in good order. For the chief it waits
-// until no save is under way, and returns the error of the last save. For
-// another task it waits until no task needs this one any more, neither to save
-// nor to read its files; later saves then do without this task.
+// Wait must be called before a task ends in good order. In the chief, it waits
+// until no save is under way, and returns the error of the last save. In
+// another task, it waits until no other task needs this one, neither to save
+// nor to read its files. Later saves then do without this task.
 func (s *Store) Wait(ctx context.Context) error {
 	if s.chief != nil {
 		return s.chief.wait(ctx)
@@ -214,9 +216,9 @@ func (s *Store) Wait(ctx context.Context) error {
 	}
 }
 
-// dismiss lets all other tasks end, and waits at most two seconds until they
-// have disconnected. A save under way is given up. Only the chief does
-// anything here.
+// dismiss allows all other tasks to end, and waits at most two seconds until
+// they have disconnected. It gives up a save that is under way. Only the
+// chief's store does this; in other tasks dismiss does nothing.
 func (s *Store) dismiss() {
 	if s.chief != nil {
 		s.chief.dismissing.Do(s.chief.dismiss)
@@ -237,13 +239,13 @@ type Config struct {
 	// nothing for this long counts as lost. 0 means 30 seconds.
 	Silence time.Duration
 	// Job is the job's name. It is only stored in the files' metadata, for
-	// people.
+	// human readers.
 	Job string
-	// Host returns the name of a task's host, for messages. nil means that the
-	// host of the task's address is used.
+	// Host returns the name of a task's host, for messages. If Host is nil,
+	// messages have the host in the task's address.
 	Host func(cluster.Task) string
 	// Logf receives a log line for every save, restore and error. Several
-	// goroutines may call it. nil means that nothing is logged.
+	// goroutines may call it. If it is nil, the store logs nothing.
 	Logf func(level slog.Level, format string, args ...any)
 }
 
@@ -310,8 +312,8 @@ func (c Config) timeout(bytes int64) time.Duration {
 	return c.Silence + time.Duration(bytes/slowest)*time.Second
 }
 
-// blame returns err as a *peers.PeerError that names t as the cause, unless
-// err already names a task.
+// blame returns err as a *peers.PeerError that names t as the cause. If err
+// already names a task, blame returns err unchanged.
 func (c Config) blame(t cluster.Task, err error) error {
 	var known *peers.PeerError
 	if errors.As(err, &known) {

@@ -28,8 +28,9 @@ import (
 	"github.com/plx-run/plx/trainer/safetensors"
 )
 
-// FileName returns the name of the file that task t writes: its parts of
-// variables, or the recurrent state that it carries if state is true.
+// FileName returns the name of the file that task t writes in a save. If state
+// is true, this is the file with the recurrent state that t carries; otherwise
+// the file with its pieces of variables.
 func FileName(t cluster.Task, state bool) string {
 	name := string(t.Role) + "-" + strconv.Itoa(t.Index)
 	if state {
@@ -44,7 +45,7 @@ type Content struct {
 	Tensors []safetensors.Tensor
 	Parts   []checkpoint.Part
 	Carried []checkpoint.Carried
-	names   map[string]bool // names that tensors of this file already have
+	names   map[string]bool // names of the tensors in this file so far
 }
 
 func newContent() Content { return Content{names: map[string]bool{"__metadata__": true}} }
@@ -69,13 +70,13 @@ func OfPieces(s transition.Snapshot) (Content, error) {
 	return c, nil
 }
 
-// rowsOf and slotOf return the names of the tensors with a tensor's row
-// numbers and with its i-th optimiser slot.
+// rowsOf and slotOf return the names of tensors that belong to another tensor:
+// rowsOf of its row numbers, slotOf of its i-th optimiser slot.
 func rowsOf(tensor string) string        { return tensor + "/rows" }
 func slotOf(tensor string, i int) string { return tensor + "/slot." + strconv.Itoa(i) }
 
-// add appends the tensors of one piece k of variable v, and its entry in the
-// manifest.
+// add appends the tensors of k, one piece of variable v, and the piece's entry
+// in the manifest.
 func (c *Content) add(v layout.Variable, k aggregate.Kept, file string) {
 	name, shape := v.Name, []int{k.Count}
 	if k.Offset > 0 || k.Count < v.Units() {
@@ -101,9 +102,9 @@ func (c *Content) add(v layout.Variable, k aggregate.Kept, file string) {
 		Offset: k.Offset, Count: k.Count, Rows: rows, Updates: k.Updates, Slots: len(k.Slots)})
 }
 
-// uniqueName returns name, with "~" appended until it, its rows and its slots
-// collide with no other tensor of the file. Users may give variables any name,
-// such as "x/rows".
+// uniqueName appends "~" to name until name, its rows and its slots differ
+// from all other tensors of the file, and returns the result. Users may give
+// variables any name, such as "x/rows".
 func (c *Content) uniqueName(name string, slots int) string {
 	taken := func(name string) bool {
 		for i := range slots {
@@ -143,20 +144,20 @@ func (c Content) Size() (n int64) {
 // Carried is recurrent state that a worker carries from step to step for one
 // input of the model.
 type Carried struct {
-	Dtype string // float32, float64, int64, uint64 or uint8
+	Dtype string // element type: float32, float64, int64, uint64 or uint8
 	Shape []int  // the first dimension counts the rows of the global batch that the worker processes
-	Data  []byte // the elements in order, little-endian
+	Data  []byte // the elements in row-major order, little-endian
 }
 
 // State is the recurrent state that a worker carries, for all inputs.
 type State struct {
 	Step   uint64             // number of steps made when the worker had this state
-	Lo, Hi int                // the worker processes rows [Lo, Hi) of the global batch
-	Values map[string]Carried // by name
+	Lo, Hi int                // range [Lo, Hi) of the rows of the global batch that the worker processes
+	Values map[string]Carried // state by name of the input
 }
 
 // OfState lists the tensors of a worker's recurrent state, and their entries
-// in the manifest. file is the name of the file that will hold them.
+// in the manifest. file is the name of the file that will have the tensors.
 func OfState(s State, file string) Content {
 	c := newContent()
 	for _, key := range slices.Sorted(maps.Keys(s.Values)) {
@@ -170,7 +171,8 @@ func OfState(s State, file string) Content {
 }
 
 // ReadCarried reads the recurrent state for rows [from, to) of the global
-// batch. They must lie within s, the manifest's entry.
+// batch. These rows must lie within the rows of s, which is the manifest's
+// entry.
 func ReadCarried(file *safetensors.File, s checkpoint.Carried, from, to int) ([]byte, error) {
 	info, ok := file.Tensor(s.Tensor)
 	if !ok || info.Dtype != dtypes[s.Dtype] || !slices.Equal(info.Shape, s.Shape) {
@@ -185,9 +187,10 @@ func ReadCarried(file *safetensors.File, s checkpoint.Carried, from, to int) ([]
 // time.
 const portionSize = 4 << 20
 
-// ReadPart reads the units [lo, hi) of a variable, which lie within part, from
-// file and passes them to into. Units are rows of a sparse variable, elements
-// of a dense one. variable is the index of v in the job's declaration.
+// ReadPart reads the units [lo, hi) of a variable from file and passes them to
+// into. The units must lie within part. Units are rows of a sparse variable,
+// and elements of a dense one. The parameter variable is the index of v in the
+// job's declaration.
 func ReadPart(ctx context.Context, file *safetensors.File, part checkpoint.Part, v layout.Variable, variable, lo, hi int, into transition.Restoring) error {
 	e := extract{file: file, part: part, unit: v.Dtype.Size(), portion: portionSize}
 	if part.Rows >= 0 {
@@ -203,8 +206,8 @@ func ReadPart(ctx context.Context, file *safetensors.File, part checkpoint.Part,
 type extract struct {
 	file    *safetensors.File
 	part    checkpoint.Part
-	unit    int // bytes of an element of a dense variable, or of a row of a sparse one
-	portion int // bytes of values to read at a time; it reads at least one unit
+	unit    int // size in bytes of a unit: an element of a dense variable, or a row of a sparse one
+	portion int // number of bytes of values to read at a time; at least one unit is read
 }
 
 // check compares the sizes of the tensors in the file with the manifest.
@@ -235,8 +238,8 @@ func (e extract) sized(tensor string, want int64) error {
 	return nil
 }
 
-// put reads the units [lo, hi) of the part, a portion at a time, and passes
-// each portion to into.
+// put reads the units (elements or rows) [lo, hi) of the part, a portion at a
+// time, and passes each portion to into.
 func (e extract) put(ctx context.Context, variable, lo, hi int, into transition.Restoring) error {
 	next := 0
 	for at := lo; at < hi; at = next {
@@ -261,15 +264,15 @@ func (e extract) put(ctx context.Context, variable, lo, hi int, into transition.
 	return nil
 }
 
-// elements reads a portion of a dense part that begins at element at. It
-// returns the element at which the next portion begins.
+// elements reads a portion of a dense part. The portion begins at element at,
+// and the next portion begins at the element that elements returns.
 func (e extract) elements(at, hi int) (aggregate.Kept, int, error) {
 	n := min(hi-at, max(1, e.portion/e.unit))
 	k, err := e.values(at-e.part.Offset, n)
 	return k, at + n, err
 }
 
-// rows reads a portion of a sparse part: those rows of [at, hi) that the file
+// rows reads a portion of a sparse part: those rows in [at, hi) that the file
 // has. It returns the row at which the next portion begins.
 func (e extract) rows(at, hi int) (k aggregate.Kept, next int, err error) {
 	first, err := e.search(at)
@@ -289,7 +292,7 @@ func (e extract) rows(at, hi int) (k aggregate.Kept, next int, err error) {
 		}
 		rows = append(rows, row)
 	}
-	if len(rows) == n && first+n < e.part.Rows { // the file has more rows, which may also be below hi
+	if len(rows) == n && first+n < e.part.Rows { // the file has more rows, and some may be below hi
 		if next = int(rows[n-1]) + 1; next <= at {
 			return k, 0, fmt.Errorf("rows that are not in order: %d follows %d", next-1, at)
 		}
@@ -313,8 +316,8 @@ func (e extract) search(row int) (int, error) {
 	return i, failed
 }
 
-// values reads n units of values and optimiser slots, beginning with the unit
-// at index first in the file.
+// values reads n units (elements or rows) of values and optimiser slots. It
+// begins with the unit at index first in the file.
 func (e extract) values(first, n int) (k aggregate.Kept, err error) {
 	k.Values, err = e.bytes(e.part.Tensor, first, n)
 	for i := range e.part.Slots {

@@ -16,15 +16,15 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// holder is another task that has checkpoint files, with the only connection
-// to it.
+// holder is another task that has checkpoint files. It has the only connection
+// to that task.
 type holder struct {
 	files   *Files
 	task    cluster.Task
-	reading context.Context // when it ends, the session is closed and read fails
+	reading context.Context // context of reads; when it ends, the session is closed and read fails
 
-	mu      sync.Mutex     // held during a request and its response; guards session
-	session *peers.Session // nil if no session is open
+	mu      sync.Mutex     // mutex held during a request and its response; guards session
+	session *peers.Session // open session with the task; nil if no session is open
 }
 
 // read requests len(b) bytes of a file, beginning at offset, and stores them
@@ -85,11 +85,11 @@ func ask(s *peers.Session, w *watch, q request, b []byte) error {
 	return nil
 }
 
-// Fetch reads a checkpoint file from the folder of the task from, and writes
-// the content to w.
+// Fetch reads a checkpoint file from the folder of the task in the parameter
+// from, and writes the content to w.
 func (f *Files) Fetch(ctx context.Context, id string, file checkpoint.File, from cluster.Task, w io.Writer) error {
 	reading, cancel := context.WithCancel(ctx)
-	defer cancel() // closes the session
+	defer cancel() // cancel ends the reading, which closes the session
 	source := &holder{files: f, task: from, reading: reading}
 	const most = 4 << 20 // largest number of bytes to request at a time
 	b := make([]byte, min(file.Size, most))
@@ -109,9 +109,10 @@ func (f *Files) Fetch(ctx context.Context, id string, file checkpoint.File, from
 	return nil
 }
 
-// Reader reads the files of one checkpoint: from this task's folder if the
-// file is there, and otherwise from other tasks, with one connection to each.
-// Files and connections stay open until the last call of Use returns.
+// Reader reads the files of one checkpoint. It reads a file from this task's
+// folder if the folder has it, and otherwise from other tasks, with one
+// connection to each. Files and connections stay open until the last running
+// call of Use returns.
 type Reader struct {
 	files    *Files
 	manifest *checkpoint.Manifest
@@ -119,7 +120,7 @@ type Reader struct {
 
 	mu      sync.Mutex
 	users   int             // number of running calls of Use
-	reading context.Context // context of all reads; ends after the last running Use; the next Use makes a new one
+	reading context.Context // context of all reads; it ends after the last running Use, and the next Use makes a new one
 	cancel  context.CancelCauseFunc
 	open    map[string]func() (*safetensors.File, error) // by file name: opens the file at the first call, and later returns the same file
 	tasks   map[cluster.Task]*holder                     // by task: the holder with the only session to it
@@ -134,13 +135,13 @@ func (f *Files) Reader(m *checkpoint.Manifest, holders map[string][]cluster.Task
 var errGivenUp = errors.New("reading was given up")
 
 // Use calls f, which may call [Reader.Open] and read the files. When ctx ends,
-// all reads fail, so that f and Use return soon.
+// all reads fail, so that f and Use soon return.
 func (r *Reader) Use(ctx context.Context, f func() error) error {
 	err := errClosed
 	r.files.life.Do(func(living context.Context) {
 		cancel := r.enter(living)
 		defer r.exit()
-		defer context.AfterFunc(ctx, func() { cancel(errGivenUp) })() // cancels the reads of all running calls of Use, because they serve the same training
+		defer context.AfterFunc(ctx, func() { cancel(errGivenUp) })() // When the ctx of one call of Use ends, cancel the reads of all running calls, because they all serve the same training.
 		if err = f(); err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -159,7 +160,8 @@ func (r *Reader) enter(ctx context.Context) context.CancelCauseFunc {
 	return r.cancel
 }
 
-// exit ends one Use. After the last it closes all files and sessions.
+// exit ends one call of Use. After the last one it closes all files and
+// sessions.
 func (r *Reader) exit() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,9 +192,9 @@ func (r *Reader) Open(name string) (*safetensors.File, error) {
 	return open()
 }
 
-// source returns the file in this task's own folder, if it has the right
-// checksum. It otherwise returns a remote file, which reads from the other
-// tasks that have it.
+// source returns the file in this task's own folder, if that file has the
+// right checksum. Otherwise it returns a remote file, which reads from the
+// other tasks that have the file.
 func (r *Reader) source(name string) io.ReaderAt {
 	self := r.files.config.Peers.Self
 	if slices.Contains(r.holders[name], self) {
@@ -203,12 +205,12 @@ func (r *Reader) source(name string) io.ReaderAt {
 	}
 	others := slices.DeleteFunc(slices.Clone(r.holders[name]), func(t cluster.Task) bool { return t == self })
 	remote := &remote{reader: r, name: name, holders: others}
-	remote.first.Store(uint32(self.Index)) // each task begins with another holder, to spread the load
+	remote.first.Store(uint32(self.Index)) // Each task begins with another holder, to spread the load.
 	return remote
 }
 
-// holder returns the holder for task t, and creates it at the first call, so
-// that there is only one connection to t.
+// holder returns the holder for task t. The first call creates it and later
+// calls return the same one, so that there is only one connection to t.
 func (r *Reader) holder(t cluster.Task) *holder {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -223,11 +225,11 @@ type remote struct {
 	reader  *Reader
 	name    string
 	holders []cluster.Task
-	first   atomic.Uint32 // index of the holder to try first, modulo the number of holders: the last one that a read succeeded with
+	first   atomic.Uint32 // index of the holder to try first (modulo the number of holders): the holder from which the last successful read came
 }
 
-// ReadAt implements io.ReaderAt. It tries one holder after the other until one
-// succeeds.
+// ReadAt implements io.ReaderAt. It tries one holder (task that has the file)
+// after the other until a read succeeds.
 func (r *remote) ReadAt(b []byte, off int64) (int, error) {
 	failures := []error{fmt.Errorf("%s is on no host that can be asked", r.name)}
 	first := r.first.Load()
