@@ -9,8 +9,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// own returns the growth of an operation of package nn/ops. rows says how the
-// operation treats the rows of a batch.
+// own returns the growth of an operation that package nn/ops defines. rows
+// says how the operation treats the rows of a batch.
 func (c call) own(rows ops.RowEffect) Growth {
 	for i, g := range c.in {
 		if g.Degree != 0 || g.axes > 1 || g.axes != 0 && i > 0 && rows == ops.RowsOfFirst {
@@ -28,8 +28,8 @@ func (c call) own(rows ops.RowEffect) Growth {
 	return Growth{axes: 1}
 }
 
-// within returns how the result of a function along one axis, such as a
-// softmax, grows with the number of rows in the batch.
+// within returns the growth of a function that works along one axis, such as a
+// softmax. The growth is unknown if that axis has the rows of the batch.
 func (c call) within(axis int) Growth {
 	if c.in[0].has(axis) || c.in[0].Degree != 0 {
 		return c.unknown(" along the rows")
@@ -37,8 +37,8 @@ func (c call) within(axis int) Growth {
 	return c.in[0]
 }
 
-// softmax returns the growth of a softmax. Over k times as many rows, each
-// value of a softmax is 1/k as large.
+// softmax returns the growth of a softmax. If a softmax along the rows gets k
+// times as many rows, each value becomes 1/k as large.
 func (c call) softmax() Growth {
 	axis := int(c.f[1].Int())
 	if axis < 0 {
@@ -50,8 +50,9 @@ func (c call) softmax() Growth {
 	return Growth{Degree: -1, axes: c.in[0].axes}
 }
 
-// image returns how the result of an operation on (batch, channels, height,
-// width) grows with the number of rows. The operation itself adds no growth.
+// image returns the growth of an operation on images of shape (batch,
+// channels, height, width). The result grows as the images do; for images that
+// are sums over the rows, the growth is unknown.
 func (c call) image() Growth {
 	if c.in[0].Degree != 0 {
 		return c.unknown(" of a sum over the rows")
@@ -68,8 +69,9 @@ func (c call) im2col() Growth {
 }
 
 // reduced returns the growth of a reduction along the axes listed in the
-// operation's first field. For each of these axes that has the rows of the
-// batch, the degree increases by each: 1 for a sum, 0 for a maximum.
+// operation's first field. The degree increases by the parameter each for
+// every listed axis that has the rows of the batch: by 1 for a sum, by 0 for a
+// maximum.
 func (c call) reduced(each int) Growth {
 	g, along := Growth{Degree: c.in[0].Degree}, vertex.Ints(c.f[0])
 	to := 0
@@ -211,7 +213,7 @@ func (c call) tensordot() Growth {
 }
 
 // byIndices returns the growth of a lookup of elements by index. The result's
-// axis has the rows of the batch if the indices have them.
+// axis has the rows of the batch if the tensor of indices has them.
 func (c call) byIndices() Growth {
 	g, axis := c.in[0], int(c.f[0].Int())
 	g.axes &^= 1 << axis

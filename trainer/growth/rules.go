@@ -48,8 +48,8 @@ var rules = map[string]func(call) Growth{
 	"Iop":                 func(c call) Growth { return c.in[0] },
 }
 
-// keeping lists operation types that keep every axis in place and that package
-// vertex does not know.
+// keeping lists the types of operations that keep every axis in place and
+// whose fields package vertex does not know.
 var keeping = []string{"*gorgonia.dtConvOp", "*gorgonia.upsampleOp"}
 
 func (g Growth) has(axis int) bool { return axis >= 0 && g.axes>>axis&1 == 1 }
