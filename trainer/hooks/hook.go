@@ -92,7 +92,7 @@ type Gradient struct {
 	Variable      string  // name of the variable
 	Step          int     // number of the step, counted from 0
 	VirtualWorker int     // number of the virtual worker, counted over all workers
-	Shape         []int   // shape of the variable; for an embedding: number of entries in Rows, width
+	Shape         []int   // shape of the variable; for an embedding: the number of entries in Rows, and the table's width
 	Rows          []int64 // indices of the embedding's rows that the virtual worker has used, ascending; nil for other variables
 	// Values is a []float32 or []float64 with the elements in row-major order.
 	// The hook must not use it after it returns.
@@ -116,7 +116,7 @@ func (h *Hook) check() error {
 }
 
 // moments returns the names of the functions that the hook has, such as
-// "begin" and "after".
+// "begin" for Begin and "after" for After.
 func (h *Hook) moments() (all []string) {
 	for _, m := range []struct {
 		name string
