@@ -69,8 +69,8 @@ func (l *Lifetime) End() {
 	l.cancel()
 }
 
-// Wait waits until all running work has returned, at most for the duration
-// most. It returns false on timeout. End must be called first.
+// Wait waits until all running work has returned. It returns false if that
+// takes longer than the duration most. End must be called first.
 func (l *Lifetime) Wait(most time.Duration) bool {
 	left := make(chan struct{})
 	go func() {
