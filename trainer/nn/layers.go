@@ -93,8 +93,8 @@ func Oblong(down, across Window) Window {
 }
 
 // both returns the vertical and the horizontal parameters of the window. It
-// replaces a stride of 0 by the parameter stride, or by the kernel size if
-// that is 0 too.
+// replaces a stride of 0 by the parameter stride; if the parameter is 0 too,
+// by the kernel size.
 func (w Window) both(stride int) (down, across Window) {
 	down, across = w, w
 	if w.across != nil {

@@ -72,7 +72,8 @@ func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, mome
 var errOneElement = errors.New("a virtual worker has one element per channel, which has no variance: give each more rows")
 
 // norm holds the parameters of one batch norm's kernels and adds its
-// operations to the graph. The kernels share scratch memory and the call.
+// operations to the graph. The kernels share scratch memory and call, the
+// parameters of the next run.
 type norm struct {
 	layout
 	what    string
@@ -83,7 +84,7 @@ type norm struct {
 
 // statistic returns an operation that computes the mean or the variance of
 // each channel in training. In an evaluation, the operation returns its last
-// input, the running value. It has no gradients.
+// input, the running mean or variance. It has no gradients.
 func (n norm) statistic(which string, kernels func(gpu.Type, gpu.Channels) (gpu.Operation, error), run kernel, inputs int) *contextual {
 	o := newOp(fmt.Sprintf("%s of %s", which, n.what), n.dtype, tensor.Shape{n.channels}, run).with(nil, inputs).makes(RowsAveraged)
 	g := &operation.GPU{Call: n.call}
@@ -212,8 +213,8 @@ func scaleGradient[T float](n norm, out []T, in [][]T) {
 
 // normGradient returns a pass that computes the gradient of x. The pass's
 // inputs are x, scale, mean, variance, dy and the gradients of scale and bias.
-// In training, it also uses the last two for the effect of x on the batch's
-// mean and variance.
+// In training, the gradients of scale and bias give the effect of x on the
+// batch's mean and variance.
 func normGradient[T float](n norm) recurrent.Pass[T] {
 	type slope struct{ factor, mean, shift, slope T }
 	slopes := make([]slope, n.channels)

@@ -12,7 +12,7 @@ import (
 // Sequence holds the outputs of a recurrent layer. All of them have a
 // gradient.
 type Sequence struct {
-	Out  *gorgonia.Node // (batch*steps, out)
+	Out  *gorgonia.Node // outputs of all steps, of shape (batch*steps, out)
 	Last *gorgonia.Node // (batch, out): the last step of Out
 	Cell *gorgonia.Node // (batch, units): the cell states after the last step; nil for a GRU
 }
@@ -48,8 +48,8 @@ func (b *adder) layer(trace, outputs *op, in gorgonia.Nodes) *gorgonia.Node {
 type LSTM struct {
 	X     *gorgonia.Node // (batch*steps, in): one sequence after the other
 	Input *gorgonia.Node // (in, 4*units): weights of X for the input gate, forget gate, candidate and output gate
-	State *gorgonia.Node // (out, 4*units)
-	Bias  *gorgonia.Node // (4*units)
+	State *gorgonia.Node // (out, 4*units): weights of the state, which is the output of the previous step, for the same gates
+	Bias  *gorgonia.Node // (4*units): bias of the same gates
 
 	// Forget is added to the forget gate's bias. With 1, an untrained layer
 	// tends to keep its cell states (Jozefowicz et al. 2015).
@@ -172,8 +172,8 @@ func (s lstm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes
 type GRU struct {
 	X     *gorgonia.Node // (batch*steps, in): one sequence after the other
 	Input *gorgonia.Node // (in, 3*units): weights of X for the reset gate, update gate and candidate
-	State *gorgonia.Node // (units, 3*units)
-	Bias  *gorgonia.Node // (3*units)
+	State *gorgonia.Node // (units, 3*units): weights of the state, which is the output of the previous step, for the same gates
+	Bias  *gorgonia.Node // (3*units): bias of the same gates
 	First *gorgonia.Node // (batch, units): state before the first step; nil means zeros
 }
 

@@ -66,7 +66,7 @@ type sampled struct {
 	classes              []float64 // scratch memory for the sampled class numbers
 }
 
-// piece is the range of elements from to to-1 of a vector.
+// piece is the range [from, to) of elements of a vector.
 type piece struct{ from, to int }
 
 func newSampled(x *gorgonia.Node, c Candidates) (s sampled, err error) {
@@ -99,8 +99,8 @@ func newSampled(x *gorgonia.Node, c Candidates) (s sampled, err error) {
 	return s, nil
 }
 
-// rests are the parts of a sampled softmax's trace, the intermediate results
-// that the gradients need.
+// rests holds the parts of the trace of a sampled softmax. The trace is the
+// list of intermediate results that the gradients need.
 type rests[T float] struct {
 	loss, full []T // for each row, its loss and its estimated loss over all classes
 	own        []T // for each row, the probability of its own class, minus 1
@@ -138,9 +138,10 @@ func sampledTrace[T float](s sampled, out gorgonia.Value, in []gorgonia.Value) e
 	return nil
 }
 
-// row computes the loss of row i and replaces the sampled classes' logits,
-// others, by probabilities. logit is the logit of the row's own class, and log
-// the logarithm of its expected count.
+// row computes the loss of row i. The slice others holds the logits of the
+// sampled classes, which row replaces by their probabilities. logit is the
+// logit of the row's own class. log is the logarithm of that class's expected
+// count.
 func (t rests[T]) row(i int, logit, log float64, others []T) {
 	own := logit - log
 	most := T(own)
@@ -241,12 +242,12 @@ func NewSampler(classes, samples int) (*Sampler, error) {
 	return &Sampler{classes: classes, samples: samples, seen: make([]uint64, (classes+63)/64)}, nil
 }
 
-// Draw draws samples for consecutive virtual workers, beginning with number
-// first. Each virtual worker has its own random stream, so its samples do not
-// depend on the process that draws them. labels holds the labels of all these
-// virtual workers in order, the same number for each. Draw returns the samples
-// of each virtual worker, and the logarithms of the expected counts of samples
-// and labels:
+// Draw draws samples for consecutive virtual workers. first is the number of
+// the first one, and workers is how many there are. Each virtual worker has
+// its own random stream, so its samples do not depend on the process that
+// draws them. labels holds the labels of all these virtual workers in order,
+// the same number for each. Draw returns the samples of each virtual worker,
+// and the logarithms of the expected counts of samples and labels:
 //
 //	samples, logs, labelLogs := s.Draw(random.New(seed, "samples").Derive(step), job.ShardID(), job.NumReplicasPerWorker(), labels)
 func (s *Sampler) Draw(stream random.Stream, first, workers int, labels []int64) (samples []int64, logs, labelLogs []float32) {

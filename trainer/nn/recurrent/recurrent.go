@@ -88,8 +88,8 @@ func step[T matrix.Float](x []T, t, steps, width int) matrix.Matrix[T] {
 	return matrix.Strided(x[t*width:], steps*width)
 }
 
-// copyLast copies the last step of each sequence in x (batch*steps, width) to
-// to. It returns the rest of to.
+// copyLast copies the last step of each sequence in x (batch*steps, width)
+// into the slice to. It returns the part of to after the copied elements.
 func copyLast[T matrix.Float](to, x []T, batch, steps, width int) []T {
 	last := step(x, steps-1, steps, width)
 	for i := range batch {
@@ -98,9 +98,10 @@ func copyLast[T matrix.Float](to, x []T, batch, steps, width int) []T {
 	return to
 }
 
-// delay writes to to, for each step, the output of the step before: out
-// (batch*steps, width) shifted by one step. The first step of each sequence
-// gets the initial outputs in first[0], or zeros if first is empty.
+// delay fills the slice to with the elements of out (batch*steps, width)
+// shifted by one step, so that each step has the output of the step before.
+// The first step of each sequence gets the initial outputs in first[0], or
+// zeros if first is empty.
 func delay[T matrix.Float](to, out []T, first [][]T, batch, width int) {
 	copy(to[width:], out)
 	for i := range batch {
