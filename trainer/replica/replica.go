@@ -40,13 +40,13 @@ type Replica struct {
 	kept    []gorgonia.Value // values of the variables in Model.Kept, shared by all replicas of the Group
 	inputs  []*tensor.Dense  // in the order of Model.Inputs: the tensor that the program reads
 	shard   [2]*tensor.Dense // in the order of Model.Shard: the tensor that the program reads, or nil
-	places  [][]Place        // by embedding table: the inputs of its lookups
+	places  [][]Place        // indexed by embedding table: inputs that receive the rows of the table's lookups
 	// gradients is the memory to which the program writes gradients: those of
 	// the variables, then those of the lookups. The caller sets a variable's
 	// memory with SetGradient before every run. The memory of lookups belongs
 	// to the replica. gradients is nil if the replica does not train.
 	gradients [][]byte
-	tables    [][]byte // by embedding table: the gradients of all its lookups, one after the other
+	tables    [][]byte // indexed by embedding table: gradients of all lookups of the table, one after the other
 	metrics   []string // names of Model.Metrics, sorted
 	fetches   []string // names of Model.Fetches, sorted
 	carried   []string // names of Model.Carried, sorted; empty if the replica does not train
@@ -59,13 +59,14 @@ type Place struct {
 	N    int    // number of indices for one virtual worker
 	Rows []byte // memory of the input, N rows
 	// Whole is true if the table was a variable in the user's graph and the
-	// indices are one of its inputs. Like any input, N indices for several
-	// virtual workers then mean the same N for each of them.
+	// indices are one of its inputs. As for any input, the caller may then
+	// feed N indices for several virtual workers; each of them uses the same
+	// N.
 	Whole bool
 }
 
 // Least returns the smallest number of indices that the caller may feed for
-// that many virtual workers.
+// vws virtual workers.
 func (p Place) Least(vws int) int {
 	if p.Whole {
 		return p.N
@@ -73,10 +74,10 @@ func (p Place) Least(vws int) int {
 	return vws * p.N
 }
 
-// compile returns a replica of model m. values are the values of the kept
-// variables; if values is nil, compile allocates them and copies the first
-// values of m's nodes. The replica computes gradients if train is true. on is
-// the GPU, nil for the CPU.
+// compile returns a replica of model m. values are the values of the variables
+// in m.Kept; if values is nil, compile allocates them and copies the initial
+// values of m's nodes. The replica computes gradients if train is true. The
+// parameter on is the GPU that computes; nil means the CPU.
 func compile(m Model, values []gorgonia.Value, train bool, on *gpu.Device) (r *Replica, err error) {
 	if values, err = m.bind(values); err != nil {
 		return nil, err
