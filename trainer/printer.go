@@ -17,7 +17,7 @@ import (
 // except in tests.
 type printer struct {
 	level     slog.Level    // lines below this level are not written
-	firstWait time.Duration // how long a wait lasts before the first log line about it; 0 means firstWaitLog
+	firstWait time.Duration // time that a worker waits before the first log line about the wait; 0 means firstWaitLog
 
 	mu  sync.Mutex
 	out io.Writer
