@@ -34,7 +34,7 @@ import (
 // Recorder keeps the spans and instants of one task in memory. A nil Recorder
 // is valid and records nothing. Any goroutine may call its methods.
 type Recorder struct {
-	on    atomic.Bool // events are recorded
+	on    atomic.Bool // true while events are recorded
 	limit int         // largest number of events that the recorder keeps; it drops further ones
 
 	mu      sync.Mutex
