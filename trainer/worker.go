@@ -55,8 +55,8 @@ func (w *worker) pull(ctx context.Context, feed Feed) error {
 }
 
 // requestNext requests the embedding rows for the step after this one, if the
-// program has called Prefetch. It does not if the autotuner may move rows
-// before that step.
+// program has called Prefetch. If the autotuner may move rows before that
+// step, requestNext requests nothing.
 func (w *worker) requestNext(step int) error {
 	if w.tuner.Meets(step + 1) {
 		return nil
