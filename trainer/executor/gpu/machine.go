@@ -30,7 +30,7 @@ type Machine struct {
 	finished device.Event // event that method settle records and waits for
 	sent     []int        // indices of gradients whose copy to the host the current run has started, in the order of the copies
 	arrived  int          // number of gradients in sent that the caller has received
-	checked  bool         // the first run, which waits after each operation, has succeeded
+	checked  bool         // true once the first run, which waits after each operation, has succeeded
 	records  bool         // true until an attempt to record a CUDA graph fails
 	settled  int          // number of instructions of the current run that are known to be done, for error messages
 }
@@ -42,7 +42,7 @@ type result struct {
 	host     []byte // pinned host memory for the copy
 	computed device.Event
 	copied   device.Event
-	stays    bool // the value stays on the GPU and is not copied
+	stays    bool // true if the value stays on the GPU and is not copied
 }
 
 // drop frees the result's pinned host memory and its events.
@@ -261,10 +261,10 @@ func (m *Machine) fault(err error, put int) error {
 }
 
 // extend appends work, such as updates of variables, to the program. Later
-// runs leave on the GPU the fixed values (variables), all gradients, and the
-// first outputs, whose number is the parameter outputs. Only the first
-// operation waits for copies to the GPU, so that the whole run can be one CUDA
-// graph.
+// runs leave the fixed values (variables) and all gradients on the GPU. They
+// also leave some outputs there: the parameter outputs is the number of these
+// outputs, which come first. Only the first operation waits for copies to the
+// GPU, so that the whole run can be one CUDA graph.
 func (m *Machine) extend(more []work, outputs int) error {
 	for i := range m.work {
 		m.work[i].needs, m.work[i].ready = nil, nil

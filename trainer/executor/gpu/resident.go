@@ -45,7 +45,7 @@ type Resident struct {
 	room    room
 	records []byte // pinned host memory with the update constants of all values (kernels.PutUpdateConstants)
 	squares result // sums of squares of all gradients; squares.host is nil if no norm is computed
-	loaded  bool   // the first run has copied all values to the GPU
+	loaded  bool   // true once the first run has copied all values to the GPU
 	newer   struct{ values, slots bool }
 }
 
@@ -55,7 +55,7 @@ type part struct {
 	feed  *feed            // the fixed value's memory on the host and on the GPU
 	kept  [][]byte         // host memory of the optimiser's state, one slice for each slot
 	slots []device.Pointer // GPU addresses of the optimiser's state, one for each slot
-	step  optimizer.Step   // learning rate and other numbers for the next run; between runs, those of the last run
+	step  optimizer.Step   // learning rate and other numbers that Update last set
 }
 
 // room holds offsets in the GPU memory of a Resident, in bytes. The constants
@@ -261,7 +261,7 @@ func (r *Resident) end() error {
 	return r.machine.send(&r.squares)
 }
 
-// in copies the host memory from to the GPU address to, through the pinned
+// in copies host memory (from) to a GPU address (to), through the pinned
 // memory of fixed value p.
 func (r *Resident) in(p *part, to device.Pointer, from []byte) error {
 	copy(p.feed.host, from)
@@ -271,7 +271,7 @@ func (r *Resident) in(p *part, to device.Pointer, from []byte) error {
 	return r.machine.settle(r.machine.feeds.stream)
 }
 
-// out copies the GPU memory at address from to the host memory to, through the
+// out copies GPU memory at an address (from) to host memory (to), through the
 // pinned memory of fixed value p.
 func (r *Resident) out(p *part, to []byte, from device.Pointer) error {
 	if err := r.machine.out.Out(p.feed.host, from); err != nil {
