@@ -107,10 +107,10 @@ func (b *Builder) Metric(name string, n *Node) { b.m.report("metric", b.m.metric
 // Fetch adds a value that each [trainer.Result] returns under this name.
 func (b *Builder) Fetch(name string, n *Node) { b.m.report("fetch", b.m.fetches, name, n) }
 
-// Carry keeps recurrent state across steps. At each step the node first, an
-// input, gets the value that the node last had for the same row at the end of
-// the previous step. In the first step it gets zeros. The program need not
-// feed this input, see [trainer.Model].
+// Carry keeps recurrent state across steps. The input first begins each step
+// with the value that the node last had for the same row in the previous step.
+// In the first step the input is zero. The program need not feed it, see
+// [trainer.Model].
 func (b *Builder) Carry(first, last *Node) { b.m.carry(first, last) }
 
 // CrossEntropy sets the model's loss to the mean of [ops.CrossEntropy] over

@@ -31,11 +31,11 @@ type Normalised struct {
 }
 
 // BatchNorm normalizes every channel of x to mean 0 and variance 1, multiplies
-// it by the channel's scale and adds the channel's bias (Ioffe and Szegedy,
-// "Batch normalization", ICML 2015). Mean and variance are taken over the
-// batch and all pixels. x has shape (batch, channels) or (batch, channels,
-// height, width). The four vectors have shape (channels). In an evaluation,
-// the running mean and variance replace the batch's.
+// it by the channel's scale and adds the channel's bias. The method is that of
+// Ioffe and Szegedy, "Batch normalization", ICML 2015. Mean and variance are
+// taken over the batch and all pixels. x has shape (batch, channels) or
+// (batch, channels, height, width). The four vectors have shape (channels). In
+// an evaluation, the running mean and variance replace the batch's.
 //
 // The operations keep no state: package trainer updates the running mean and
 // variance, which have no gradient.
@@ -99,7 +99,7 @@ func (n norm) statistic(which string, kernels func(gpu.Type, gpu.Channels) (gpu.
 	}
 	g.Inputs = func(train bool) []int {
 		if train {
-			return []int{0, 1}[:inputs-1] // the GPU kernel does not read the running value in training
+			return []int{0, 1}[:inputs-1] // in training, the GPU kernel does not read the last input, the running mean or variance
 		}
 		return []int{inputs - 1}
 	}

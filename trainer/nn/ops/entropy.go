@@ -263,9 +263,9 @@ func element[T int | int32 | int64 | float](v gorgonia.Value, i int) float64 {
 // row returns elements i*n to (i+1)*n of x.
 func row[T any](x []T, i, n int) []T { return x[i*n : (i+1)*n] }
 
-// exponentials sets each element of to to exp(x - largest) for the same
-// element of x. It returns the largest element of x and the sum of the
-// exponentials.
+// exponentials computes exp(x - largest) for each element of x, and stores the
+// results in the slice to. It returns the largest element of x and the sum of
+// the exponentials.
 func exponentials[T float](to []float64, x []T) (largest, sum float64) {
 	most := x[0]
 	for _, v := range x {

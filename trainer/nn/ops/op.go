@@ -32,8 +32,8 @@ type op struct {
 	out   operand
 	run   kernel
 	diff  differentiate  // nil if the operation is a gradient, which cannot be differentiated
-	fixed int            // number of inputs, at the end of in, that have no gradient
-	rows  RowEffect      // effect on the rows of a batch
+	fixed int            // number of inputs without a gradient; they are the last elements of in
+	rows  RowEffect      // says how the result depends on the rows of a batch
 	gpu   *operation.GPU // how GPUs compute the operation; nil means that only the CPU does
 }
 
@@ -50,7 +50,7 @@ func (o *op) with(diff differentiate, fixed int) *op {
 	return o
 }
 
-// makes sets the operation's effect on the rows of a batch.
+// makes sets how the operation's result depends on the rows of a batch.
 func (o *op) makes(r RowEffect) *op {
 	o.rows = r
 	return o

@@ -280,9 +280,9 @@ func (s *Sampler) draw(stream random.Stream) (drawn []int64, tries int) {
 	return drawn, tries
 }
 
-// logs appends the logarithm of each class's expected count, which is the
-// probability that the class is drawn at least once in the given number of
-// tries.
+// logs appends to a slice (to) the logarithm of each class's expected count.
+// The expected count is the probability that a draw with the given number of
+// tries contains the class.
 func (s *Sampler) logs(to []float32, classes []int64, tries int) []float32 {
 	for _, k := range classes {
 		p := random.ZipfChance(int(k), s.classes)
