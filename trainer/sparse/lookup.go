@@ -73,7 +73,7 @@ func (l *Lookup[T]) sort() {
 	}
 }
 
-// Gather copies rows into the slice into: each position of the batch gets the
+// Gather fills a slice (into) with rows: each position of the batch gets the
 // row that it uses. rows contains the rows that Set returned, in that order.
 func (l *Lookup[T]) Gather(rows []T, width int, into []T) {
 	l.check(len(l.unique), rows, width)
@@ -94,7 +94,7 @@ func (l *Lookup[T]) Combine(values []T, width int) Rows[T] {
 	l.each(func(first bool, unique, at int) {
 		sum, more := l.combined.Row(unique), values[at*width:(at+1)*width]
 		if first {
-			copy(sum, more) // not added to zero: 0 + -0 would be 0, not -0
+			copy(sum, more) // copied instead of added to zero: 0 + -0 would be 0, not -0
 			return
 		}
 		for i, v := range more {
@@ -104,9 +104,9 @@ func (l *Lookup[T]) Combine(values []T, width int) Rows[T] {
 	return l.combined
 }
 
-// each calls do for every position, sorted by row. In a call, first is true
-// for the first position of a row, unique is the index of the row in l.unique,
-// and at is the index of the position in the batch.
+// each calls do for every position, sorted by row. The argument first is true
+// for the first position of a row. The argument unique is the index of the row
+// in l.unique, and at is the index of the position in the batch.
 func (l *Lookup[T]) each(do func(first bool, unique, at int)) {
 	unique := -1
 	for i, p := range l.order {

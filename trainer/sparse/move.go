@@ -8,11 +8,11 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// When rows move from one shard holder to another, they are encoded as a list
-// of row numbers (AppendIndex), followed by the values and the optimiser state
-// of each row.
+// Rows that move from one shard holder to another are encoded as a list of row
+// numbers (AppendIndex). The values and the optimiser state of each row
+// follow.
 
-// Updated appends to the slice into the rows of [from, to) that were ever
+// Updated appends to a slice (into) the rows of [from, to) that were ever
 // updated or restored, ascending. It appends no more rows than the parameter
 // most allows. All other rows still have their initial values and no optimiser
 // state.

@@ -54,8 +54,8 @@ func NewTable[T wire.Float](name string, initial Initial, settings optimizer.Set
 	return t, nil
 }
 
-// Read copies the rows with the numbers in index into the slice into, in the
-// order of index. The slice must have len(index)*width elements.
+// Read fills a slice (into) with the rows whose numbers index lists, in this
+// order. The slice must have len(index)*width elements.
 func (t *Table[T]) Read(index []int64, into []T) error {
 	if len(into) != len(index)*t.width {
 		return fmt.Errorf("read %d rows of width %d into %d elements", len(index), t.width, len(into))
@@ -109,7 +109,7 @@ func (t *Table[T]) Fill(values []T) error {
 	return nil
 }
 
-// Copy fills the slice into with consecutive rows. first is the number of the
+// Copy fills a slice (into) with consecutive rows. first is the number of the
 // first row.
 func (t *Table[T]) Copy(first int64, into []T) error {
 	n := int64(len(into) / t.width)
