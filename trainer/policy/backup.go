@@ -42,8 +42,8 @@ type latecomer struct {
 	steps uint64 // the worker waits until this number of steps is applied, and then receives the values
 }
 
-// Applied returns the workers that waited for one of the first steps, whose
-// number is steps. All these steps are applied now.
+// Applied records that the given number of steps is applied. It returns the
+// workers that waited for one of these steps.
 func (l *latecomers) Applied(_ int, steps uint64) (ranks []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +91,7 @@ type arbiter struct {
 	accepted []int    // ranks of the workers accepted for the step so far
 	counts   []uint64 // indexed by rank: 1 + the last step for which the worker was accepted, which is the first step without its gradients
 	stopped  []bool   // indexed by rank: true if the worker has finished its last step or is lost
-	alive    int      // number of workers with stopped == false
+	alive    int      // number of workers that have not stopped
 }
 
 // Commit accepts a worker's gradients if the worker's step is the one whose

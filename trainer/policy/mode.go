@@ -23,9 +23,9 @@ type mode struct {
 	numbered string // letter for the mode's number in the usage text, such as "K" in ssp:K; empty: the mode has no number
 
 	// inStep is true if all workers take every step together and have the same
-	// values after it. Then workers can hold shards, shards can move between
-	// tasks, workers can request embedding rows one step ahead, and the
-	// workers of a host can add up their gradients.
+	// values after it. Only then can workers hold shards, request embedding
+	// rows one step ahead, or add up the gradients of a host. Shards can move
+	// between tasks only then.
 	inStep bool
 
 	// groups defines how workers form groups. The gradients of a group's
@@ -33,9 +33,9 @@ type mode struct {
 	// the new values.
 	groups grouping
 
-	// dropsLast is true if a step uses the gradients of the first workers of a
-	// group and drops those of the last B, where B is the number in backup:B.
-	// The mode's Selection decides which workers are the first.
+	// dropsLast is true in mode backup:B, in which a step drops the gradients
+	// of the last B workers of a group. The mode's Selection decides which
+	// workers are the first.
 	dropsLast bool
 
 	// copies defines which workers share one copy of a value while it is sent

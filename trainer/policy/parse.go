@@ -15,7 +15,7 @@ var modes = []*mode{&synchronous, &asynchronous, &bounded, &grouped, &backup}
 // value is the mode sync.
 type Sync struct {
 	mode   *mode // nil means modes[0], which is sync
-	number int   // such as 3 in ssp:3; 0 if the mode has no number
+	number int   // number after the colon, such as 3 in ssp:3; 0 if the mode has no number
 }
 
 // ParseSync parses a value of the flag --sync: the name of a mode and, for
@@ -117,8 +117,9 @@ func (s Sync) Quorum(members int) int {
 // workers complete different numbers of steps.
 func (s Sync) Competes() bool { return s.rules().dropsLast }
 
-// Copies returns the number of copies of each value that a shard holder (a
-// task that stores parts of the variables) keeps for this number of workers.
+// Copies returns the number of copies of each value that a shard holder keeps
+// in a job with the given number of workers. A shard holder is a task that
+// stores parts of the variables.
 func (s Sync) Copies(workers int) int {
 	switch s.rules().copies {
 	case perGroup:
