@@ -18,7 +18,7 @@ import (
 
 const (
 	maxWaiting  = 8                      // maximum number of connections of one task that wait for a handler
-	acceptPause = 100 * time.Millisecond // pause after a failed accept
+	acceptPause = 100 * time.Millisecond // pause after an error of Accept
 )
 
 // Peer is a connection to another task that has proved its identity.
@@ -33,7 +33,7 @@ type Peer struct {
 type Config struct {
 	Self       cluster.Task
 	Key        cluster.Key // secret key with which tasks of this generation of the job prove that they belong to it
-	TLS        bool        // encrypt connections between different hosts
+	TLS        bool        // encrypt connections between tasks on different hosts
 	Generation int         // number of restarts of the job so far, which every frame carries
 	Workers    int         // number of workers in the job; a worker with a higher index is refused
 	Servers    int         // number of ps tasks in the job; a ps with a higher index is refused
@@ -67,10 +67,10 @@ type Listener struct {
 	gate         *channel.Gate
 	unproved     notices // log lines about connections that did not prove the job's secret
 	refused      notices // log lines about tasks that proved the secret but were refused
-	acceptErrors notices // log lines about failed accepts
+	acceptErrors notices // log lines about errors of Accept
 
 	mu       sync.Mutex
-	closed   bool                             // Close was called: connections are refused
+	closed   bool                             // true once Close was called; new connections are then refused
 	handlers map[string]func(Peer)            // indexed by purpose: the function that Handle has set
 	waiting  map[cluster.Task]map[string]Peer // indexed by task and purpose: connections that arrived before Handle was called for their purpose
 }

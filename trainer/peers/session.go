@@ -32,8 +32,8 @@ type Session struct {
 	Addr string // network address of the other end, for error messages
 
 	conn        *wire.Conn
-	saidGoodbye atomic.Bool   // this task has sent its goodbye
-	reported    bool          // the peer has sent an error report; only the reader uses this field
+	saidGoodbye atomic.Bool   // true once this task has sent its goodbye
+	reported    bool          // true once the peer has sent an error report; only the reader uses this field
 	unread      uint64        // number of payload bytes of the current frame that are not read yet; only the reader uses this field
 	peerLeft    chan struct{} // closed when the peer's goodbye has arrived
 	ended       chan struct{} // closed after Next has returned an error
@@ -217,7 +217,7 @@ func (s *Session) Drain() {
 		}
 	}
 	if !s.reported {
-		s.conn.Drain() // after an invalid frame, discard bytes instead of frames
+		s.conn.Drain() // after an invalid frame, the limits of frames are unknown, so discard bytes
 	}
 }
 
