@@ -28,7 +28,7 @@ func (t *training) initFrom(ctx context.Context, memory [][]byte, chief bool, lo
 	if err != nil {
 		return fmt.Errorf("--init-from %w", err)
 	}
-	defer source.Close() // an error is ignored, because the file is only read
+	defer source.Close() // an error is ignored, because the file is open only for reading
 	unused := map[string]checkpoint.Variable{}
 	for _, v := range source.Variables() {
 		unused[v.Name] = v

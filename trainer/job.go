@@ -30,8 +30,8 @@ type Job struct {
 	network  *network
 	progress progress
 
-	parallelized atomic.Bool             // a call of Parallelize has begun, so another one is an error
-	session      atomic.Pointer[Session] // nil until Parallelize has returned
+	parallelized atomic.Bool             // true once a call of Parallelize has begun; a second call is an error
+	session      atomic.Pointer[Session] // session that Parallelize has returned; nil before that
 }
 
 // host describes the libraries and the GPU with which a worker computes.

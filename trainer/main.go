@@ -52,9 +52,9 @@ var (
 // The context of train ends when the launcher stops the job or the process
 // receives SIGTERM or SIGINT. A second signal ends the process at once. If plx
 // did not launch the program and --ckpt-dir is set, the program makes a
-// checkpoint after SIGTERM, for at most one minute. In a job, the launcher
-// requests this checkpoint. In a step of Slurm, the process ignores SIGTERM,
-// because plx's agent saves the job first and then stops the process.
+// checkpoint after SIGTERM and waits for it, at most one minute. In a job, the
+// launcher requests this checkpoint. In a step of Slurm, the process ignores
+// SIGTERM, because plx's agent saves the job first and then stops the process.
 //
 // If train returns an error other than ErrDone, the process exits with code 1
 // and the job fails.

@@ -51,9 +51,9 @@ type Model struct {
 	// state for the step.
 	//
 	// Checkpoints contain the state. After a restart, the worker that computes
-	// a row gets the state of that row. With a --sync mode other than sync,
-	// checkpoints do not contain the state and a restart begins with zeros,
-	// because the workers are not in the same step.
+	// a row gets the state of that row. In modes other than sync, the workers
+	// are not in the same step. Therefore checkpoints do not contain the state
+	// in these modes, and a restart begins with zeros.
 	Carried map[string]*gorgonia.Node
 
 	// ShardID and NumShards are inputs that the trainer sets for each virtual
@@ -115,9 +115,9 @@ func (m Model) check() error {
 	return m.nodes().Check()
 }
 
-// checkMean returns an error if the program has not set LossKind, and the loss
-// grows with the number of rows in the batch or may do so. batch is the number
-// of rows for which the model was built.
+// checkMean returns an error if the program has not set LossKind and the loss
+// may grow with the number of rows in the batch. batch is the number of rows
+// for which the model was built.
 func (m Model) checkMean(batch int) error {
 	if m.LossKind != unset {
 		return nil

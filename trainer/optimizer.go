@@ -125,10 +125,10 @@ func Adam(rate float64) Optimizer {
 // Steps are counted from 0; negative steps have the rate of step 0. The rate
 // depends on the step number alone, so it is the same on every worker.
 
-// Linear returns a schedule that changes the rate linearly between step 0,
-// with the rate from, and the step with the number steps, with the rate to.
-// Later steps have the rate to. If steps is below 1, all steps have the rate
-// to.
+// Linear returns a schedule that changes the rate linearly. The parameter from
+// is the rate of step 0. The parameter to is the rate of the step with the
+// number steps, and of all later ones. If steps is below 1, all steps have the
+// rate to.
 func Linear(from, to float64, steps int) func(step int) float64 {
 	return func(step int) float64 {
 		return between(from, to, part(step, steps))
@@ -148,9 +148,10 @@ func StepDecay(rate, factor float64, every int) func(step int) float64 {
 }
 
 // Cosine returns a schedule that changes the rate along half a cosine wave
-// between step 0, with the rate from, and the step with the number steps, with
-// the rate to (Loshchilov and Hutter 2017, without restarts). Later steps have
-// the rate to. If steps is below 1, all steps have the rate to.
+// (Loshchilov and Hutter 2017, without restarts). The parameter from is the
+// rate of step 0. The parameter to is the rate of the step with the number
+// steps, and of all later ones. If steps is below 1, all steps have the rate
+// to.
 func Cosine(from, to float64, steps int) func(step int) float64 {
 	return func(step int) float64 {
 		return between(from, to, (1-math.Cos(math.Pi*part(step, steps)))/2)

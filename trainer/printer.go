@@ -23,7 +23,7 @@ type printer struct {
 	out io.Writer
 }
 
-// Logf writes a log line, unless level is below the printer's level. Any
+// Logf writes a log line if level is at least the printer's level. Any
 // goroutine may call it.
 func (p *printer) Logf(level slog.Level, format string, args ...any) {
 	if level < p.level {

@@ -31,10 +31,10 @@ type Session struct {
 
 	mu      sync.Mutex
 	step    int   // number of training steps that the variables have gone through
-	unsaved bool  // a step was taken, or Save was called, since saveDue last ran
+	unsaved bool  // true if a step was taken or Save was called since saveDue last ran
 	late    int   // number of steps whose gradients from this worker came too late
 	dropped int   // number of rows that this worker fed in the steps for which it came too late
-	ended   bool  // training has ended on all workers; Step returns ErrDone
+	ended   bool  // true once training has ended on all workers; Step then returns ErrDone
 	err     error // first error of a step, which later calls return; nil means no error
 }
 

@@ -227,7 +227,7 @@ func (t *task) close() {
 	t.running.Wait()
 	t.job.network.close()
 	if s := t.job.session.Load(); s != nil {
-		s.saving.saver.Wait() // does not block for long, because the store is closed
+		s.saving.saver.Wait() // Wait does not block for long, because the checkpoint store is closed
 	}
 	if t.control != nil {
 		t.control.Close()
@@ -300,7 +300,7 @@ func (t *task) serve(ctx context.Context) error {
 	err := server.Serve(ctx, server.Config{Peers: t.job.network.peers(), Listener: t.job.network.listener, Cluster: t.job.contract.Cluster,
 		Checkpoints: t.job.network.checkpoints()})
 	if errors.Is(context.Cause(ctx), errStoppedByAgent) {
-		return nil // no error, because the agent requested the stop
+		return nil // return no error, because the agent requested the stop
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -30,7 +30,7 @@ type worker struct {
 	tuner     *autotune.Tuner // the autotuner; nil if there is nothing to tune
 	resident  *resident.Variables
 	carriage  *carriage.Carriage
-	rate      float64 // learning rate of the current step
+	rate      float64 // learning rate of the current step, set by compute
 }
 
 // check returns an error if the feed does not fit the model. vws is the number

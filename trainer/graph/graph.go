@@ -28,7 +28,7 @@ import (
 
 // Graph is a directed graph of operations.
 type Graph struct {
-	Vertices []Vertex `json:"vertices"` // topologically sorted: a vertex comes after its operands
+	Vertices []Vertex `json:"vertices"` // sorted topologically: a vertex comes after its operands
 	Edges    []Edge   `json:"edges"`    // sorted by field To, then by field Operand
 }
 
@@ -36,8 +36,8 @@ type Graph struct {
 type Vertex struct {
 	ID    int    `json:"id"`
 	Name  string `json:"name,omitempty"`
-	Op    string `json:"op,omitempty"` // empty for a leaf
-	Shape []int  `json:"shape"`        // empty for a scalar
+	Op    string `json:"op,omitempty"` // name of the operation; empty for a vertex without operands
+	Shape []int  `json:"shape"`        // lengths of the tensor's axes; empty for a scalar
 	Dtype string `json:"dtype,omitempty"`
 	Kind  Kind   `json:"kind"`
 }

@@ -55,8 +55,8 @@ type Hook struct {
 	// Gradient are called. At most one of them may be set. With EverySteps the
 	// functions are called in the steps 0, EverySteps, 2*EverySteps and so on;
 	// 0 means in every step. With Every they are called in the worker's first
-	// step, and then in the first step that begins at least that long after
-	// the last such step began.
+	// step. Later they are called in a step that begins at least this time
+	// after the beginning of the last step in which they were called.
 	EverySteps int
 	Every      time.Duration
 

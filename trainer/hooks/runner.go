@@ -18,8 +18,8 @@ type Runner struct {
 
 	stepping sync.Mutex // held while a step and its hooks run
 	previous int        // number of the last step that began; -1 before the first step
-	stop     bool       // a hook has returned ErrDone
-	begun    bool       // Begin was called
+	stop     bool       // true once a hook has returned ErrDone
+	begun    bool       // true once the Begin functions were called
 }
 
 // scheduled is a hook, with the state that decides in which steps its
@@ -27,7 +27,7 @@ type Runner struct {
 type scheduled struct {
 	Hook
 	own    bool      // this worker calls the hook's functions; false for a ChiefOnly hook on workers other than the chief
-	due    bool      // the hook's functions are called in the current step
+	due    bool      // true if the hook's functions are called in the current step
 	called time.Time // start of the last step in which the functions were called; zero before the first one
 }
 

@@ -56,8 +56,8 @@ type Declaration struct {
 	First      uint64 `json:"first,omitempty"`
 	// Cut is the number of steps in the checkpoint for each group of workers,
 	// for modes in which workers do not step together. Every group resumes
-	// after its own number of steps. First is the number of the first group.
-	// If Cut is nil, all groups resume with step First.
+	// after its own number of steps. First is the number of steps of the first
+	// group. If Cut is nil, all groups resume with step First.
 	Cut []uint64 `json:"cut,omitempty"`
 	// Model identifies the graph that workers compute, for example by a hash.
 	// Empty means that the graph is unknown and not compared.

@@ -27,7 +27,7 @@ func (p placer) place(limit int) error {
 	var pieces []Piece
 	if p.a != policy.Servers {
 		for _, piece := range placeWorkers(p.d.Variables, len(p.d.Workers), p.d.BucketBytes, p.a.OnWorkers(true)) {
-			pieces = append(pieces, piece.on(p.servers+piece.Holder)) // in Holders, servers come before workers
+			pieces = append(pieces, piece.on(p.servers+piece.Holder)) // in d.Holders, servers come before workers
 		}
 	}
 	if p.a != policy.AllReduce {
@@ -292,8 +292,8 @@ func (d *Declaration) Holding() []bool {
 	return all
 }
 
-// Growth returns the bytes of memory that the given shard holder needs for
-// pieces which it has in d and had not in the declaration before. The result
+// Growth returns the bytes of memory that a shard holder needs for the pieces
+// that it has in d, but not in another declaration (before). The result
 // includes optimiser state.
 func (d *Declaration) Growth(before *Declaration, holder int) (bytes uint64) {
 	stays := map[Piece]bool{}

@@ -24,7 +24,7 @@ type Tree struct {
 }
 
 type vertex struct {
-	lo, hi      int // range [lo, hi) of leaves in the vertex's sum
+	lo, hi      int // range [lo, hi) of the leaves whose gradients are in the vertex's sum
 	left, right int // numbers of the two children, whose sums are added; -1 in a leaf
 }
 
@@ -164,7 +164,7 @@ func (p *Reduction[O]) Arrive(input int, x O) (output int, sum O, done bool) {
 		if p.waiting[addition].CompareAndSwap(false, true) {
 			return 0, sum, false
 		}
-		p.waiting[addition].Store(false) // reset for the next step
+		p.waiting[addition].Store(false) // reset the flag for the next step
 		place = len(p.plan.Inputs) + addition
 		switch left, right := p.take(p.plan.left[addition]), p.take(p.plan.right[addition]); {
 		case left == sum: // the left operand is absent
@@ -187,10 +187,10 @@ func (p *Reduction[O]) take(place int) (sum O) {
 // the holder adds these sums.
 type Roster struct {
 	Tree         *Tree
-	Contributors []Contributor // in ascending order of their virtual workers
+	Contributors []Contributor // sorted by their ranges of virtual workers, in ascending order
 	Of           []int         // indexed by rank: index in Contributors; -1 if another worker of the host sends this worker's gradients
 	Groups       []Range       // ranges of indices in Contributors; the gradients of one group's contributors are added together
-	Plans        []*Plan       // indexed by group: how the sums of its contributors are added
+	Plans        []*Plan       // indexed by group: additions that add the sums of the group's contributors
 }
 
 // Contributor is a worker that sends sums of gradients to shard holders,

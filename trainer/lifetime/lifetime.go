@@ -12,7 +12,7 @@ import (
 // Lifetime is the time from the creation of an object to its close, during
 // which the object may run goroutines. Any goroutine may call its methods.
 type Lifetime struct {
-	ctx    context.Context // cancelled by End or Cancel
+	ctx    context.Context // context of all work, which End and Cancel cancel
 	cancel context.CancelFunc
 
 	mu      sync.Mutex

@@ -14,7 +14,7 @@ type Rule string
 // variable.
 const (
 	SGD      Rule = "sgd"      // x -= r*g
-	Momentum Rule = "momentum" // m = mu*m + g; x -= r*m; with Nesterov x -= r*(g + mu*m)
+	Momentum Rule = "momentum" // m = mu*m + g; x -= r*m (with Nesterov: x -= r*(g + mu*m))
 	Adagrad  Rule = "adagrad"  // a += g*g; x -= r*g/(sqrt(accumulator+a)+eps)  (Duchi et al. 2011)
 	Adam     Rule = "adam"     // Kingma and Ba 2015, algorithm 1, with bias correction
 	Average  Rule = "average"  // x = mu*x + (1-mu)*g, for running statistics; g is then not a gradient but the new value
@@ -26,7 +26,7 @@ const (
 type Settings struct {
 	Rule        Rule    `json:"rule"`
 	Momentum    float64 `json:"momentum,omitempty"`    // mu of the rules Momentum and Average, at least 0 and less than 1
-	Nesterov    bool    `json:"nesterov,omitempty"`    // use Nesterov's form of the rule Momentum
+	Nesterov    bool    `json:"nesterov,omitempty"`    // if true, the rule Momentum uses Nesterov's form
 	Accumulator float64 `json:"accumulator,omitempty"` // initial value of Adagrad's sum of squares
 	Beta1       float64 `json:"beta1,omitempty"`       // decay factor of Adam's running mean, at least 0 and less than 1
 	Beta2       float64 `json:"beta2,omitempty"`       // decay factor of Adam's running mean square, at least 0 and less than 1

@@ -25,7 +25,7 @@ type Group struct {
 	rows      int // rows of the part of a training batch that one virtual worker computes
 	replicas  []*Replica
 	values    []gorgonia.Value // values of the variables in Model.Kept, in memory that plx allocated
-	memory    [][]byte         // the memory of values, without a copy
+	memory    [][]byte         // memory of the values in field values, not a copy
 	evaluated map[int]*Replica // replicas for evaluations; the key is the number of rows of the batch
 	device    *gpu.Device      // GPU on which the replicas compute; nil means the CPU
 }

@@ -19,7 +19,7 @@ type Model struct {
 	States    []State        // running averages, such as those of a batch norm
 	Frozen    gorgonia.Nodes // leaves whose values training does not change
 	Lookups   []Lookup       // lookups of embedding tables, table by table
-	Loss      *gorgonia.Node // a scalar
+	Loss      *gorgonia.Node // loss of the model, a scalar
 	Metrics   map[string]*gorgonia.Node
 	Fetches   map[string]*gorgonia.Node
 	Carried   map[string]*gorgonia.Node // indexed by the name of an input: node whose value becomes the input's value in the next step
@@ -52,7 +52,7 @@ type State struct {
 type Lookup struct {
 	Table string         // name of the table
 	At    int            // index of the table among the model's tables
-	Rows  *gorgonia.Node // the input, of shape (number of indices, width of a row)
+	Rows  *gorgonia.Node // the input that receives the rows, of shape (number of indices, width of a row)
 	Index string         // name under which the caller feeds the indices; empty means the name of Rows
 }
 
@@ -105,9 +105,9 @@ func RowMajor(v gorgonia.Value) (b []byte, ok bool) {
 }
 
 // bind returns the values of the variables in m.Kept. If the argument is nil,
-// bind allocates the values and copies the initial values of the nodes,
-// because a node's own memory may be shared with another graph. If not, bind
-// checks that the shapes of the values match the model.
+// bind allocates the values and copies the initial values of the nodes into
+// them. It does not use a node's own memory, which another graph may share. If
+// the argument is not nil, bind checks that the shapes match the model.
 func (m Model) bind(values []gorgonia.Value) ([]gorgonia.Value, error) {
 	fresh, kept := values == nil, m.Kept()
 	if !fresh && len(values) != len(kept) {

@@ -239,7 +239,7 @@ func (r *Replica) states() int {
 	return len(r.model.States)
 }
 
-// State copies into the slice to the value of the node Batch of state i, which
+// State fills a slice (to) with the value of the node Batch of state i, which
 // the last training run computed.
 func (r *Replica) State(i int, to []byte) error {
 	if err := memory.Copy(to, r.program.Output(i)); err != nil {
@@ -262,7 +262,7 @@ func (r *Replica) Fetch(into map[string][]gorgonia.Value) error {
 	return nil
 }
 
-// Carry copies into the slice to the value of a carried input for the next
+// Carry fills a slice (to) with the value of a carried input for the next
 // step, which the last training run computed. i is the input's index in the
 // sorted list of the names of carried inputs.
 func (r *Replica) Carry(i int, to []byte) error {
@@ -330,7 +330,7 @@ func (r *Replica) Check(feed map[string]tensor.Tensor, vws int) error {
 	return nil
 }
 
-// fits returns an error unless the tensor from has the shape of the input to,
+// fits returns an error unless a value (from) has the shape of an input (to),
 // or that of vws such inputs one after the other.
 func fits(to *tensor.Dense, from tensor.Tensor, vws int) error {
 	if from.Dtype() != to.Dtype() {
@@ -370,9 +370,9 @@ func (r *Replica) Load(feed map[string]tensor.Tensor, vw int) error {
 	return nil
 }
 
-// copyPart divides the rows of from into parts of the size of the input to,
-// and copies the i-th part to this input. If from has the shape of the input,
-// copyPart copies all of from.
+// copyPart divides the rows of a value (from) into parts of the size of an
+// input (to), and copies the i-th part to the input. If the value has the
+// shape of the input, copyPart copies the whole value.
 func copyPart(to *tensor.Dense, from tensor.Tensor, i int) error {
 	if from.Shape().Eq(to.Shape()) {
 		return tensor.Copy(to, from)

@@ -37,9 +37,9 @@ type Variables struct {
 // Choice contains the reasons outside of the model for which the CPU, not the
 // GPU, updates the variables.
 type Choice struct {
-	Everything bool // the CPU checks every gradient (--check-numerics)
-	Hooked     bool // the user's program has hooks, which read gradients and may change them
-	Never      bool // the CPU always updates the variables; for tests
+	Everything bool // true if the CPU checks every gradient (--check-numerics)
+	Hooked     bool // true if the user's program has hooks, which read gradients and may change them
+	Never      bool // true if the CPU always updates the variables; for tests
 }
 
 // Keep stores the variables of a group of replicas on its GPU, if gradients

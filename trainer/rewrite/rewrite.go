@@ -108,7 +108,7 @@ func below(wanted gorgonia.Nodes) (map[*gorgonia.Node]bool, error) {
 	for len(todo) > 0 {
 		n := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		if n == nil || seen[n] { // package compile reports a nil vertex
+		if n == nil || seen[n] { // a nil vertex is skipped, because package compile reports it
 			continue
 		}
 		seen[n] = true

@@ -175,7 +175,7 @@ func versionEvent(at time.Time) []byte {
 // event encodes the record as TensorFlow's protocol buffer message Event.
 func (r record) event() []byte {
 	b := appendTime(nil, r.at)
-	if r.step != 0 { // protocol buffers omit fields of value 0
+	if r.step != 0 { // protocol buffers omit fields with the value 0
 		b = binary.AppendUvarint(append(b, eventStep), r.step)
 	}
 	var values []byte

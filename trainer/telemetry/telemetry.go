@@ -52,9 +52,9 @@ type Recorder struct {
 // Timing holds the times at which the phases of a training step ended.
 type Timing struct {
 	Begin    time.Time
-	Pulled   time.Time // the rows of embedding tables have arrived
-	Computed time.Time // all gradients are complete
-	End      time.Time // the variables are updated
+	Pulled   time.Time // when the rows of embedding tables had arrived
+	Computed time.Time // when all gradients were complete
+	End      time.Time // when the variables were updated
 }
 
 // Open returns a Recorder for this task. It creates the folders and files that

@@ -43,7 +43,7 @@ type Conn struct {
 	changed  [2]chan struct{} // SetSilence puts a token into each channel, so that beat (index 0) and watch (index 1) use the new time at once
 	closing  sync.Once
 	closed   chan struct{}
-	silent   atomic.Bool // method watch has closed the connection because the peer sent nothing
+	silent   atomic.Bool // true once method watch has closed the connection because the peer sent nothing
 	running  sync.WaitGroup
 }
 
@@ -213,7 +213,7 @@ func (c *Conn) beat() {
 		err := c.send([]Frame{{Header: Header{Kind: Heartbeat}}})
 		c.write.Unlock()
 		if err != nil {
-			return // Next and Send will return an error too
+			return // the connection is broken, so Next and Send will return an error too
 		}
 	}
 }

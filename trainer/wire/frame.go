@@ -58,7 +58,7 @@ const (
 	Initial                    // chief: initial values of a variable
 	Value                      // holder: values of a variable after a step
 	Ready                      // holder: all workers have sent equal declarations, and the initial values were sent
-	Step                       // worker: it begins training step Step
+	Step                       // worker: it begins the training step with the number in Header.Step
 	Push                       // worker: the gradient of a variable, or of some rows of it
 	Done                       // holder: the training step is complete
 	Norm                       // holder: sums of squares of its gradients, for the global gradient norm
@@ -75,7 +75,7 @@ const (
 	Error                      // any task: JSON with the reason why it stops
 	Collective                 // worker: an announcement or data of package collective
 	Remap                      // worker: JSON with the new assignment of pieces to holders, and the first step for which it is valid
-	Move                       // holder to another holder: rows that move to the receiver
+	Move                       // holder to another holder: rows of sparse variables that move to the receiver
 	Moved                      // holder to a worker: all its rows have arrived; holder to a holder: it has sent all rows of a range
 	Room                       // worker: JSON list of pieces, to ask if the holder has memory for them; holder: reply
 	Cut                        // chief: request to begin the cut (steps per group of workers) of a checkpoint; holder: reply, one u64 per group, which counts also partly applied steps
