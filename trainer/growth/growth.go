@@ -26,7 +26,7 @@ import (
 type Growth struct {
 	Degree int    // with k times the rows, each element is k^Degree times as large
 	Why    string // operation for which the degree is unknown, and the reason; empty if the degree is known
-	axes   uint64 // bit i is set if axis i of the value has the rows of the batch
+	axes   uint64 // bit i is set if the rows of the batch lie along axis i of the value
 }
 
 // Of returns the growth of the value of node n. It assumes that the first axis

@@ -54,8 +54,8 @@ var keeping = []string{"*gorgonia.dtConvOp", "*gorgonia.upsampleOp"}
 
 func (g Growth) has(axis int) bool { return axis >= 0 && g.axes>>axis&1 == 1 }
 
-// moved returns the bit of axis to if the value has the rows of the batch on
-// axis from, else 0.
+// moved returns the bit of the axis to if the rows of the batch lie along the
+// axis from of the value, and 0 if not.
 func (g Growth) moved(from, to int) uint64 {
 	if !g.has(from) {
 		return 0
