@@ -165,9 +165,9 @@ func placeWorkers(variables []Variable, holders, bucketBytes int, sparse bool) [
 
 // Buckets groups the dense variables into buckets whose gradients are sent
 // together. A bucket has consecutive variables of at most the given number of
-// bytes in total, or one larger variable; 0 bytes mean defaultBucketBytes. Buckets are in reverse
-// order of the variables, because backpropagation computes gradients roughly
-// in that order.
+// bytes in total, or one variable that is larger; 0 bytes mean
+// defaultBucketBytes. Buckets are in reverse order of the variables, because
+// backpropagation computes gradients roughly in that order.
 func Buckets(variables []Variable, bytes int) (buckets [][]int) {
 	bytes = cmp.Or(bytes, defaultBucketBytes)
 	full := 0

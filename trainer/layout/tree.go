@@ -167,7 +167,7 @@ func (p *Reduction[O]) Arrive(input int, x O) (output int, sum O, done bool) {
 		p.waiting[addition].Store(false) // reset the flag for the next step
 		place = len(p.plan.Inputs) + addition
 		switch left, right := p.take(p.plan.left[addition]), p.take(p.plan.right[addition]); {
-		case left == sum: // the left operand is absent
+		case left == sum: // the left operand is absent, so the sum is the right operand
 			p.held[place] = right
 		case right == sum:
 			p.held[place] = left
