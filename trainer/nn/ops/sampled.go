@@ -17,13 +17,13 @@ import (
 // classes that are sampled once for all rows. The weights of all classes are a
 // table, whose rows have width+1 elements: the class's weights, then its bias.
 type Candidates struct {
-	Label     *gorgonia.Node // (n): the class number of each row, of any integer type
-	LabelRows *gorgonia.Node // (n, width+1): rows of the weight table for the classes in Label
-	LabelLog  *gorgonia.Node // (n): logarithm of the expected count of each class of Label in a draw
+	Label     *gorgonia.Node // vector (n) with the class number of each row, of any integer type
+	LabelRows *gorgonia.Node // matrix (n, width+1) with the rows of the weight table for the classes in Label
+	LabelLog  *gorgonia.Node // vector (n) with the logarithm of the expected count of each class of Label in a draw
 
-	Sample     *gorgonia.Node // (s): the sampled class numbers
-	SampleRows *gorgonia.Node // (s, width+1): rows of the weight table for the classes in Sample
-	SampleLog  *gorgonia.Node // (s): logarithm of the expected count of each class of Sample in a draw
+	Sample     *gorgonia.Node // vector (s) of the sampled class numbers
+	SampleRows *gorgonia.Node // matrix (s, width+1) with the rows of the weight table for the classes in Sample
+	SampleLog  *gorgonia.Node // vector (s) with the logarithm of the expected count of each class of Sample in a draw
 }
 
 // SampledCrossEntropy returns the mean cross entropy, over the rows of x (n,
@@ -104,7 +104,7 @@ func newSampled(x *gorgonia.Node, c Candidates) (s sampled, err error) {
 type rests[T float] struct {
 	loss, full []T // for each row, its loss and its estimated loss over all classes
 	own        []T // for each row, the probability of its own class, minus 1
-	others     []T // (rows, samples): probabilities of the sampled classes
+	others     []T // probabilities of the sampled classes, of shape (rows, samples)
 }
 
 func cutRests[T float](s sampled, x []T) rests[T] {
