@@ -358,7 +358,8 @@ func (e *Embedding) declared(kind LossKind, combine string) (layout.Variable, er
 	return v, err
 }
 
-// Partition says into how many partitions the trainer may divide a table.
+// Partition holds the smallest number of partitions into which the trainer may
+// divide a table. 0 means that the trainer does not divide it.
 type Partition struct{ least int }
 
 // Partitioner lets the trainer divide a table into least or more partitions.

@@ -139,7 +139,7 @@ func (s *Session) conclude(ctx context.Context) error {
 		s.job.Logf(cluster.VerboseLevel, "came too late for %s: %s dropped", plural.Count(s.late, "step"), plural.Count(s.dropped, "row"))
 	}
 	s.worker.tuner.Close()
-	sent, received := 0, 0 // bytes exchanged with shard holders, and with workers for which this one is a shard holder
+	sent, received := 0, 0 // number of bytes exchanged with shard holders, and with workers for which this worker is a shard holder
 	for _, c := range s.client.Traffic() {
 		sent, received = sent+int(c.Sent), received+int(c.Received)
 	}

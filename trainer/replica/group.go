@@ -84,10 +84,10 @@ func (g *Group) Memory() [][]byte { return g.memory }
 func (g *Group) OnGPU() bool { return g.device != nil }
 
 // Renew tells the replicas that the caller has changed bytes [from, to) of a
-// variable; its index is that in Memory. Call Renew only after all replicas
-// have reported the variable's gradient as ready. Replicas on a GPU begin to
-// copy the bytes to the GPU. Several goroutines may call Renew at once for
-// different bytes.
+// variable; the parameter variable is its index in Memory. Call Renew only
+// after all replicas have reported the variable's gradient as ready. Replicas
+// on a GPU begin to copy the bytes to the GPU. Several goroutines may call
+// Renew at once for different bytes.
 func (g *Group) Renew(variable, from, to int) {
 	for _, r := range g.replicas {
 		r.program.Renew(variable, from, to)

@@ -121,7 +121,7 @@ func mistaken(n *gorgonia.Node, merged bool, uses int) error {
 // plainConstant reports whether a constant's name contains its whole value.
 // Gorgonia compares constants by their names.
 func plainConstant(n *gorgonia.Node) bool {
-	const written = 8 // largest number of elements of a tensor whose text shows all of them
+	const written = 8 // up to this number of elements, the text of a tensor shows all of them
 	v := n.Value()
 	if t, ok := v.(tensor.Tensor); ok {
 		return memory.Elements(t.Shape()) <= written && n.Name() == fmt.Sprint(t)
