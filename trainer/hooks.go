@@ -70,8 +70,9 @@ func (s *Session) stepWithHooks(ctx context.Context, feed Feed) (result Result, 
 	return result, nil
 }
 
-// checkNextStep returns an error if the next step cannot be taken, for example because
-// training has ended. stepWithHooks calls it before any hook sees the step.
+// checkNextStep returns an error if the next step cannot be taken, for example
+// because training has ended. stepWithHooks calls it before it calls any hook
+// for the step.
 func (s *Session) checkNextStep(feed Feed) (step int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

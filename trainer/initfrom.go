@@ -28,7 +28,7 @@ func (t *training) initFrom(ctx context.Context, memory [][]byte, chief bool, lo
 	if err != nil {
 		return fmt.Errorf("--init-from %w", err)
 	}
-	defer source.Close() // an error is ignored, because the file is only read
+	defer source.Close() // an error is ignored, because the file is open only for reading
 	unused := map[string]checkpoint.Variable{}
 	for _, v := range source.Variables() {
 		unused[v.Name] = v
@@ -77,8 +77,8 @@ func (t *training) initFrom(ctx context.Context, memory [][]byte, chief bool, lo
 	return nil
 }
 
-// some joins the first 20 strings of a list, and appends the number of the
-// others.
+// some joins the first 20 strings of a list, and appends how many more the
+// list has.
 func some(all []string) string {
 	const most = 20
 	if more := len(all) - most; more > 0 {

@@ -13,9 +13,9 @@ import (
 // The functions Zeros, Uniform, Normal, KaimingUniform and GlorotUniform
 // return initialisers for gorgonia.WithInit. They are for code that has no
 // Job; the methods of Job, such as [Job.GlorotUniform], take the seed from the
-// job. Gorgonia's own initialisers are seeded by the clock. These give the
-// same values for the same seed and variable name on any machine and in any
-// order:
+// job. Gorgonia's own initialisers are seeded by the clock. The functions of
+// this package give the same values for the same seed and variable name, on
+// any machine and in any order:
 //
 //	w := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithName("w"),
 //		gorgonia.WithShape(1024, 256), gorgonia.WithInit(trainer.KaimingUniform(seed, "w")))
@@ -23,9 +23,11 @@ import (
 // WithShape must precede WithInit. The initialisers panic if the type is not
 // float32 or float64.
 //
-// The fan in and fan out follow from the shape. A matrix of shape (in, out),
-// as in x·w, has in and out. A filter of shape (out, in, height, width) has in
-// and out, each times height times width. A vector of length n has n and n.
+// The shape determines fan in and fan out:
+//
+// - matrix of shape (in, out), as in x·w: in, and out
+// - filter of shape (out, in, height, width): in*height*width, and out*height*width
+// - vector of length n: n, and n
 
 // GlorotUniform returns an option that initialises a variable as the function
 // [GlorotUniform] does. The seed is the job's, and the name is the node's:
@@ -57,7 +59,7 @@ func (j *Job) Normal(mean, deviation float64) gorgonia.NodeConsOpt {
 
 func (j *Job) first(values func(seed uint64, name string) gorgonia.InitWFn) gorgonia.NodeConsOpt {
 	return func(n *gorgonia.Node) {
-		if !n.IsVar() || strings.HasPrefix(n.Name(), "%!s(<nil>)") { // name that Gorgonia's nodes without WithName begin with
+		if !n.IsVar() || strings.HasPrefix(n.Name(), "%!s(<nil>)") { // Gorgonia gives a node without WithName a name that begins with this text
 			panic("trainer: first values follow from the name of a variable: give gorgonia.WithName before them")
 		}
 		gorgonia.WithInit(values(j.Seed(), n.Name()))(n)
@@ -83,7 +85,7 @@ func Normal(seed uint64, name string, mean, deviation float64) gorgonia.InitWFn 
 	s := random.New(seed, name)
 	return fillWith(func(i uint64, _ []int) (a, b float64) {
 		u, v := s.Pair(i)
-		radius := deviation * math.Sqrt(-2*math.Log(1-u)) // 1-u is never 0
+		radius := deviation * math.Sqrt(-2*math.Log(1-u)) // u is less than 1, so 1-u is never 0
 		sin, cos := math.Sincos(2 * math.Pi * v)
 		return mean + float64(radius*cos), mean + float64(radius*sin)
 	})
@@ -112,7 +114,7 @@ func GlorotUniform(seed uint64, name string) gorgonia.InitWFn {
 }
 
 // uniform returns an initialiser that draws uniformly from the range [low,
-// high), which the function within computes from the variable's shape.
+// high). The function within computes this range from the variable's shape.
 func uniform(seed uint64, name string, within func(shape []int) (low, high float64)) gorgonia.InitWFn {
 	s := random.New(seed, name)
 	return fillWith(func(i uint64, shape []int) (a, b float64) {

@@ -21,20 +21,20 @@ import (
 // only worker of its job, and so the chief (worker 0).
 type Job struct {
 	contract cluster.Contract
-	config   config.Effective // configuration given to Main; the session has that with the changes of Parallelize
+	config   config.Effective // configuration that Main received; the session has its own copy, with the changes of Parallelize
 	virtual  int              // number of virtual workers (equal parts of each batch) of the whole job
 	host     host
 	log      *printer
 	out      io.Writer                          // the program's standard output, for the digest line
-	tell     func(cluster.ControlMessage) error // sends a message to plx's agent; nil without a launcher
+	tell     func(cluster.ControlMessage) error // sends a message to plx's agent; nil if plx did not launch the program
 	network  *network
 	progress progress
 
-	parallelized atomic.Bool             // a call of Parallelize has begun, so another one is an error
-	session      atomic.Pointer[Session] // nil until Parallelize has returned
+	parallelized atomic.Bool             // true once a call of Parallelize has begun; a second call is an error
+	session      atomic.Pointer[Session] // session that Parallelize has returned; nil before that
 }
 
-// host describes the libraries and the GPU that a worker computes with.
+// host describes the libraries and the GPU with which a worker computes.
 type host struct {
 	library  string      // the BLAS library, for the log line at the start
 	numerics string      // libraries and processor features that decide the bits of a result
@@ -46,7 +46,7 @@ type host struct {
 // agent in heartbeats.
 type progress struct {
 	steps atomic.Int64            // number of training steps taken, including those before the last restart
-	loss  atomic.Pointer[float64] // loss of the last step that this process took part in; nil before the first
+	loss  atomic.Pointer[float64] // loss of the last step that this process took part in; nil before its first step
 	once  sync.Once
 	begun chan struct{} // closed after the first step of this process
 }
@@ -98,8 +98,8 @@ func (j *Job) WorkerID() int { return j.contract.Task.Index }
 
 // NumReplicasPerWorker returns the number of virtual workers (equal parts of
 // each batch) that this worker computes. It is 1 unless --replicas,
-// --accumulate or --virtual-workers is set. Workers may differ by one if their
-// number does not divide NumShards.
+// --accumulate or --virtual-workers is set. If the number of workers does not
+// divide NumShards, some workers compute one virtual worker more than others.
 func (j *Job) NumReplicasPerWorker() int { return j.part(j.WorkerID()).Len() }
 
 // NumShards returns the number of virtual workers (equal parts of each batch)
@@ -116,8 +116,8 @@ func (j *Job) EvenBatch(rows int) int { return (max(rows, 1) + j.virtual - 1) / 
 // NumReplicasPerWorker consecutive virtual workers.
 func (j *Job) ShardID() int { return j.part(j.WorkerID()).Lo }
 
-// part returns the range of virtual workers that the worker with this rank
-// computes.
+// part returns the range of virtual workers that the worker with the given
+// rank computes.
 func (j *Job) part(rank int) layout.Range {
 	return layout.Range{Lo: rank * j.virtual / j.NumWorkers(), Hi: (rank + 1) * j.virtual / j.NumWorkers()}
 }
@@ -147,12 +147,12 @@ func (j *Job) Generation() int { return j.contract.Generation }
 // servers returns the number of parameter servers of the job.
 func (j *Job) servers() int { return len(j.contract.Cluster.PS) }
 
-// Logf writes a line to stderr, unless level is below that of the environment
-// variable PLX_LOG_LEVEL.
+// Logf writes a line to stderr, unless level is lower than the level in the
+// environment variable PLX_LOG_LEVEL.
 func (j *Job) Logf(level slog.Level, format string, args ...any) { j.log.Logf(level, format, args...) }
 
 // tolerates returns an error if the job cannot continue with the given number
-// of workers, for example because their number is not allowed by --sync.
+// of workers, for example because --sync does not allow that number.
 func (j *Job) tolerates(workers int) error {
 	c := &j.config
 	if s := j.session.Load(); s != nil {
@@ -243,10 +243,10 @@ func (j *Job) collect(what string, do func() error) error {
 }
 
 // CheckParameters compares the workers' copies of every variable bit by bit.
-// The error names the first variable that differs and a worker where it does.
-// All workers must call CheckParameters after the same step of synchronous
-// training. It skips the rows of embedding tables, which have only one copy,
-// that of their shard holder.
+// The error names the first variable that differs, and a worker whose copy
+// differs. All workers must call CheckParameters after the same step of
+// synchronous training. It skips the rows of embedding tables, because only
+// one shard holder has a copy of each row.
 func (j *Job) CheckParameters(ctx context.Context) error {
 	s := j.session.Load()
 	if s == nil {

@@ -41,8 +41,8 @@ var (
 )
 
 // Main runs a trainer program in the role that the launcher gave it. A worker
-// runs train, and a server serves the workers. A program that plx did not
-// launch runs train as the only worker. Main does not return.
+// runs train, and a parameter server serves the workers. A program that plx
+// did not launch runs train as the only worker. Main does not return.
 //
 // Main parses the command line: the flags that the program has defined with
 // package flag, and the trainer's flags. --help lists the trainer's flags
@@ -50,11 +50,11 @@ var (
 // not call flag.Parse.
 //
 // The context of train ends when the launcher stops the job or the process
-// receives SIGTERM or SIGINT. A second signal ends the process at once. A
-// program without a launcher that has --ckpt-dir makes a checkpoint after
-// SIGTERM, for at most one minute. For a job, the launcher does so. In a step
-// of Slurm, the process ignores SIGTERM, because plx's agent saves the job
-// first and then stops it.
+// receives SIGTERM or SIGINT. A second signal ends the process at once. If plx
+// did not launch the program and --ckpt-dir is set, the program makes a
+// checkpoint after SIGTERM and waits for it, at most one minute. In a job, the
+// launcher requests this checkpoint. In a step of Slurm, the process ignores
+// SIGTERM, because plx's agent saves the job first and then stops the process.
 //
 // If train returns an error other than ErrDone, the process exits with code 1
 // and the job fails.
@@ -63,9 +63,8 @@ var (
 // the launcher starts new processes: no process belongs to two generations of
 // a job.
 //
-// Fields of configs that are set replace the defaults. Flags have precedence
-// over them, and so have the fields that the program passes to
-// [Job.Parallelize].
+// Fields of configs that are set replace the defaults. Flags, and the fields
+// that the program passes to [Job.Parallelize], replace the fields of configs.
 func Main(train func(ctx context.Context, job *Job) error, configs ...Config) {
 	p := process{getenv: os.Getenv, log: os.Stderr, out: os.Stdout, config: config.Default().With(configs...)}
 	if err := p.config.ParseCommandLine(taskName(os.Getenv)); err != nil {
@@ -80,8 +79,8 @@ func Main(train func(ctx context.Context, job *Job) error, configs ...Config) {
 
 // Alone runs train in this process as the only worker of a job, and returns
 // the error of train. It ignores the command line. It is for tests, and for
-// programs that do more than train. If train returns ErrDone, Alone returns
-// nil.
+// programs that do other work besides training. If train returns ErrDone,
+// Alone returns nil.
 func Alone(ctx context.Context, train func(ctx context.Context, job *Job) error, configs ...Config) error {
 	p := process{getenv: func(string) string { return "" }, log: os.Stderr, out: os.Stdout, config: config.Default().With(configs...)}
 	if err := p.config.Check(); err != nil {
@@ -164,7 +163,7 @@ func (p process) outcome(ctx context.Context, t *task, err error) int {
 	m.Cause, m.Peer = err.Error(), t.culprit(err)
 	t.send(m) // an error is ignored, because the agent learns of the failure from the exit code too
 	if device.Failed(err) {
-		err = &device.Error{Err: err} // adds a hint for the user to the message
+		err = &device.Error{Err: err} // device.Error adds a hint for the user to the message
 	}
 	p.complain(t.name(), err)
 	return failedCode(err)

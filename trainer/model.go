@@ -32,13 +32,13 @@ type Build func(g *gorgonia.ExprGraph, batch int) (Model, error)
 // a graph.
 type Model struct {
 	Inputs     gorgonia.Nodes            // nodes that Feed sets at every step, under their names
-	Variables  gorgonia.Nodes            // trained nodes, with a name and a value (gorgonia.WithInit); some become tables, see docs/sparse.md
-	Embeddings []*Embedding              // tables of which each step uses only the rows that it looks up
+	Variables  gorgonia.Nodes            // trained nodes, with a name and a value (gorgonia.WithInit); the trainer may turn some into embedding tables, see docs/sparse.md
+	Embeddings []*Embedding              // tables of rows; each step uses only the rows that it looks up
 	States     []State                   // variables that hold running averages, such as those of nn.BatchNorm
 	Loss       *gorgonia.Node            // a scalar, float32 or float64
-	LossKind   LossKind                  // whether the loss is a mean or a sum over rows; zero means mean, and a loss that may be a sum is an error
+	LossKind   LossKind                  // says if the loss is a mean or a sum over rows; zero means Mean, and then Parallelize returns an error if the loss may be a sum
 	Metrics    map[string]*gorgonia.Node // scalars by name; a step returns their averages over all virtual workers
-	Fetches    map[string]*gorgonia.Node // other nodes by name, of which a step or an evaluation returns the values
+	Fetches    map[string]*gorgonia.Node // other nodes by name; a step or an evaluation returns their values
 	// Frozen lists leaves of the graph that have a value but are not trained,
 	// although the loss depends on them. The chief (worker 0) logs a warning
 	// for a leaf with a gradient that is listed neither in Frozen nor in
@@ -51,9 +51,9 @@ type Model struct {
 	// state for the step.
 	//
 	// Checkpoints contain the state. After a restart, the worker that computes
-	// a row gets the state of that row. With a --sync mode other than sync,
-	// checkpoints do not contain the state and a restart begins with zeros,
-	// because the workers are not in the same step.
+	// a row gets the state of that row. In modes other than sync, the workers
+	// are not in the same step. Therefore checkpoints do not contain the state
+	// in these modes, and a restart begins with zeros.
 	Carried map[string]*gorgonia.Node
 
 	// ShardID and NumShards are inputs that the trainer sets for each virtual
@@ -115,9 +115,9 @@ func (m Model) check() error {
 	return m.nodes().Check()
 }
 
-// checkMean returns an error if the program has not set LossKind, and the loss
-// grows with the number of rows in the batch or may do so. batch is the number
-// of rows for which the model was built.
+// checkMean returns an error if the program has not set LossKind and the loss
+// may grow with the number of rows in the batch. batch is the number of rows
+// for which the model was built.
 func (m Model) checkMean(batch int) error {
 	if m.LossKind != unset {
 		return nil
@@ -161,8 +161,8 @@ func (m Model) nodes() replica.Model {
 	return n
 }
 
-// with returns m with its nodes replaced by those of the rewritten graph in n.
-// It adds the variables that the rewriting turned into tables.
+// with returns m with its nodes replaced by the nodes of the rewritten graph
+// n. It adds the embedding tables that the rewriting made from variables.
 func (m Model) with(n rewrite.Made) Model {
 	m.LossKind = cmp.Or(m.LossKind, Mean)
 	m.Inputs, m.Variables, m.States, m.Loss, m.Metrics, m.Fetches, m.Carried = n.Inputs, n.Variables, n.States, n.Loss, n.Metrics, n.Fetches, n.Carried
@@ -180,9 +180,9 @@ func (m Model) with(n rewrite.Made) Model {
 	return m
 }
 
-// first returns the initial values of each table that was a variable of the
-// model, and nil for each other table. It returns values on the chief only,
-// because all workers start with the chief's.
+// first returns, for each table, the initial values if the table was a
+// variable of the model, and nil if not. It returns values on the chief only,
+// because all workers start with the chief's values.
 func (m Model) first(chief bool) (all [][]byte, err error) {
 	for _, e := range m.Embeddings {
 		var values []byte
@@ -226,13 +226,13 @@ func (m Model) describe() (graph.Graph, error) {
 }
 
 // Feed maps the name of each input of a model to its value, and the name of
-// each lookup to the indices of the rows. A call that takes a Feed copies the
-// values, so the caller may reuse the tensors afterwards.
+// each embedding lookup to the indices of the rows. A call that takes a Feed
+// copies the values, so the caller may reuse the tensors afterwards.
 //
-// A worker that computes n virtual workers feeds the rows of all of them in
-// order, n times the number of rows of the model's input. If a value has
-// exactly the shape of the input instead, every virtual worker gets the whole
-// value.
+// If a worker computes n virtual workers, each value has n times as many rows
+// as the input of the model: the rows of all its virtual workers, in their
+// order. If a value has exactly the shape of the input instead, every virtual
+// worker gets the whole value.
 type Feed map[string]tensor.Tensor
 
 // Result is the result of a training step or an evaluation.
@@ -270,8 +270,8 @@ type Embedding struct {
 	Rows, Width int
 	Dtype       tensor.Dtype   // type of the elements; the zero value means float32
 	First       RowInit        // initial values of the rows; the zero value means zeros
-	Combine     Combine        // whether gradients of several virtual workers are added or averaged; zero: the flag --combine-rows decides
-	Partitioner Partition      // lets the trainer change the number of the table's partitions; the zero value does not
+	Combine     Combine        // whether gradients of several virtual workers are added or averaged; zero means that the flag --combine-rows decides
+	Partitioner Partition      // lets the trainer choose the number of the table's partitions; zero means that it may not
 	lookups     gorgonia.Nodes // graph inputs that hold looked-up rows, each of shape (n, Width)
 	variable    *gorgonia.Node // variable that the trainer turned into this table; nil if the program created the table
 }
@@ -319,8 +319,8 @@ func (e *Embedding) Lookup(g *gorgonia.ExprGraph, name string, n int) (*gorgonia
 	return rows, nil
 }
 
-// at sets the lookups of e to those in all that belong to the table with index
-// i, and returns e.
+// at replaces e.lookups by the lookups in the list all that belong to the
+// table with index i. It returns e.
 func (e *Embedding) at(all []replica.Lookup, i int) *Embedding {
 	e.lookups = nil
 	for _, l := range all {
@@ -358,15 +358,16 @@ func (e *Embedding) declared(kind LossKind, combine string) (layout.Variable, er
 	return v, err
 }
 
-// Partition says into how many partitions the trainer may divide a table.
+// Partition holds the smallest number of partitions into which the trainer may
+// divide a table. 0 means that the trainer does not divide it.
 type Partition struct{ least int }
 
 // Partitioner lets the trainer divide a table into least or more partitions.
-// Their number is that of --partitions. Without this flag, the trainer tries
-// different numbers during training and keeps the fastest
-// (--search-partitions). All tables with a Partitioner get the same number. A
-// least above 1 is for tables that are too large for few hosts; a value below
-// 1 means 1.
+// The flag --partitions sets their number. Without this flag, the trainer
+// tries different numbers during training and keeps the fastest
+// (--search-partitions). All tables with a Partitioner get the same number.
+// Set least above 1 if the table is too large for few hosts; a value below 1
+// means 1.
 //
 //	words := &trainer.Embedding{Name: "words", ..., Partitioner: trainer.Partitioner(1)}
 //

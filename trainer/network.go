@@ -17,10 +17,10 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// Timeouts of the collectives and the checkpoint store: groupStart for the
-// other workers to arrive, groupSilence for a connected worker that sends
-// nothing. Config.StartTimeout and Config.PeerTimeout are the same limits for
-// training.
+// Timeouts of the collectives and the checkpoint store. groupStart is the time
+// within which all workers must connect. A connected worker that sends nothing
+// for groupSilence counts as lost. Config.StartTimeout and Config.PeerTimeout
+// are the same limits for training.
 const (
 	groupStart   = 2 * time.Minute
 	groupSilence = 30 * time.Second
@@ -32,10 +32,10 @@ type network struct {
 	contract cluster.Contract
 	key      cluster.Key // authenticates this task to other tasks; derived from the job's secret
 	log      *printer
-	listener *peers.Listener   // accepts connections of other tasks; nil without a launcher, when there are none
+	listener *peers.Listener   // accepts connections of other tasks; nil if plx did not launch the program, because then there are none
 	group    *collective.Group // runs collectives among all workers
 	store    *store.Store      // checkpoint store; nil without --ckpt-dir
-	source   *weights.Source   // checkpoint that OpenCheckpoint reads; nil in a training
+	source   *weights.Source   // checkpoint that OpenCheckpoint reads; nil in a program that trains
 }
 
 // newNetwork reads the job's secret from the file that contract c names. It
@@ -101,7 +101,7 @@ func (n *network) openStore(ctx context.Context, dir string, keep int) (err erro
 	}
 	path := dir
 	if !filepath.IsAbs(dir) {
-		path = filepath.Join(n.contract.Checkpoints, dir) // Checkpoints is empty without a launcher; dir is then relative to the working directory
+		path = filepath.Join(n.contract.Checkpoints, dir) // if plx did not launch the program, Checkpoints is empty and path is relative to the working directory
 	}
 	n.store, err = store.Open(ctx, store.Config{
 		Peers: n.peers(), Listener: n.listener, Cluster: n.contract.Cluster, Dir: path, Keep: keep,
@@ -121,8 +121,8 @@ func (n *network) leaveStore(ctx context.Context) {
 	}
 }
 
-// checkpoints returns the place from which this task restores its shards, and
-// to which it saves them. It returns nil without --ckpt-dir.
+// checkpoints returns the checkpoint store from which this task restores its
+// shards, and to which it saves them. It returns nil without --ckpt-dir.
 func (n *network) checkpoints() transition.Checkpoints {
 	switch {
 	case n.source != nil:

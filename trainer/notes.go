@@ -21,8 +21,9 @@ type notes struct {
 	isBest bool     // the current variables have the highest score, and no checkpoint contains them yet
 }
 
-// restore copies the program's numbers and the best score from the checkpoint
-// that training resumes from. m is nil if training begins from scratch.
+// restore copies the program's numbers and the best score from m, the manifest
+// of the checkpoint from which training resumes. m is nil if training begins
+// from scratch.
 func (n *notes) restore(m *checkpoint.Manifest) {
 	n.values = map[string]float64{}
 	if m != nil {
@@ -40,13 +41,14 @@ func (n *notes) write(m *checkpoint.Manifest) {
 	n.isBest = false
 }
 
-// Note stores a number of the program in all further checkpoints, under a
-// name. So a program that resumes can continue its own counts, such as the
-// number of evaluations without an improvement.
+// Note stores a number of the program under a name in all later checkpoints.
+// So a program that resumes can continue its own counts, such as the number of
+// evaluations without an improvement.
 //
-// A checkpoint after step n contains what was noted before step n+1 began.
-// Only the chief's (worker 0's) numbers are saved; after a resume every worker
-// can read them with Noted. Note returns an error for NaN and infinities.
+// A checkpoint after step n contains the numbers that were noted before step
+// n+1 began. Only the numbers of the chief (worker 0) are saved; after a
+// resume every worker can read them with Noted. Note returns an error for NaN
+// and infinities.
 func (s *Session) Note(name string, value float64) error {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return fmt.Errorf("note %q is %v: want a finite number", name, value)

@@ -42,9 +42,9 @@ type Checkpoint struct {
 // error if names, shapes or types of variables differ. The optimiser may
 // differ, and so may the number of workers, servers and virtual workers.
 //
-// Of configs, OpenCheckpoint uses Device and GlobalBatch only. GlobalBatch is
-// the number of rows of the first graph; by default that of one virtual worker
-// in the training.
+// OpenCheckpoint uses only the fields Device and GlobalBatch of configs.
+// GlobalBatch is the number of rows of the first graph; the default is the
+// number of rows of one virtual worker in the training.
 func OpenCheckpoint(ctx context.Context, path string, build Build, configs ...Config) (*Checkpoint, error) {
 	c, err := openCheckpoint(ctx, path, build, configs)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *Checkpoint) build(ctx context.Context, build Build, given config.Effect
 	return nil
 }
 
-// ID names the checkpoint.
+// ID returns the name of the checkpoint.
 func (c *Checkpoint) ID() string { return c.source.Manifest().ID }
 
 // Step returns the number of training steps after which the checkpoint was

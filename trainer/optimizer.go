@@ -125,18 +125,19 @@ func Adam(rate float64) Optimizer {
 // Steps are counted from 0; negative steps have the rate of step 0. The rate
 // depends on the step number alone, so it is the same on every worker.
 
-// Linear returns a schedule that goes linearly from the rate from at step 0 to
-// the rate to at step steps, and then stays there. If steps is below 1, the
-// rate is always to.
+// Linear returns a schedule that changes the rate linearly. The parameter from
+// is the rate of step 0. The parameter to is the rate of the step with the
+// number steps, and of all later ones. If steps is below 1, all steps have the
+// rate to.
 func Linear(from, to float64, steps int) func(step int) float64 {
 	return func(step int) float64 {
 		return between(from, to, part(step, steps))
 	}
 }
 
-// StepDecay returns a schedule that begins with rate and multiplies it by
-// factor after each interval of every steps. If every is below 1, the rate is
-// constant.
+// StepDecay returns a schedule that begins with the given rate and multiplies
+// it by factor at regular intervals. The parameter every is the interval in
+// steps. If it is below 1, the rate is constant.
 func StepDecay(rate, factor float64, every int) func(step int) float64 {
 	return func(step int) float64 {
 		if every < 1 || step < every {
@@ -146,9 +147,10 @@ func StepDecay(rate, factor float64, every int) func(step int) float64 {
 	}
 }
 
-// Cosine returns a schedule that goes from the rate from at step 0 to the rate
-// to at step steps, along half a cosine wave, and then stays there (Loshchilov
-// and Hutter 2017, without restarts). If steps is below 1, the rate is always
+// Cosine returns a schedule that changes the rate along half a cosine wave
+// (Loshchilov and Hutter 2017, without restarts). The parameter from is the
+// rate of step 0. The parameter to is the rate of the step with the number
+// steps, and of all later ones. If steps is below 1, all steps have the rate
 // to.
 func Cosine(from, to float64, steps int) func(step int) float64 {
 	return func(step int) float64 {
@@ -156,10 +158,11 @@ func Cosine(from, to float64, steps int) func(step int) float64 {
 	}
 }
 
-// WarmUp returns a schedule that rises linearly during the first steps steps
-// and then follows the schedule then. In step i of the rise the rate is
-// then(0)*(i+1)/(steps+1). Schedule then counts its steps from the end of the
-// rise. If steps is below 1, there is no rise.
+// WarmUp returns a schedule in which the rate first rises linearly, and then
+// follows another schedule, the function then. The parameter steps is the
+// length of the rise. In step i of the rise the rate is
+// then(0)*(i+1)/(steps+1). The first step after the rise has the rate then(0).
+// If steps is below 1, there is no rise.
 func WarmUp(steps int, then func(step int) float64) func(step int) float64 {
 	return func(step int) float64 {
 		step = max(step, 0)
@@ -170,8 +173,8 @@ func WarmUp(steps int, then func(step int) float64) func(step int) float64 {
 	}
 }
 
-// between interpolates linearly: it returns from if at is 0, and to if at is
-// 1, without rounding errors.
+// between interpolates linearly. The parameter at is a number from 0 to 1: for
+// 0 the result is exactly from, for 1 exactly to.
 func between(from, to, at float64) float64 {
 	return float64(from*(1-at)) + float64(to*at)
 }

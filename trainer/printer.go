@@ -17,13 +17,13 @@ import (
 // except in tests.
 type printer struct {
 	level     slog.Level    // lines below this level are not written
-	firstWait time.Duration // how long a wait lasts before the first log line about it; 0 means firstWaitLog
+	firstWait time.Duration // time that a worker waits before the first log line about the wait; 0 means firstWaitLog
 
 	mu  sync.Mutex
 	out io.Writer
 }
 
-// Logf writes a log line, unless level is below the printer's level. Any
+// Logf writes a log line if level is at least the printer's level. Any
 // goroutine may call it.
 func (p *printer) Logf(level slog.Level, format string, args ...any) {
 	if level < p.level {

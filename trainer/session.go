@@ -31,10 +31,10 @@ type Session struct {
 
 	mu      sync.Mutex
 	step    int   // number of training steps that the variables have gone through
-	unsaved bool  // a step was taken, or Save was called, since saveDue last ran
+	unsaved bool  // true if a step was taken or Save was called since saveDue last ran
 	late    int   // number of steps whose gradients from this worker came too late
-	dropped int   // number of rows that this worker fed in those steps
-	ended   bool  // training has ended on all workers; Step returns ErrDone
+	dropped int   // number of rows that this worker fed in the steps for which it came too late
+	ended   bool  // true once training has ended on all workers; Step then returns ErrDone
 	err     error // first error of a step, which later calls return; nil means no error
 }
 
@@ -51,8 +51,8 @@ var errClosed = errors.New("the training has ended")
 func (s *Session) Rows() (from, to int) { return s.training.feeds() }
 
 // Steps returns the number of training steps that the variables have gone
-// through. With --sync backup:B, it skips the steps for which this worker came
-// too late.
+// through. With --sync backup:B, this includes steps for which this worker
+// came too late.
 func (s *Session) Steps() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,9 +72,9 @@ func (s *Session) Late() (steps, rows int) {
 // involve other workers, except that it fetches rows of embedding tables from
 // their shard holders.
 //
-// The number of rows is that of the model's first input in feed. It may differ
-// from the training's. Evaluate builds one graph for each number of rows and
-// keeps the last few graphs.
+// The feed may have another number of rows than in training. The model's first
+// input in the feed determines this number. Evaluate builds one graph for each
+// number of rows and keeps the last few graphs.
 func (s *Session) Evaluate(ctx context.Context, feed Feed) (Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,8 +117,7 @@ func (s *Session) Values(ctx context.Context) (map[string]*tensor.Dense, error) 
 	return s.variables.all(ctx)
 }
 
-// failure returns the error because of which no step is possible any more, or
-// nil.
+// failure returns the error that makes further steps impossible, or nil.
 func (s *Session) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,7 +139,7 @@ func (s *Session) conclude(ctx context.Context) error {
 		s.job.Logf(cluster.VerboseLevel, "came too late for %s: %s dropped", plural.Count(s.late, "step"), plural.Count(s.dropped, "row"))
 	}
 	s.worker.tuner.Close()
-	sent, received := 0, 0 // bytes exchanged with shard holders, and with workers for which this one is a shard holder
+	sent, received := 0, 0 // number of bytes exchanged with shard holders, and with workers for which this worker is a shard holder
 	for _, c := range s.client.Traffic() {
 		sent, received = sent+int(c.Sent), received+int(c.Received)
 	}

@@ -55,7 +55,8 @@ func Epochs[T any](ctx context.Context, j *Job, d data.Dataset[T], batch int) (*
 }
 
 // Feed returns a function for [Session.Train]. That function reads this
-// worker's samples of a step and returns the Feed that batch makes of them.
+// worker's samples of a step, and returns the Feed that the function batch
+// makes of them.
 func (s *DataShard[T]) Feed(batch func(samples []T) (Feed, error)) func(step int) (Feed, error) {
 	return func(step int) (Feed, error) {
 		samples, err := s.Batch(step)

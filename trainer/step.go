@@ -33,10 +33,9 @@ func (s *Session) Step(ctx context.Context, feed Feed) (Result, error) {
 	return s.take(ctx, feed)
 }
 
-// completeFeed returns an error if the next step cannot be taken, for example
-// because training has ended or the feed does not fit. Otherwise it returns
-// the feed with the recurrent state (Model.Carried) added. The caller holds
-// s.mu.
+// completeFeed returns the feed with the recurrent state (Model.Carried)
+// added. It returns an error if the next step cannot be taken, for example
+// because training has ended or the feed does not fit. The caller holds s.mu.
 func (s *Session) completeFeed(feed Feed) (Feed, error) {
 	if s.err != nil {
 		return nil, s.err
@@ -51,7 +50,7 @@ func (s *Session) completeFeed(feed Feed) (Feed, error) {
 	return feed, nil
 }
 
-// take takes one training step without calling hooks.
+// take locks the session and takes one training step, without calling hooks.
 func (s *Session) take(ctx context.Context, feed Feed) (Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,8 +199,8 @@ func (s *Session) afterSharedStep(ctx context.Context, took time.Duration) error
 	return nil
 }
 
-// join keeps this worker in the other workers' steps without data of its own,
-// until no worker has data. With WaitForAll it does nothing.
+// join makes a worker that has run out of data take part in the steps of the
+// other workers, until no worker has data. With WaitForAll it does nothing.
 func (s *Session) join(ctx context.Context) error {
 	if s.training.config.AtEndOfData == WaitForAll || s.err != nil || s.training.declared.Sync.Competes() {
 		return nil
@@ -217,7 +216,7 @@ func (s *Session) join(ctx context.Context) error {
 func (s *Session) joinSteps(ctx context.Context) error {
 	if !s.training.declared.Sync.InStep() {
 		err := s.client.Join(ctx)
-		s.step = int(s.client.Step()) - 1 // Step counts the final step too, for which no worker had data
+		s.step = int(s.client.Step()) - 1 // Step also counts the final step, for which no worker had data
 		s.job.progress.steps.Store(int64(s.step))
 		return err
 	}
@@ -242,7 +241,7 @@ func (s *Session) joinSteps(ctx context.Context) error {
 		if err := s.afterSharedStep(ctx, time.Since(begin)); err != nil {
 			return err
 		}
-		if s.training.hooks.Votes(s.step - 1) { // the workers vote together on whether to stop; this one has no hook that asks for it
+		if s.training.hooks.Votes(s.step - 1) { // all workers vote on whether to stop; this worker has no hook that asks for it
 			if _, err := s.job.Any(ctx, false); err != nil {
 				return err
 			}
@@ -273,12 +272,12 @@ func (s *Session) Train(ctx context.Context, steps int, feed func(step int) (Fee
 	return func(yield func(Result, error) bool) {
 		var (
 			next    Feed
-			without error // error of feed or Prefetch for the next step
-			made    = -1  // number of the step that next is for; -1 means none
+			without error // error of the function feed, or of Prefetch, for the step with the number in made
+			made    = -1  // number of the step for which the feed in next was made; -1 means none
 		)
 		for step := s.Steps(); step < steps; step = s.Steps() {
 			result, present, err := Result{}, next, without
-			if made != step { // next is for another step: in the first iteration, and after this worker missed a step
+			if made != step { // the feed in next is for another step: in the first iteration, and after this worker missed a step
 				present, err = feed(step)
 			}
 			if err == nil && step+1 < steps {

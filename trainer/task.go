@@ -31,14 +31,15 @@ type task struct {
 	job     *Job
 	control *cluster.Control // connection to plx's agent; nil without a launcher
 	quit    chan struct{}
-	running sync.WaitGroup // waits for the goroutine that runs beat
+	running sync.WaitGroup // waits for the goroutine that runs beat, which sends heartbeats
 }
 
 func (t *task) name() string { return t.job.contract.Task.String() }
 
 // open reads the launcher's settings from the environment, greets plx's agent
-// and listens for connections from other tasks. If the agent requests a stop
-// or its connection breaks, open's goroutine calls cancel.
+// and listens for connections from other tasks. It also starts a goroutine
+// that calls cancel if the agent requests a stop or the connection to the
+// agent breaks.
 func (p process) open(cancel context.CancelCauseFunc) (*task, error) {
 	contract, launched, err := cluster.FromEnvironment(p.getenv)
 	if err != nil {
@@ -168,12 +169,13 @@ func (t *task) handleSignals(signals chan os.Signal, cancel context.CancelCauseF
 	}
 }
 
-// saveTimeout is how long a program without a launcher waits for its
-// checkpoint after SIGTERM. plx launch waits as long.
+// saveTimeout is how long a program that plx did not launch waits for its
+// checkpoint after SIGTERM. plx launch waits for the same time.
 const saveTimeout = time.Minute
 
-// saveBeforeStop makes a checkpoint before the training stops, and waits for it at
-// most for the time atMost. Without --ckpt-dir it does nothing.
+// saveBeforeStop makes a checkpoint before the training stops. It waits until
+// the checkpoint is written, but no longer than atMost. Without --ckpt-dir it
+// does nothing.
 func (t *task) saveBeforeStop(atMost time.Duration) {
 	s, log := t.job.session.Load(), t.job.log
 	if s == nil || s.saving.saver == nil {
@@ -225,7 +227,7 @@ func (t *task) close() {
 	t.running.Wait()
 	t.job.network.close()
 	if s := t.job.session.Load(); s != nil {
-		s.saving.saver.Wait() // does not block for long, because the store is closed
+		s.saving.saver.Wait() // Wait does not block for long, because the checkpoint store is closed
 	}
 	if t.control != nil {
 		t.control.Close()
@@ -298,7 +300,7 @@ func (t *task) serve(ctx context.Context) error {
 	err := server.Serve(ctx, server.Config{Peers: t.job.network.peers(), Listener: t.job.network.listener, Cluster: t.job.contract.Cluster,
 		Checkpoints: t.job.network.checkpoints()})
 	if errors.Is(context.Cause(ctx), errStoppedByAgent) {
-		return nil // no error, because the agent requested the stop
+		return nil // return no error, because the agent requested the stop
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -307,14 +309,15 @@ func (t *task) serve(ctx context.Context) error {
 }
 
 // culprit returns the name of the task that caused err or the session's
-// failure, such as "worker:3". It returns "" if that is unknown or this task.
+// failure, such as "worker:3". It returns "" if that task is unknown or is
+// this task.
 func (t *task) culprit(err error) string {
 	peer, found := errors.AsType[*peers.PeerError](err)
 	if s := t.job.session.Load(); !found && s != nil {
 		peer, found = errors.AsType[*peers.PeerError](s.failure())
 	}
 	if !found || peer.Task == t.job.contract.Task {
-		return "" // the other tasks will name this one
+		return "" // if this task itself is at fault, the other tasks report it
 	}
 	return peer.Task.String()
 }

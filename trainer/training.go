@@ -32,8 +32,9 @@ import (
 // Parallelize prepares a single-device model for training on all workers of
 // the job, and returns the session of this worker. It assigns each variable to
 // a shard holder as --arch says, and starts every worker with the chief's
-// (worker 0's) values. It blocks until all workers have called Parallelize, at
-// most for Config.StartTimeout. A job can have only one session per worker.
+// (worker 0's) values. It blocks until all workers have called Parallelize,
+// but no longer than Config.StartTimeout. A job can have only one session per
+// worker.
 //
 // Fields that are set in configs override those passed to Main. Command-line
 // flags override both.
@@ -169,7 +170,7 @@ func (j *Job) connect(ctx context.Context, t *training, out *telemetry.Recorder)
 		Listener:    j.network.listener,
 		Cluster:     j.contract.Cluster,
 		Declaration: t.declared,
-		Values:      append(slices.Clone(memory), make([][]byte, len(t.model.Embeddings))...), // nil for tables, because only shard holders keep their rows
+		Values:      append(slices.Clone(memory), make([][]byte, len(t.model.Embeddings))...), // nil for embedding tables, because only shard holders keep their rows
 		First:       append(make([][]byte, len(memory)), first...),
 		Arrived:     resident.Renewer(t.group, &t.declared),
 		Home:        kept.Home(),
@@ -200,18 +201,18 @@ type training struct {
 	optimizer Optimizer
 	hooks     *hooks.Runner        // calls the program's hooks; nil if it has none
 	rows      int                  // number of rows in the global batch for each virtual worker
-	own       layout.Range         // range of virtual workers that this worker computes
+	own       layout.Range         // range of the virtual workers that this worker computes
 	model     Model                // nodes of the first replica's graph, after rewriting
 	group     *replica.Group       // this worker's replicas (copies) of the graph
 	made      rewrite.Made         // result of rewriting the program's graph: replaced operations, new tables
 	frozen    gorgonia.Nodes       // leaves with a gradient that the model lists nowhere; reported as a warning
 	declared  layout.Declaration   // description of the training for all tasks; newTraining and restore fill it
 	resumed   *checkpoint.Manifest // checkpoint from which training resumes; nil if it begins from scratch
-	updated   string               // where variables are updated, for the log line at the start; empty without a GPU
+	updated   string               // which device updates the variables, for the log line at the start; empty without a GPU
 }
 
-// build builds n replicas of the model's graph that share their variables.
-// They run on the GPU on, or on the CPU if on is nil.
+// build builds n replicas of the model's graph that share their variables. The
+// parameter on is the GPU that computes; nil means the CPU.
 func (t *training) build(build Build, n int, on *gpu.Device) (err error) {
 	var compared *repeatable
 	if t.config.Exact() {
@@ -303,8 +304,8 @@ func (t *training) place(servers int, hosts []layout.Range) (err error) {
 	return d.Check()
 }
 
-// architecture returns which tasks hold the variables. If that differs from
-// --arch, why is the reason.
+// architecture returns which tasks hold the variables. If the result differs
+// from --arch, why is the reason.
 func (t *training) architecture(servers int) (arch policy.Architecture, why string) {
 	sparse, dense := len(t.model.Embeddings) > 0, len(t.model.Variables)+len(t.model.States) > 0
 	return policy.Choose(t.config.Arch, t.declared.Sync, len(t.declared.Workers), servers, sparse, dense)
@@ -361,7 +362,7 @@ func (t *training) reportGraph(log *printer) {
 }
 
 // maxReported is the number of variables that the report at the start lists at
-// level verbose. It lists further ones at level debug.
+// level verbose. The report lists the remaining variables at level debug.
 const maxReported = 100
 
 // report logs how the job trains, and which tasks hold each variable. library

@@ -26,7 +26,7 @@ import (
 type variables struct {
 	declared []layout.Variable
 	memory   [][]byte            // bytes of each variable of which every worker has a full copy; declared lists these first
-	resident *resident.Variables // copies newer values from the GPU to memory, if the GPU updates variables
+	resident *resident.Variables // copies newer values from the GPU to the slices in memory, if the GPU updates variables
 	rows     *client.Rows        // fetches rows of the other variables, which are tables, from their shard holders
 }
 

@@ -30,7 +30,7 @@ type worker struct {
 	tuner     *autotune.Tuner // the autotuner; nil if there is nothing to tune
 	resident  *resident.Variables
 	carriage  *carriage.Carriage
-	rate      float64 // learning rate of the current step
+	rate      float64 // learning rate of the current step, set by compute
 }
 
 // check returns an error if the feed does not fit the model. vws is the number
@@ -55,8 +55,8 @@ func (w *worker) pull(ctx context.Context, feed Feed) error {
 }
 
 // requestNext requests the embedding rows for the step after this one, if the
-// program has called Prefetch. It does not if the autotuner may move rows
-// before that step.
+// program has called Prefetch. If the autotuner may move rows before that
+// step, requestNext requests nothing.
 func (w *worker) requestNext(step int) error {
 	if w.tuner.Meets(step + 1) {
 		return nil

@@ -76,10 +76,10 @@ func (p *Program) DeviceBytes() int {
 }
 
 // Renew tells the program that the caller has changed bytes [from, to) of
-// fixed value i. Plan.FixedValues says when the caller may do so. A GPU
-// program begins to copy the bytes to the GPU. Without a call of Renew, the
-// next run finds and copies the change. Several goroutines may call Renew at
-// once for different bytes.
+// fixed value i. See Plan.FixedValues for when the caller may change them. A
+// GPU program begins to copy the bytes to the GPU. Without a call of Renew,
+// the next run finds and copies the change. Several goroutines may call Renew
+// at once for different bytes.
 func (p *Program) Renew(i, from, to int) {
 	if m, ok := p.machine.(*gpu.Machine); ok {
 		m.Renew(i, from, to)
@@ -223,8 +223,9 @@ func compileFor(g *gorgonia.ExprGraph, p Plan, load func(*compile.Program, [][]b
 	return newProgram(compiled, m)
 }
 
-// fixedMemory returns the memory of value, which the plan gives for the fixed
-// leaf v. It returns an error if type, size or memory order do not match v.
+// fixedMemory returns the memory of value, which the plan lists for the fixed
+// leaf v. It returns an error if the type, size or memory order of value does
+// not match v.
 func fixedMemory(v *compile.Value, value gorgonia.Value) ([]byte, error) {
 	if value == nil || value.Dtype() != v.Dtype {
 		return nil, fmt.Errorf("the value of %s is nil or of another type than the leaf", v.Label())

@@ -28,7 +28,7 @@ import (
 
 // Graph is a directed graph of operations.
 type Graph struct {
-	Vertices []Vertex `json:"vertices"` // topologically sorted: a vertex comes after its operands
+	Vertices []Vertex `json:"vertices"` // sorted topologically: a vertex comes after its operands
 	Edges    []Edge   `json:"edges"`    // sorted by field To, then by field Operand
 }
 
@@ -36,8 +36,8 @@ type Graph struct {
 type Vertex struct {
 	ID    int    `json:"id"`
 	Name  string `json:"name,omitempty"`
-	Op    string `json:"op,omitempty"` // empty for a leaf
-	Shape []int  `json:"shape"`        // empty for a scalar
+	Op    string `json:"op,omitempty"` // name of the operation; empty for a vertex without operands
+	Shape []int  `json:"shape"`        // lengths of the tensor's axes; empty for a scalar
 	Dtype string `json:"dtype,omitempty"`
 	Kind  Kind   `json:"kind"`
 }
@@ -46,7 +46,7 @@ type Vertex struct {
 // loss.
 type Kind string
 
-// The kinds.
+// The roles of a vertex.
 const (
 	Input    Kind = "input"
 	Variable Kind = "variable"
@@ -150,7 +150,7 @@ func dimensions(shape []int) string {
 	return "(" + strings.Trim(strings.ReplaceAll(fmt.Sprint(shape), " ", ", "), "[]") + ")"
 }
 
-const maxLabel = 80 // runes of a line
+const maxLabel = 80 // longest line of a label, in runes
 
 func short(s string) string {
 	if utf8.RuneCountInString(s) <= maxLabel {
@@ -195,9 +195,10 @@ type Marks struct {
 	Loss      *gorgonia.Node
 }
 
-// From describes the Gorgonia graph g. Vertices are sorted topologically, and
-// otherwise by the order in which Gorgonia created them. The ID of a vertex is
-// its index in this order. Statements such as gorgonia.Read are vertices too.
+// From describes the Gorgonia graph g. The vertices are sorted topologically;
+// among several possible orders, From chooses that in which Gorgonia created
+// them. The ID of a vertex is its index in this order. Statements such as
+// gorgonia.Read are vertices too.
 //
 // From returns an error if g has a cycle, or if m lists a vertex that is not
 // in g. The caller must ensure that no other goroutine uses g during the call.
@@ -233,14 +234,14 @@ func (m Marks) kinds() map[*gorgonia.Node]Kind {
 type walk struct {
 	from  *gorgonia.ExprGraph
 	ids   map[*gorgonia.Node]int  // ID of each visited vertex; -1 while visit is visiting its operands
-	kinds map[*gorgonia.Node]Kind // of marked vertices
+	kinds map[*gorgonia.Node]Kind // kind of each vertex that Marks lists
 
 	vertices []Vertex
 	edges    []Edge
 }
 
-// visit adds vertex n to the description, after everything that n is computed
-// from. It skips vertices that it has visited before.
+// visit adds vertex n to the description, after all vertices from which n is
+// computed. It skips vertices that it has visited before.
 func (w *walk) visit(n *gorgonia.Node) error {
 	if id, ok := w.ids[n]; ok {
 		if id < 0 {

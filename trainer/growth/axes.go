@@ -9,8 +9,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// own returns the growth of an operation of package nn/ops. rows says how the
-// operation treats the rows of a batch.
+// own returns the growth of an operation that package nn/ops defines. rows
+// says how the operation treats the rows of a batch.
 func (c call) own(rows ops.RowEffect) Growth {
 	for i, g := range c.in {
 		if g.Degree != 0 || g.axes > 1 || g.axes != 0 && i > 0 && rows == ops.RowsOfFirst {
@@ -28,8 +28,8 @@ func (c call) own(rows ops.RowEffect) Growth {
 	return Growth{axes: 1}
 }
 
-// within returns how the result of a function along one axis, such as a
-// softmax, grows with the number of rows in the batch.
+// within returns the growth of a function that works along one axis, such as a
+// softmax. The growth is unknown if the rows of the batch lie along that axis.
 func (c call) within(axis int) Growth {
 	if c.in[0].has(axis) || c.in[0].Degree != 0 {
 		return c.unknown(" along the rows")
@@ -37,8 +37,8 @@ func (c call) within(axis int) Growth {
 	return c.in[0]
 }
 
-// softmax returns the growth of a softmax. Over k times as many rows, each
-// value of a softmax is 1/k as large.
+// softmax returns the growth of a softmax. If a softmax along the rows gets k
+// times as many rows, each value becomes 1/k as large.
 func (c call) softmax() Growth {
 	axis := int(c.f[1].Int())
 	if axis < 0 {
@@ -50,8 +50,9 @@ func (c call) softmax() Growth {
 	return Growth{Degree: -1, axes: c.in[0].axes}
 }
 
-// image returns how the result of an operation on (batch, channels, height,
-// width) grows with the number of rows. The operation itself adds no growth.
+// image returns the growth of an operation on images of shape (batch,
+// channels, height, width). The result grows as the images do; for images that
+// are sums over the rows, the growth is unknown.
 func (c call) image() Growth {
 	if c.in[0].Degree != 0 {
 		return c.unknown(" of a sum over the rows")
@@ -68,8 +69,9 @@ func (c call) im2col() Growth {
 }
 
 // reduced returns the growth of a reduction along the axes listed in the
-// operation's first field. For each of these axes that has the rows of the
-// batch, the degree increases by each: 1 for a sum, 0 for a maximum.
+// operation's first field. For every listed axis along which the rows of the
+// batch lie, the degree increases by the parameter each: by 1 for a sum, by 0
+// for a maximum.
 func (c call) reduced(each int) Growth {
 	g, along := Growth{Degree: c.in[0].Degree}, vertex.Ints(c.f[0])
 	to := 0
@@ -85,8 +87,8 @@ func (c call) reduced(each int) Growth {
 	return g
 }
 
-// size returns the growth of the length of an axis: degree 1 if the axis has
-// the rows of the batch, else 0.
+// size returns the growth of the length of an axis. The degree is 1 if the
+// rows of the batch lie along the axis, and 0 if not.
 func (c call) size() Growth {
 	if c.in[0].has(int(c.f[0].Int())) {
 		return Growth{Degree: 1}
@@ -123,9 +125,10 @@ func (c call) transpose() Growth {
 	return g
 }
 
-// reshape returns the growth of a reshape. An axis stays where it is if the
-// axes before it are unchanged. Otherwise the axis moves to the position that
-// has the same number of elements before it, so an axis of rows times steps
+// reshape returns the growth of a reshape. If the rows of the batch lie along
+// an axis, reshape finds the axis of the result along which they lie. This is
+// the same axis if the axes before it are unchanged. If not, it is the axis
+// with the same number of elements before it. So an axis of rows times steps
 // counts as rows.
 func (c call) reshape() Growth {
 	g, from, to := Growth{Degree: c.in[0].Degree}, c.below[0].Shape(), c.n.Shape()
@@ -142,9 +145,9 @@ func (c call) reshape() Growth {
 	return g
 }
 
-// reshaped returns the position of from's axis after a reshape, or -1 if the
-// axis is not found. If the batch has one row, several axes of length 1 may
-// match, and reshaped returns the first.
+// reshaped returns the axis of the shape to that corresponds to an axis of the
+// shape from after a reshape, or -1 if there is none. If the batch has one
+// row, several axes of length 1 may match, and reshaped returns the first.
 func (c call) reshaped(from, to tensor.Shape, axis int) int {
 	if len(to) > axis && slices.Equal(from[:axis+1], to[:axis+1]) {
 		return axis
@@ -184,8 +187,8 @@ func (c call) product() Growth {
 	return g.contracted(a.has(column) || b.has(rowB))
 }
 
-// contracted increments the degree of g if rows is true: the product sums over
-// the rows of the batch.
+// contracted returns g with a degree that is higher by 1 if the parameter rows
+// is true. The caller sets rows if a product sums over the rows of the batch.
 func (g Growth) contracted(rows bool) Growth {
 	if rows {
 		g.Degree++
@@ -210,8 +213,9 @@ func (c call) tensordot() Growth {
 	return g
 }
 
-// byIndices returns the growth of a lookup of elements by index. The result's
-// axis has the rows of the batch if the indices have them.
+// byIndices returns the growth of a lookup of elements by index. The indices
+// replace one axis of the first input. The rows of the batch lie along this
+// axis of the result if they lie along the first axis of the indices.
 func (c call) byIndices() Growth {
 	g, axis := c.in[0], int(c.f[0].Int())
 	g.axes &^= 1 << axis

@@ -26,12 +26,12 @@ import (
 type Growth struct {
 	Degree int    // with k times the rows, each element is k^Degree times as large
 	Why    string // operation for which the degree is unknown, and the reason; empty if the degree is known
-	axes   uint64 // bit i is set if axis i of the value has the rows of the batch
+	axes   uint64 // bit i is set if the rows of the batch lie along axis i of the value
 }
 
-// Of returns the growth of the value of node n. It assumes that an input, or a
-// random tensor, has rows of the batch on its first axis if the axis's length
-// is a multiple of batch.
+// Of returns the growth of the value of node n. It assumes that the first axis
+// of an input or a random tensor has the rows of the batch, if its length is a
+// multiple of batch.
 func Of(n *gorgonia.Node, inputs gorgonia.Nodes, batch int) (Growth, error) {
 	w := walk{inputs: inputs, batch: batch, seen: map[*gorgonia.Node]Growth{}}
 	return w.visit(n)

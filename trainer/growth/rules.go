@@ -48,14 +48,14 @@ var rules = map[string]func(call) Growth{
 	"Iop":                 func(c call) Growth { return c.in[0] },
 }
 
-// keeping lists operation types that keep every axis in place and that package
-// vertex does not know.
+// keeping lists the types of operations that keep every axis in place and
+// whose fields package vertex does not know.
 var keeping = []string{"*gorgonia.dtConvOp", "*gorgonia.upsampleOp"}
 
 func (g Growth) has(axis int) bool { return axis >= 0 && g.axes>>axis&1 == 1 }
 
-// moved returns the bit of axis to if the value has the rows of the batch on
-// axis from, else 0.
+// moved returns the bit of the axis to if the rows of the batch lie along the
+// axis from of the value, and 0 if not.
 func (g Growth) moved(from, to int) uint64 {
 	if !g.has(from) {
 		return 0

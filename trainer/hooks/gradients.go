@@ -9,9 +9,10 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// GradientOf describes the gradient of the variable v whose values are in
-// memory; it does not copy them. rows are the rows of an embedding that memory
-// contains; nil means that memory contains the whole variable.
+// GradientOf describes the gradient of the variable v. The slice memory holds
+// the gradient's values, which GradientOf does not copy. rows are the rows of
+// an embedding that memory contains; nil means that memory contains the whole
+// gradient.
 func GradientOf(v layout.Variable, rows []int64, memory []byte) Gradient {
 	g := Gradient{Variable: v.Name, Shape: v.Shape, Rows: rows}
 	if rows != nil {
@@ -71,8 +72,8 @@ func (r *Runner) Gradients(ctx context.Context, step, virtual int) *Gradients {
 	return g
 }
 
-// Take queues a gradient: the hooks are called with it, then send is called.
-// Take returns before that.
+// Take queues a gradient and returns. Later the goroutine of g calls the hooks
+// with the gradient, and after them send.
 func (g *Gradients) Take(gradient Gradient, send func()) {
 	if g == nil {
 		send()
@@ -82,7 +83,7 @@ func (g *Gradients) Take(gradient Gradient, send func()) {
 }
 
 // Follow queues a call of send after all gradients that were queued before. No
-// hook is called.
+// hook is called for this entry.
 func (g *Gradients) Follow(send func()) {
 	if g == nil {
 		send()
@@ -103,8 +104,8 @@ func (g *Gradients) Wait() error {
 }
 
 // See calls the hooks for a gradient in the caller's goroutine. It is for
-// gradients that are complete only after the run of the model, and must be
-// called after Wait.
+// gradients that are complete only after the run of the model. The caller must
+// call Wait first.
 func (g *Gradients) See(gradient Gradient) error {
 	if g == nil {
 		return nil

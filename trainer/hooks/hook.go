@@ -55,8 +55,8 @@ type Hook struct {
 	// Gradient are called. At most one of them may be set. With EverySteps the
 	// functions are called in the steps 0, EverySteps, 2*EverySteps and so on;
 	// 0 means in every step. With Every they are called in the worker's first
-	// step, and then in the first step that begins at least that long after
-	// the last such step began.
+	// step. Later they are called in a step that begins at least this time
+	// after the beginning of the last step in which they were called.
 	EverySteps int
 	Every      time.Duration
 
@@ -92,7 +92,7 @@ type Gradient struct {
 	Variable      string  // name of the variable
 	Step          int     // number of the step, counted from 0
 	VirtualWorker int     // number of the virtual worker, counted over all workers
-	Shape         []int   // shape of the variable; for an embedding: number of entries in Rows, width
+	Shape         []int   // shape of the variable; for an embedding: the number of entries in Rows, and the table's width
 	Rows          []int64 // indices of the embedding's rows that the virtual worker has used, ascending; nil for other variables
 	// Values is a []float32 or []float64 with the elements in row-major order.
 	// The hook must not use it after it returns.
@@ -116,7 +116,7 @@ func (h *Hook) check() error {
 }
 
 // moments returns the names of the functions that the hook has, such as
-// "begin" and "after".
+// "begin" for Begin and "after" for After.
 func (h *Hook) moments() (all []string) {
 	for _, m := range []struct {
 		name string

@@ -18,16 +18,16 @@ type Runner struct {
 
 	stepping sync.Mutex // held while a step and its hooks run
 	previous int        // number of the last step that began; -1 before the first step
-	stop     bool       // a hook has returned ErrDone
-	begun    bool       // Begin was called
+	stop     bool       // true once a hook has returned ErrDone
+	begun    bool       // true once the Begin functions were called
 }
 
-// scheduled is a hook with the state that decides when its functions are
-// called.
+// scheduled is a hook, with the state that decides in which steps its
+// functions are called.
 type scheduled struct {
 	Hook
-	own    bool      // this worker calls the hook's functions (false for ChiefOnly on other workers)
-	due    bool      // the hook's functions are called in the current step
+	own    bool      // this worker calls the hook's functions; false for a ChiefOnly hook on workers other than the chief
+	due    bool      // true if the hook's functions are called in the current step
 	called time.Time // start of the last step in which the functions were called; zero before the first one
 }
 
@@ -137,8 +137,8 @@ func (h *scheduled) decide(step, previous int, now time.Time) {
 	}
 }
 
-// onStep reports whether step is a multiple of EverySteps, or whether such a
-// step was skipped since the step previous.
+// onStep reports whether step, or a step after previous that this worker
+// skipped, is a multiple of EverySteps.
 func (h *scheduled) onStep(step, previous int) bool {
 	n := max(h.EverySteps, 1)
 	return h.Every == 0 && (step%n == 0 || previous >= 0 && step/n > previous/n)
@@ -180,8 +180,8 @@ func (r *Runner) End(ctx context.Context, steps int) error {
 	return nil
 }
 
-// call calls do, one function of the hook h, if wanted is true. moment names
-// the function in an error.
+// call calls the function do of hook h, if wanted is true. moment names the
+// function in an error.
 func (r *Runner) call(ctx context.Context, h *scheduled, wanted bool, moment string, do func(context.Context) error) error {
 	if !wanted {
 		return nil
@@ -196,8 +196,8 @@ func (r *Runner) call(ctx context.Context, h *scheduled, wanted bool, moment str
 	return nil
 }
 
-// Votes reports whether, in sync mode, the workers must exchange after this
-// step whether to stop: whether a hook of any worker may have returned
+// Votes reports whether the workers must agree after this step on whether to
+// stop, in sync mode. They must if a hook of any worker may have returned
 // ErrDone. The result is the same on all workers.
 func (r *Runner) Votes(step int) bool {
 	if r == nil {

@@ -15,7 +15,7 @@ const (
 	maxLeaves  = 1 << 16
 	maxHolders = 1 << 16
 	maxMetrics = 1 << 10
-	MaxFirst   = 1 << 60 // largest step number to resume from: step counters that start there cannot overflow
+	MaxFirst   = 1 << 60 // largest number of the step at which training may resume; step counters that start there cannot overflow
 
 	MaxCheckpoint = 256 // largest length of a checkpoint's ID, in bytes
 )
@@ -159,8 +159,8 @@ func (c checker) mode() error {
 	return c.hosts()
 }
 
-// cut returns an error if d.Cut does not have exactly one step for each group
-// of workers.
+// cut returns an error if d.Cut does not have exactly one number of steps for
+// each group of workers.
 func (c checker) cut() error {
 	d := c.d
 	switch {
@@ -176,7 +176,7 @@ func (c checker) cut() error {
 }
 
 // hosts returns an error if the workers of a host cannot add their gradients
-// as d.Hosts requests.
+// as d.Hosts requires.
 func (c checker) hosts() error {
 	d := c.d
 	if len(d.Hosts) == 0 {

@@ -12,12 +12,12 @@ import (
 	"github.com/plx-run/plx/trainer/sparse"
 )
 
-// Declaration describes what is trained and how. All workers of a job must
-// send equal declarations, except for Fingerprint. Parameter servers know
-// nothing else about the program.
+// Declaration describes the variables to train and how to train them. All
+// workers of a job must send equal declarations, except for Fingerprint.
+// Parameter servers know nothing else about the program.
 type Declaration struct {
 	VirtualWorkers int                `json:"leaves"`  // number of virtual workers, whose gradients are the leaves of the summation tree
-	Workers        []Range            `json:"workers"` // by rank: range of the worker's virtual workers; the ranges cover all of them in ascending order
+	Workers        []Range            `json:"workers"` // indexed by rank: range of the virtual workers that the worker computes; the ranges cover all virtual workers in ascending order
 	Holders        []cluster.Task     `json:"owners"`  // tasks that hold pieces of variables: parameter servers or workers
 	Variables      []Variable         `json:"variables"`
 	Pieces         []Piece            `json:"pieces"`
@@ -25,9 +25,9 @@ type Declaration struct {
 	Sum            bool               `json:"sum"`   // use the sum of gradients and losses over virtual workers, instead of the mean
 	Batch          int                `json:"batch"` // number of rows in a global batch
 	Sync           policy.Sync        `json:"sync"`
-	// Clip is the largest global norm that the gradients of a step may have; 0
-	// means no limit. Norm requests the global norm in each step's Outcome,
-	// even without clipping.
+	// Clip is the largest global norm (norm of all gradients together) that
+	// the gradients of a step may have; 0 means no limit. Norm requests the
+	// global norm in each step's Outcome, even without clipping.
 	Clip float64 `json:"clip,omitempty"`
 	Norm bool    `json:"norm,omitempty"`
 	// Metrics is the number of values that a virtual worker reports in
@@ -49,15 +49,15 @@ type Declaration struct {
 	Movable bool `json:"movable,omitempty"`
 	// Checkpoint is the ID of the checkpoint from which training resumes;
 	// empty means that training starts from scratch. Every shard holder
-	// restores its pieces from the checkpoint and ignores the chief's first
-	// values. First is the number of steps before the checkpoint, and so the
-	// number of the first step to take.
+	// restores its pieces from the checkpoint and ignores the initial values
+	// that the chief sends. First is the number of steps before the
+	// checkpoint, and so the number of the first step to take.
 	Checkpoint string `json:"checkpoint,omitempty"`
 	First      uint64 `json:"first,omitempty"`
-	// Cut has, in modes in which workers do not step together, the number of
-	// steps that each group of workers made before the checkpoint. Every group
-	// resumes after its own number; that of the first group is First. If Cut
-	// is nil, all groups resume after step First.
+	// Cut is the number of steps in the checkpoint for each group of workers,
+	// for modes in which workers do not step together. Every group resumes
+	// after its own number of steps. First is the number of steps of the first
+	// group. If Cut is nil, all groups resume with step First.
 	Cut []uint64 `json:"cut,omitempty"`
 	// Model identifies the graph that workers compute, for example by a hash.
 	// Empty means that the graph is unknown and not compared.
@@ -101,7 +101,8 @@ type Piece struct {
 	Count    int `json:"count"`
 }
 
-// on returns a copy of p with another shard holder.
+// on returns a copy of p that belongs to the given shard holder, an index in
+// Declaration.Holders.
 func (p Piece) on(holder int) Piece { p.Holder = holder; return p }
 
 // defaultBucketBytes is the bucket size of a declaration whose BucketBytes is
@@ -125,12 +126,13 @@ func (d *Declaration) ClipFactor(norm float64) float64 {
 // global norm is computed.
 func (d *Declaration) Norms() bool { return d.Norm || d.Clips() }
 
-// LossIndex is the index of an implicit variable after the declared ones. It
-// holds the step's loss and metrics, on the first shard holder.
+// LossIndex is the index of a variable that no program declares, after the
+// declared ones. It holds the step's loss and metrics, on the first shard
+// holder.
 func (d *Declaration) LossIndex() int { return len(d.Variables) }
 
-// Variable returns the declared variable with index i, or the implicit
-// variable that holds the loss.
+// Variable returns the declared variable with index i, or the variable that
+// holds the loss if i is LossIndex.
 func (d *Declaration) Variable(i int) Variable {
 	if i == d.LossIndex() {
 		return Variable{Name: "loss", Dtype: Float64, Shape: []int{1 + d.Metrics}}
@@ -150,7 +152,7 @@ func (d *Declaration) HolderIndex(t cluster.Task) int {
 }
 
 // Copies returns the number of copies that a shard holder keeps of each value.
-// It is 0 if no worker can change a value while the holder sends it.
+// It is 0 if no worker can change a value while the holder sends the value.
 func (d *Declaration) Copies() int { return d.Sync.Copies(len(d.Workers)) }
 
 // Rule returns the optimiser settings with which shard holders update variable
@@ -176,11 +178,12 @@ func (d *Declaration) Silence() time.Duration {
 
 func (d *Declaration) Start() time.Duration { return time.Duration(d.StartMillis) * time.Millisecond }
 
-// Place identifies a piece by its variable and its first element or row.
+// Place identifies a piece by its variable (an index in Variables) and its
+// first element or row.
 type Place struct{ Variable, Offset int }
 
-// HasGradient reports whether a piece has a gradient, which counts in the
-// global norm.
+// HasGradient reports whether piece p has a gradient, which counts in the
+// global norm (norm of all gradients together).
 func (d *Declaration) HasGradient(p Piece) bool {
 	return p.Variable != d.LossIndex() && !d.Variables[p.Variable].IsStatistic()
 }
@@ -202,16 +205,17 @@ func (d *Declaration) Check() error { return checker{d}.all() }
 // servers is the number of parameter servers. The caller has set Workers,
 // Variables and BucketBytes.
 //
-// Variables on servers that are larger than limit bytes are divided among all
-// servers; limit 0 means 4 MiB. Tasks without a piece are not in Holders. If
-// d.Movable is set, all servers are in Holders, and all workers too if the
-// architecture places variables on workers.
+// A variable that is placed on servers and is larger than limit bytes is
+// divided among all servers; limit 0 means 4 MiB. Tasks without a piece are
+// not in Holders. If d.Movable is set, all servers are in Holders, and all
+// workers too if the architecture places variables on workers.
 func (d *Declaration) Place(a policy.Architecture, servers, limit int) error {
 	return placer{d, a, servers}.place(limit)
 }
 
-// FirstStepOf returns the first step that a group of workers takes; FirstStep
-// returns that of one worker.
+// FirstStepOf returns the number of the first step that a group of workers
+// takes; group is the index in Groups(). FirstStep returns the same number for
+// the group of the worker with the given rank.
 func (d *Declaration) FirstStepOf(group int) uint64 {
 	if d.Cut == nil {
 		return d.First
@@ -231,8 +235,8 @@ func (d *Declaration) FirstSteps() (all []uint64) {
 }
 
 // StartsAhead reports whether a worker must wait for slower workers before its
-// first step. That happens if it was already waiting when the checkpoint was
-// made.
+// first step. It must if it was already waiting for them when the checkpoint
+// was made.
 func (d *Declaration) StartsAhead(rank int) bool {
 	return d.Sync.StartsAhead(d.FirstSteps(), rank)
 }
@@ -251,9 +255,9 @@ func (d *Declaration) HostOf(rank int) Range {
 	return Range{rank, rank + 1}
 }
 
-// Aggregates reports whether a shard holder receives one sum of gradients per
-// host. Parameter servers do if d.Hosts is set. A worker that holds shards
-// receives gradients from every other worker.
+// Aggregates reports whether the given shard holder receives one sum of
+// gradients per host. A parameter server does if d.Hosts is set. A worker that
+// holds shards does not: every other worker sends it gradients.
 func (d *Declaration) Aggregates(holder cluster.Task) bool {
 	return len(d.Hosts) > 0 && holder.Role == cluster.PS
 }
@@ -268,9 +272,9 @@ func (d *Declaration) Aggregated() []bool {
 	return all
 }
 
-// PiecesOf returns the pieces of a shard holder, including that of the loss on
-// the first one. Holder -1 stands for the first worker of a host: its pieces
-// are all variables whose gradients it adds for the host's workers.
+// PiecesOf returns the pieces of a shard holder; those of the first holder
+// include the loss. Holder -1 stands for the first worker of a host: its
+// pieces are all variables whose gradients it adds for the host's workers.
 func (d *Declaration) PiecesOf(holder int) (pieces []Piece) {
 	if holder < 0 {
 		for i, aggregated := range d.Aggregated() {
@@ -323,7 +327,7 @@ func (v Variable) Rate(rate float64) float64 {
 // a row from several virtual workers are combined.
 type Sparse struct {
 	First   RowInit `json:"first"`             // initial values of rows
-	Average bool    `json:"average,omitempty"` // divide the sum by the number of virtual workers that took part; false means to use the sum
+	Average bool    `json:"average,omitempty"` // if true, divide the sum by the number of virtual workers that took part in the step
 }
 
 // RowInit defines the initial values of rows. They depend on the seed, the

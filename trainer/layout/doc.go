@@ -1,5 +1,5 @@
-// Package layout describes what is trained, and which task holds which part of
-// the variables. It defines the [Declaration], which must be equal on all
+// Package layout describes the variables of a training, and which task holds
+// which part of them. It defines the [Declaration], which must be equal on all
 // workers of a job, and computes everything that follows from it. The package
 // is pure: it uses no network and stores no values.
 //
@@ -15,9 +15,10 @@
 // # Same bits
 //
 // The gradients of the virtual workers are added in the order of a [Tree],
-// which depends only on their number. A worker adds the gradients of the
-// largest whole subtrees that it has, its parts, and sends these sums. Shard
-// holders add the remaining vertices. A [Plan] lists the additions that lead
+// which depends only on the number of virtual workers. A worker adds the
+// gradients of its parts: the largest subtrees whose leaves are all its own
+// virtual workers. It sends the sum of each part. The shard holders perform
+// the remaining additions of the tree. A [Plan] lists the additions that lead
 // from some vertices to others, and a [Reduction] performs them. A [Roster]
 // lists which worker sends which parts to a holder.
 //

@@ -14,7 +14,7 @@ import (
 type placer struct {
 	d       *Declaration
 	a       policy.Architecture
-	servers int // number of parameter servers that may hold pieces
+	servers int // number of parameter servers that may hold pieces; method place sets 0 for all-reduce
 }
 
 func (p placer) place(limit int) error {
@@ -27,7 +27,7 @@ func (p placer) place(limit int) error {
 	var pieces []Piece
 	if p.a != policy.Servers {
 		for _, piece := range placeWorkers(p.d.Variables, len(p.d.Workers), p.d.BucketBytes, p.a.OnWorkers(true)) {
-			pieces = append(pieces, piece.on(p.servers+piece.Holder)) // in Holders, servers come before workers
+			pieces = append(pieces, piece.on(p.servers+piece.Holder)) // in d.Holders, servers come before workers
 		}
 	}
 	if p.a != policy.AllReduce {
@@ -59,7 +59,7 @@ func (p placer) check() error {
 func (p placer) settle(pieces []Piece) {
 	d, servers := p.d, p.servers
 	holds := make([]bool, servers+len(d.Workers))
-	holds[0] = len(pieces) == 0 // without any variable, the first holder still has the loss
+	holds[0] = len(pieces) == 0 // if the model has no variables, the first holder still holds the loss
 	for _, piece := range pieces {
 		holds[piece.Holder] = true
 	}
@@ -81,17 +81,18 @@ func (p placer) settle(pieces []Piece) {
 }
 
 // BlockElements is the number of elements in a block. A dense variable is
-// divided only at multiples of it. The global norm adds one sum of squares per
-// block, so it has the same bits for every placement.
+// divided only between blocks. The global norm is computed from one sum of
+// squares per block, so it has the same bits for every placement.
 const BlockElements = 1024
 
 // defaultLimit is the size in bytes above which a variable is divided among
 // servers, if the caller of Place passes limit 0.
 const defaultLimit = 4 << 20
 
-// placeServers distributes the sparse variables over the given number of
-// servers, and also the dense ones if dense is set. Each variable goes to the
-// server with the fewest bytes so far or, among equals, to the first.
+// placeServers distributes variables over servers, whose number is holders:
+// the sparse variables, and also the dense ones if dense is set. Each variable
+// goes to the server with the fewest bytes so far; of several such servers, to
+// the first.
 //
 // A variable of more than limit bytes is first divided into one piece of
 // nearly equal size per server. The result depends only on the arguments. The
@@ -106,9 +107,9 @@ func placeServers(variables []Variable, holders, limit int, dense bool) (pieces 
 	return pieces
 }
 
-// place divides v if it is larger than limit, and assigns each piece to the
-// holder with the smallest load. loads has the bytes on each holder; place
-// adds to it.
+// place divides v if it is larger than limit bytes, and assigns each piece to
+// the holder with the smallest load. loads, indexed by holder, is the number
+// of bytes on each holder; place adds the pieces to it.
 func (v Variable) place(index int, loads []int, limit int) (pieces []Piece) {
 	parts := 1
 	if v.Units()*v.UnitBytes() > limit {
@@ -142,11 +143,12 @@ func (v Variable) Partition(index, n int) (pieces []Piece) {
 
 func lightest(loads []int) int { return slices.Index(loads, slices.Min(loads)) }
 
-// placeWorkers distributes the dense variables over the given number of
-// workers for an all-reduce, and also the sparse ones if sparse is set. It
-// groups the dense variables into buckets, and divides every bucket into one
-// range of nearly equal size per worker, at multiples of BlockElements. It
-// divides a sparse variable by rows. The variables must be valid.
+// placeWorkers distributes variables for an all-reduce over workers, whose
+// number is holders: the dense variables, and also the sparse ones if sparse
+// is set. It groups the dense variables into buckets. It divides every bucket
+// into one range of nearly equal size per worker, at multiples of
+// BlockElements. It divides a sparse variable by rows. The variables must be
+// valid.
 func placeWorkers(variables []Variable, holders, bucketBytes int, sparse bool) []Piece {
 	var pieces []Piece
 	loads := make([]int, holders)
@@ -163,9 +165,9 @@ func placeWorkers(variables []Variable, holders, bucketBytes int, sparse bool) [
 
 // Buckets groups the dense variables into buckets whose gradients are sent
 // together. A bucket has consecutive variables of at most the given number of
-// bytes in total, or one larger variable; 0 bytes mean defaultBucketBytes. Buckets are in reverse
-// order of the variables, because backpropagation computes gradients roughly
-// in that order.
+// bytes in total, or one variable that is larger; 0 bytes mean
+// defaultBucketBytes. Buckets are in reverse order of the variables, because
+// backpropagation computes gradients roughly in that order.
 func Buckets(variables []Variable, bytes int) (buckets [][]int) {
 	bytes = cmp.Or(bytes, defaultBucketBytes)
 	full := 0
@@ -186,8 +188,8 @@ func Buckets(variables []Variable, bytes int) (buckets [][]int) {
 }
 
 // spread divides one bucket into ranges, and assigns each range to the holder
-// with the smallest load. loads has the bytes on each holder; spread adds to
-// it.
+// with the smallest load. loads, indexed by holder, is the number of bytes on
+// each holder; spread adds the ranges to it.
 func spread(variables []Variable, bucket []int, loads []int) (pieces []Piece) {
 	total := 0
 	for _, i := range bucket {
@@ -211,8 +213,8 @@ func spread(variables []Variable, bucket []int, loads []int) (pieces []Piece) {
 	return pieces
 }
 
-// extend appends p to pieces. If p continues the last piece on the same
-// holder, extend makes that piece longer instead.
+// extend appends p to pieces. If p continues the last piece and has the same
+// holder, extend makes the last piece longer instead.
 func extend(pieces []Piece, p Piece) []Piece {
 	if last := len(pieces) - 1; last >= 0 && pieces[last].Variable == p.Variable && pieces[last].Holder == p.Holder {
 		pieces[last].Count += p.Count
@@ -256,8 +258,8 @@ func inOrder(pieces []Piece) []Piece {
 	})
 }
 
-// Placed returns a copy of d with other pieces. It returns an error if the
-// variables cannot move to that placement.
+// Placed returns a copy of d with the given pieces. It returns an error if the
+// variables cannot move from their current placement to that one.
 func (d *Declaration) Placed(pieces []Piece) (*Declaration, error) {
 	if !d.Movable {
 		return nil, errors.New("variables cannot move: they were not declared movable")
@@ -280,8 +282,8 @@ func (d *Declaration) Placed(pieces []Piece) (*Declaration, error) {
 	return &next, nil
 }
 
-// Holding reports, for every shard holder, whether it has a piece of a
-// variable or the loss.
+// Holding reports for every shard holder, in the order of d.Holders, whether
+// it has a piece of a variable or the loss.
 func (d *Declaration) Holding() []bool {
 	all := make([]bool, len(d.Holders))
 	for _, p := range d.AllPieces() {
@@ -290,8 +292,9 @@ func (d *Declaration) Holding() []bool {
 	return all
 }
 
-// Growth returns the bytes of memory for those pieces of a shard holder that
-// are not in before. The result includes optimiser state.
+// Growth returns the bytes of memory that a shard holder needs for the pieces
+// that it has in d, but not in another declaration (before). The result
+// includes optimiser state.
 func (d *Declaration) Growth(before *Declaration, holder int) (bytes uint64) {
 	stays := map[Piece]bool{}
 	for _, p := range before.Pieces {

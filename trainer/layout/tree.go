@@ -14,16 +14,17 @@ import (
 // mid = lo + (hi-lo)/2. This order depends only on n, and not on which worker
 // computes or sends a gradient first, so a sum always has the same bits.
 //
-// Leaf i is the vertex with number i. The other vertices have the numbers from
-// n on, parents before their children. If one operand of a vertex is missing,
-// its sum is the other operand. Adding zero instead would turn -0 into 0.
+// Leaf i is the vertex with number i. The inner vertices have the numbers from
+// n on, parents before their children. If one child of a vertex has no sum,
+// the sum of the vertex is that of the other child. Adding zero instead would
+// turn -0 into 0.
 type Tree struct {
 	leaves   int      // number of leaves
-	vertices []vertex // indexed by the number of the vertex
+	vertices []vertex // all vertices; the index is the number of the vertex
 }
 
 type vertex struct {
-	lo, hi      int // range [lo, hi) of leaves in the vertex's sum
+	lo, hi      int // range [lo, hi) of the leaves whose gradients are in the vertex's sum
 	left, right int // numbers of the two children, whose sums are added; -1 in a leaf
 }
 
@@ -77,16 +78,16 @@ func (t *Tree) parts(list []int, v, lo, hi int) []int {
 }
 
 // Plan lists the additions that compute the sums of output vertices of a Tree
-// from the sums of input vertices. Leaves below no input count as absent. A
-// plan numbers the places for sums: first the inputs, then the results of the
-// additions.
+// from the sums of input vertices. Leaves that are below no input count as
+// absent. A plan numbers the sums that are stored, and calls the number of a
+// sum its place: first the inputs, then the results of the additions.
 type Plan struct {
-	Inputs  []int // by place: input vertex, whose sum the caller provides
+	Inputs  []int // indexed by place: input vertex, whose sum the caller provides
 	Outputs []int // requested output vertices, without those that have no input below them
-	left    []int // by addition: places of its left and right operands
+	left    []int // indexed by addition: places of its left and right operands
 	right   []int
-	above   []int // by place: the addition that uses its sum as an operand; -1 means none
-	output  []int // by place: index of its vertex in Outputs; -1 if it is no output
+	above   []int // indexed by place: the addition that has the sum at this place as an operand; -1 means none
+	output  []int // indexed by place: index in Outputs of the vertex whose sum it is; -1 if the vertex is no output
 }
 
 // NewPlan returns the plan that computes outputs from inputs. No input may be
@@ -112,8 +113,8 @@ func (p *Plan) place() int {
 	return len(p.above) - 1
 }
 
-// grow returns the place of the sum of vertex v, and adds the additions that
-// it needs to the plan. It returns -1 if no input is below v.
+// grow returns the place of the sum of vertex v, and adds to the plan the
+// additions that compute this sum. It returns -1 if no input is below v.
 func (p *Plan) grow(t *Tree, at map[int]int, v int) int {
 	if place, ok := at[v]; ok {
 		return place
@@ -140,18 +141,18 @@ func (p *Plan) grow(t *Tree, at map[int]int, v int) int {
 // interface, stands for an absent sum.
 type Reduction[O comparable] struct {
 	plan    *Plan
-	add     func(into, from O) O // returns into plus from; it may change and return into
-	waiting []atomic.Bool        // by addition: true after the first of its two operands has arrived
-	held    []O                  // by place: sum that no addition has used yet
+	add     func(into, from O) O // returns the sum into + from; may change and return into
+	waiting []atomic.Bool        // indexed by addition: true if exactly one of its two operands has arrived
+	held    []O                  // indexed by place: sum that no addition has used yet
 }
 
 func NewReduction[O comparable](p *Plan, add func(into, from O) O) *Reduction[O] {
 	return &Reduction[O]{plan: p, add: add, waiting: make([]atomic.Bool, len(p.left)), held: make([]O, len(p.above))}
 }
 
-// Arrive stores input x and performs all additions whose operands are now
-// complete. If that completes an output, Arrive returns its index in
-// Plan.Outputs, the sum and true.
+// Arrive stores the sum x for the place input, and performs all additions
+// whose operands are now complete. If they complete an output, Arrive returns
+// its index in Plan.Outputs, its sum and true.
 func (p *Reduction[O]) Arrive(input int, x O) (output int, sum O, done bool) {
 	place := input
 	p.held[place] = x
@@ -163,10 +164,10 @@ func (p *Reduction[O]) Arrive(input int, x O) (output int, sum O, done bool) {
 		if p.waiting[addition].CompareAndSwap(false, true) {
 			return 0, sum, false
 		}
-		p.waiting[addition].Store(false) // reset for the next step
+		p.waiting[addition].Store(false) // reset the flag for the next step
 		place = len(p.plan.Inputs) + addition
 		switch left, right := p.take(p.plan.left[addition]), p.take(p.plan.right[addition]); {
-		case left == sum: // the left operand is absent
+		case left == sum: // the left operand is absent, so the sum is the right operand
 			p.held[place] = right
 		case right == sum:
 			p.held[place] = left
@@ -176,7 +177,7 @@ func (p *Reduction[O]) Arrive(input int, x O) (output int, sum O, done bool) {
 	}
 }
 
-// take empties a place.
+// take removes and returns the sum at a place.
 func (p *Reduction[O]) take(place int) (sum O) {
 	sum, p.held[place] = p.held[place], sum
 	return sum
@@ -186,10 +187,10 @@ func (p *Reduction[O]) take(place int) (sum O) {
 // the holder adds these sums.
 type Roster struct {
 	Tree         *Tree
-	Contributors []Contributor // in ascending order of their virtual workers
-	Of           []int         // by rank: index in Contributors; -1 if another worker of the host sends this worker's gradients
-	Groups       []Range       // ranges of indexes in Contributors; a group's gradients are added together
-	Plans        []*Plan       // by group: how the sums of its contributors are added
+	Contributors []Contributor // sorted by their ranges of virtual workers, in ascending order
+	Of           []int         // indexed by rank: index in Contributors; -1 if another worker of the host sends this worker's gradients
+	Groups       []Range       // ranges of indices in Contributors; the gradients of one group's contributors are added together
+	Plans        []*Plan       // indexed by group: additions that add the sums of the group's contributors
 }
 
 // Contributor is a worker that sends sums of gradients to shard holders,
@@ -202,15 +203,16 @@ type Contributor struct {
 	First          int   // place of Parts[0] among the inputs of the group's Plan; the other parts follow
 }
 
-// in returns a copy of c that belongs to a group. first is the place of c's
-// first part among the inputs of the group's plan.
+// in returns a copy of c that belongs to the given group, an index in
+// Roster.Groups. first is the place of c's first part among the inputs of the
+// group's plan.
 func (c Contributor) in(group, first int) Contributor {
 	c.Group, c.First = group, first
 	return c
 }
 
-// NewRoster returns the contributors to a shard holder: one per host if the
-// holder receives sums of hosts, and otherwise one per worker.
+// NewRoster returns the roster of a shard holder. It has one contributor per
+// host if the holder receives sums of whole hosts, and one per worker if not.
 func NewRoster(holder cluster.Task, d *Declaration) *Roster {
 	r := newRoster(NewTree(d.VirtualWorkers), d)
 	for rank := 0; rank < len(d.Workers); {
@@ -227,9 +229,9 @@ func NewRoster(holder cluster.Task, d *Declaration) *Roster {
 	return r
 }
 
-// NewHostRoster returns the roster of the workers of one host, whose ranks are
-// given. Their sums are added up to the vertices in parts, which the host then
-// sends.
+// NewHostRoster returns the roster of one host, whose workers have the given
+// ranks. The plan adds the workers' sums up to the vertices in parts, whose
+// sums the host then sends.
 func NewHostRoster(t *Tree, d *Declaration, ranks Range, parts []int) *Roster {
 	r := newRoster(t, d)
 	for rank := ranks.Lo; rank < ranks.Hi; rank++ {
@@ -243,15 +245,15 @@ func newRoster(t *Tree, d *Declaration) *Roster {
 	return &Roster{Tree: t, Of: slices.Repeat([]int{-1}, len(d.Workers))}
 }
 
-// add appends a contributor that sends the gradients of the virtual workers in
-// v.
+// add appends the worker with the given rank as a contributor. It sends the
+// gradients of the virtual workers in v.
 func (r *Roster) add(rank int, v Range) {
 	r.Of[rank] = len(r.Contributors)
 	r.Contributors = append(r.Contributors, Contributor{Rank: rank, VirtualWorkers: v, Parts: r.Tree.Parts(v.Lo, v.Hi)})
 }
 
-// group forms a group from the contributors in members. Their sums are added
-// up to the vertices in outputs.
+// group forms a group from the contributors with the indices in members. The
+// group's plan adds their sums up to the vertices in outputs.
 func (r *Roster) group(members Range, outputs []int) {
 	var inputs []int
 	for i := members.Lo; i < members.Hi; i++ {
@@ -262,8 +264,8 @@ func (r *Roster) group(members Range, outputs []int) {
 	r.Plans = append(r.Plans, NewPlan(r.Tree, inputs, outputs))
 }
 
-// groups divides n contributors into the groups of a synchronisation mode, of
-// nearly equal size.
+// groups divides n contributors into groups of nearly equal size, as the
+// synchronisation mode s requires.
 func groups(s policy.Sync, n int) (all []Range) {
 	count := s.Groups(n)
 	for g := range count {
@@ -272,8 +274,8 @@ func groups(s policy.Sync, n int) (all []Range) {
 	return all
 }
 
-// Contributor returns the contributor with a rank. It returns nil if another
-// worker of the host sends this worker's gradients.
+// Contributor returns the contributor with the given rank. It returns nil if
+// another worker of the host sends the gradients of the worker with this rank.
 func (r *Roster) Contributor(rank int) *Contributor {
 	if i := r.Of[rank]; i >= 0 {
 		return &r.Contributors[i]
@@ -281,8 +283,8 @@ func (r *Roster) Contributor(rank int) *Contributor {
 	return nil
 }
 
-// Input returns the place of a part (a vertex of the Tree) among the inputs of
-// the group's plan. It returns false if c does not send that part.
+// Input returns the place of c's part (a vertex of the Tree) among the inputs
+// of the group's plan. It returns false if c does not send that part.
 func (c *Contributor) Input(part uint32) (int, bool) {
 	for i, v := range c.Parts {
 		if uint64(part) == uint64(v) {

@@ -12,7 +12,7 @@ import (
 // Lifetime is the time from the creation of an object to its close, during
 // which the object may run goroutines. Any goroutine may call its methods.
 type Lifetime struct {
-	ctx    context.Context // cancelled by End or Cancel
+	ctx    context.Context // context of all work, which End and Cancel cancel
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
@@ -69,8 +69,8 @@ func (l *Lifetime) End() {
 	l.cancel()
 }
 
-// Wait waits until all running work has returned, at most for the duration
-// most. It returns false on timeout. End must be called first.
+// Wait waits until all running work has returned. It returns false if that
+// takes longer than the duration most. End must be called first.
 func (l *Lifetime) Wait(most time.Duration) bool {
 	left := make(chan struct{})
 	go func() {

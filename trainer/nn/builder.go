@@ -34,7 +34,7 @@ func BuildOf(dtype tensor.Dtype, seed uint64, build func(b *Builder)) trainer.Bu
 		}
 		b := &Builder{collected{graph: g, batch: batch, seed: seed, dtype: dtype, names: map[string]bool{},
 			metrics: map[string]*Node{}, fetches: map[string]*Node{}, carried: map[string]*Node{}}}
-		func() { // after an error, build works with nil nodes: this function suppresses the panics that may cause
+		func() { // suppresses panics after the first error, when build works with nil nodes
 			defer func() {
 				if b.m.err != nil {
 					_ = recover()
@@ -73,10 +73,10 @@ func (b *Builder) Indices(name string, n int) *Node { return b.m.input(tensor.In
 // the batch dimension.
 func (b *Builder) InputOf(name string, shape ...int) *Node { return b.m.input(b.m.dtype, name, shape) }
 
-// Shard returns two scalars of the model's type, which the trainer sets: the
-// number of the virtual worker that runs the graph, from 0, and the number of
-// virtual workers. In an evaluation they are 0 and 1. Every call returns the
-// same nodes.
+// Shard returns two scalars of the model's type, whose values the trainer
+// sets. id is the number of the virtual worker that runs the graph, from 0; of
+// is the number of virtual workers. In an evaluation they are 0 and 1. Every
+// call returns the same nodes.
 func Shard(b *Builder) (id, of *Node) {
 	return b.m.shardScalar(0, "shard id"), b.m.shardScalar(1, "num shards")
 }
@@ -108,9 +108,9 @@ func (b *Builder) Metric(name string, n *Node) { b.m.report("metric", b.m.metric
 func (b *Builder) Fetch(name string, n *Node) { b.m.report("fetch", b.m.fetches, name, n) }
 
 // Carry keeps recurrent state across steps. The input first begins each step
-// with the value that last had for the same row at the end of the previous
-// step, and with zeros in the first step. The input therefore need not be fed,
-// see [trainer.Model].
+// with the value that the node last had for the same row in the previous step.
+// In the first step the input is zero. The program need not feed it, see
+// [trainer.Model].
 func (b *Builder) Carry(first, last *Node) { b.m.carry(first, last) }
 
 // CrossEntropy sets the model's loss to the mean of [ops.CrossEntropy] over

@@ -20,17 +20,17 @@ type collected struct {
 	seed  uint64
 	dtype tensor.Dtype
 	names map[string]bool // names in use by layers, inputs, variables and embedding tables
-	err   error           // the first one
+	err   error           // first error of any method
 
 	inputs, variables gorgonia.Nodes
 	frozen            gorgonia.Nodes
 	states            []trainer.State
-	tables            []*trainer.Embedding // tables that Lookup was called with
-	declared          []*trainer.Embedding // tables that Embedding made
+	tables            []*trainer.Embedding // embedding tables passed to Lookup
+	declared          []*trainer.Embedding // embedding tables made by Embedding
 	loss              *Node
 	kind              trainer.LossKind
 	metrics, fetches  map[string]*Node
-	carried           map[string]*Node // final value to carry to the next step, by name of the input
+	carried           map[string]*Node // indexed by name of an input: the node whose value becomes the input in the next step
 	shard             [2]shardInput    // the two values of Shard: the virtual worker's number, and the number of virtual workers
 }
 
@@ -79,7 +79,7 @@ func (m *collected) claim(name string) bool {
 }
 
 // positive records an error if a size in shape is less than 1. It returns
-// false if there is an error, this one or an earlier one.
+// false after this error or an earlier one.
 func (m *collected) positive(what string, shape ...int) bool {
 	if len(shape) > 0 && slices.Min(shape) < 1 {
 		m.keep(fmt.Errorf("%s: its sizes are (%s), want at least 1", what, sizes(shape)))
@@ -104,8 +104,8 @@ func (m *collected) shaped(what string, shape []int) bool {
 	return true
 }
 
-// ranked records an error unless x has at least `least` and at most `most`
-// axes. It returns false if there is an error, this one or an earlier one.
+// ranked records an error unless the number of axes of x is between least and
+// most. It returns false after this error or an earlier one.
 func (m *collected) ranked(what string, x *Node, least, most int, want string) bool {
 	switch {
 	case m.err != nil:
@@ -117,8 +117,8 @@ func (m *collected) ranked(what string, x *Node, least, most int, want string) b
 	return m.err == nil
 }
 
-// apply calls f, which adds an operation to the graph, unless there was an
-// error before. It prefixes an error of f with what.
+// apply calls f, which adds an operation to the graph, unless an error was
+// recorded before. It prefixes an error of f with what.
 func (m *collected) apply(what string, f func() (*Node, error)) *Node {
 	if m.err != nil {
 		return nil
@@ -212,8 +212,8 @@ func (m *collected) setLoss(loss *Node, kind trainer.LossKind) {
 	m.loss, m.kind = loss, kind
 }
 
-// report adds a named value to all, which is one of the maps of m. what names
-// the map in errors.
+// report adds node n under a name to the map all, which is a field of m. what
+// names the map in errors.
 func (m *collected) report(what string, all map[string]*Node, name string, n *Node) {
 	if n == nil {
 		m.keep(fmt.Errorf("%s %q is nil", what, name))
@@ -224,8 +224,8 @@ func (m *collected) report(what string, all map[string]*Node, name string, n *No
 	all[name] = n
 }
 
-// carry records that the input first begins each step with the previous step's
-// value of last.
+// carry records that the input first begins each step with the value that the
+// node last had in the previous step.
 func (m *collected) carry(first, last *Node) {
 	switch {
 	case m.err != nil:

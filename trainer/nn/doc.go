@@ -27,8 +27,8 @@
 //
 // Package nn also exports the operations of package ops, which work on the
 // nodes of any Gorgonia graph. A build function that uses a Gorgonia graph
-// directly, see [trainer.Build], needs only these. [Builder.Node] adds an
-// operation to a model:
+// directly, see [trainer.Build], needs only these operations. [Builder.Node]
+// adds an operation to a model:
 //
 //	h := b.Node(nn.Concat(1, left, right))
 //	h = b.Node(gorgonia.Exp(h))

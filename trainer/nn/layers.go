@@ -17,7 +17,7 @@ type Option func(*layerSettings)
 type layerSettings struct {
 	name, bias         string  // names of the weight and bias variables; an empty bias means no bias
 	first, firstOfBias Initial // initial values of weights and bias
-	groups             int     // number of groups of a Conv
+	groups             int     // number of groups of channels of a Conv
 }
 
 // First sets the initial values of a layer's weights.
@@ -74,7 +74,7 @@ func (b *Builder) Dense(name string, x *Node, units int, options ...Option) *Nod
 // use Oblong.
 type Window struct {
 	Size     int // height and width of the kernel
-	Stride   int // 0 means 1 for a convolution, and Size for pooling
+	Stride   int // step of the kernel; 0 means 1 for a convolution, and Size for pooling
 	Pad      int // rows and columns of padding on each side of the image
 	Dilation int // distance between neighboring kernel elements, for convolutions only; 0 means 1
 
@@ -93,8 +93,8 @@ func Oblong(down, across Window) Window {
 }
 
 // both returns the vertical and the horizontal parameters of the window. It
-// replaces a stride of 0 by the parameter stride, or by the kernel size if
-// that is 0 too.
+// replaces a stride of 0 by the parameter stride; if the parameter is 0 too,
+// by the kernel size.
 func (w Window) both(stride int) (down, across Window) {
 	down, across = w, w
 	if w.across != nil {

@@ -10,7 +10,7 @@ import (
 // Node is a node of a Gorgonia graph.
 type Node = gorgonia.Node
 
-// Types of package ops.
+// Types that package ops defines.
 type (
 	LSTM       = ops.LSTM
 	GRU        = ops.GRU

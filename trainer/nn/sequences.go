@@ -23,9 +23,10 @@ func (b *Builder) Embedding(name string, rows, width int, bound float64, partiti
 		First: trainer.UniformRows(b.m.seed, -bound, bound), Partitioner: p})
 }
 
-// Lookup returns n rows of a table, of shape (n, width). The feed with the
-// name input holds their indices. For an index sequence in each row of the
-// batch, n is Batch times the number of steps in a sequence.
+// Lookup returns n rows of a table, of shape (n, width). The parameter input
+// is the name under which the program feeds the indices of the rows. If each
+// row of the batch is a sequence of indices, n is Batch times the number of
+// steps of a sequence.
 func (b *Builder) Lookup(table *trainer.Embedding, input string, n int) *Node {
 	return b.m.lookup(table, input, n)
 }
@@ -38,8 +39,8 @@ type Recurrent struct {
 	// Units, a projection maps the cells' outputs to this width. A GRU has no
 	// projection and requires 0 or Units.
 	Width int
-	// First (batch, width) is the state before the first step, the previous
-	// output. FirstCell (batch, units) is the same for the cells of an LSTM.
+	// First (batch, width) holds the outputs before the first step. FirstCell
+	// (batch, units) holds the cell states of an LSTM before the first step.
 	// nil means zeros.
 	First, FirstCell *Node
 }

@@ -14,10 +14,10 @@ type Rule string
 // variable.
 const (
 	SGD      Rule = "sgd"      // x -= r*g
-	Momentum Rule = "momentum" // m = mu*m + g; x -= r*m; with Nesterov x -= r*(g + mu*m)
+	Momentum Rule = "momentum" // m = mu*m + g; x -= r*m (with Nesterov: x -= r*(g + mu*m))
 	Adagrad  Rule = "adagrad"  // a += g*g; x -= r*g/(sqrt(accumulator+a)+eps)  (Duchi et al. 2011)
 	Adam     Rule = "adam"     // Kingma and Ba 2015, algorithm 1, with bias correction
-	Average  Rule = "average"  // x = mu*x + (1-mu)*g: running statistics, g is no gradient
+	Average  Rule = "average"  // x = mu*x + (1-mu)*g, for running statistics; g is then not a gradient but the new value
 )
 
 // Settings selects an update rule and its parameters. Workers send it to the
@@ -26,13 +26,13 @@ const (
 type Settings struct {
 	Rule        Rule    `json:"rule"`
 	Momentum    float64 `json:"momentum,omitempty"`    // mu of the rules Momentum and Average, at least 0 and less than 1
-	Nesterov    bool    `json:"nesterov,omitempty"`    // use Nesterov's form of the rule Momentum
+	Nesterov    bool    `json:"nesterov,omitempty"`    // if true, the rule Momentum uses Nesterov's form
 	Accumulator float64 `json:"accumulator,omitempty"` // initial value of Adagrad's sum of squares
 	Beta1       float64 `json:"beta1,omitempty"`       // decay factor of Adam's running mean, at least 0 and less than 1
 	Beta2       float64 `json:"beta2,omitempty"`       // decay factor of Adam's running mean square, at least 0 and less than 1
 	Epsilon     float64 `json:"epsilon,omitempty"`     // small number added to the denominator of Adagrad and Adam
 	Decay       float64 `json:"decay,omitempty"`       // weight decay; 0 means no decay
-	Decoupled   bool    `json:"decoupled,omitempty"`   // decay shrinks the variable directly (as in AdamW) instead of being added to the gradient
+	Decoupled   bool    `json:"decoupled,omitempty"`   // if true, decay shrinks the variable directly, as in AdamW; if false, decay is added to the gradient
 }
 
 // Check returns an error if a setting is invalid.
@@ -83,7 +83,7 @@ type Step struct {
 // State is the optimiser state of one shard of a variable.
 type State[T wire.Float] struct {
 	settings Settings
-	slots    [][]T // optimiser state; the first index is one of the numbers that the rule keeps per element, the second is the element
+	slots    [][]T // optimiser state: slots[i][j] is the i-th number that the rule keeps for element j of the shard
 }
 
 // New returns the optimiser state of n elements before the first step.
@@ -125,8 +125,8 @@ func (s *State[T]) ApplyRows(step Step, x []T, first int64, index []int64, g []T
 	}
 }
 
-// update updates the elements x by the gradient g. at is the index of the
-// first of them in the shard.
+// update updates the elements x by the gradient g. The parameter at is the
+// index in the shard of the first element of x.
 func (s *State[T]) update(c *constants[T], at int, x, g []T) {
 	if !c.prepares {
 		s.rule(c, at, x, g)

@@ -16,8 +16,8 @@ type constants[T wire.Float] struct {
 	rest1, rest2         T // 1 - beta1 and 1 - beta2
 	corrected, spread    T // Adam's learning rate, and factor of the square root, after bias correction
 
-	prepares      bool   // scale or decay changes the gradient before the rule uses it
-	scale         T      // Step.Scale
+	prepares      bool   // true if scale or decay changes the gradient before the rule uses it
+	scale         T      // value of Step.Scale, by which the gradient is multiplied
 	decay, shrink T      // factors of weight decay: decay adds to the gradient, shrink (decoupled) to the variable; at least one is 0
 	scratch       [256]T // memory for the changed gradient, small enough for the first-level cache
 }

@@ -35,7 +35,8 @@ func Dial(ctx context.Context, c Config, to cluster.Task, addr, purpose string) 
 		if errors.Is(err, cluster.ErrProof) {
 			return nil, &PeerError{Task: to, Addr: addr, Err: err}
 		}
-		// An attempt that the end of ctx cut short has a less precise error.
+		// If the end of ctx stopped this attempt, its error says less than
+		// that of an earlier attempt.
 		if before == nil || !over(ctx) {
 			before = err
 		}
@@ -60,7 +61,7 @@ func attempt(ctx context.Context, c Config, to cluster.Task, addr, purpose strin
 	}
 	protected, err := channel.Dial(ctx, conn, c.channel(), name(c.Self, purpose), name(to, purpose))
 	if err != nil {
-		conn.Close() // an error of Close would say less than err
+		conn.Close() // err says more than an error of Close
 		return nil, err
 	}
 	return protected, nil
@@ -91,7 +92,7 @@ func checkPurpose(purpose string) error {
 	return nil
 }
 
-// admit returns the task with the name that a dialler has proved. It returns
+// admit returns the task whose name the dialling peer has proved. It returns
 // an error if the job has no such task, or if the purpose is invalid.
 func (c Config) admit(proved, purpose string) (cluster.Task, error) {
 	if err := checkPurpose(purpose); err != nil {
@@ -105,8 +106,9 @@ func (c Config) admit(proved, purpose string) (cluster.Task, error) {
 	return task, nil
 }
 
-// gate returns a Gate for connections to this task. Its name in a proof
-// includes the purpose that the dialler asks for.
+// gate returns a Gate, which checks the proofs of connections to this task.
+// This task's own name in a proof includes the purpose that the dialling peer
+// asks for.
 func (c Config) gate() *channel.Gate {
 	return channel.NewGate(c.channel(), func(dialler string) string { return name(c.Self, purposeOf(dialler)) })
 }

@@ -18,7 +18,7 @@ import (
 
 const (
 	maxWaiting  = 8                      // maximum number of connections of one task that wait for a handler
-	acceptPause = 100 * time.Millisecond // pause after a failed accept
+	acceptPause = 100 * time.Millisecond // pause after an error of Accept
 )
 
 // Peer is a connection to another task that has proved its identity.
@@ -33,7 +33,7 @@ type Peer struct {
 type Config struct {
 	Self       cluster.Task
 	Key        cluster.Key // secret key with which tasks of this generation of the job prove that they belong to it
-	TLS        bool        // encrypt connections between different hosts
+	TLS        bool        // encrypt connections between tasks on different hosts
 	Generation int         // number of restarts of the job so far, which every frame carries
 	Workers    int         // number of workers in the job; a worker with a higher index is refused
 	Servers    int         // number of ps tasks in the job; a ps with a higher index is refused
@@ -67,12 +67,12 @@ type Listener struct {
 	gate         *channel.Gate
 	unproved     notices // log lines about connections that did not prove the job's secret
 	refused      notices // log lines about tasks that proved the secret but were refused
-	acceptErrors notices // log lines about failed accepts
+	acceptErrors notices // log lines about errors of Accept
 
 	mu       sync.Mutex
-	closed   bool                             // Close was called: connections are refused
-	handlers map[string]func(Peer)            // by purpose: the function that Handle has set
-	waiting  map[cluster.Task]map[string]Peer // by task and purpose: connections for which Handle was not called yet
+	closed   bool                             // true once Close was called; new connections are then refused
+	handlers map[string]func(Peer)            // indexed by purpose: the function that Handle has set
+	waiting  map[cluster.Task]map[string]Peer // indexed by task and purpose: connections that arrived before Handle was called for their purpose
 }
 
 // Listen starts to accept connections on ln and returns their Listener, which
@@ -98,10 +98,10 @@ func Listen(ln net.Listener, c Config) *Listener {
 // Addr returns the address on which the Listener accepts connections.
 func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
 
-// Handle makes the Listener call serve for every connection of the purpose,
-// each time on a new goroutine, also for connections that already wait. serve
-// must close the connection. A later Handle of the same purpose replaces
-// serve. If serve is nil, new connections of the purpose wait for a later
+// Handle makes the Listener call serve on a new goroutine for every connection
+// of the purpose, including connections that wait already. serve must close
+// the connection. A later call of Handle for the same purpose replaces serve.
+// If serve is nil, new connections of the purpose wait for a later call of
 // Handle.
 func (l *Listener) Handle(purpose string, serve func(Peer)) {
 	l.mu.Lock()
@@ -159,7 +159,7 @@ func (l *Listener) accept(ctx context.Context) {
 		}
 		if err != nil {
 			l.acceptErrors.note(err.Error())
-			pause(ctx, acceptPause) // an early return of pause is noticed by the loop's condition
+			pause(ctx, acceptPause) // if ctx ends, pause returns early and the loop's condition ends the loop
 			continue
 		}
 		l.running.Go(func() { l.authenticate(ctx, conn) })
@@ -179,7 +179,7 @@ func (l *Listener) authenticate(ctx context.Context, conn net.Conn) {
 		}
 		l.config.logf(slog.LevelDebug, "refused %s: %v", addr, err)
 		l.refused.note(fmt.Sprintf("%s: %v", addr, err))
-	case ctx.Err() == nil: // if ctx has ended, this Listener itself has ended the proof
+	case ctx.Err() == nil: // if ctx has ended, this Listener itself has stopped the check of the proof
 		l.config.logf(slog.LevelDebug, "refused %s: %s", addr, unproved(err))
 		if !endedEarly(err) {
 			l.unproved.note(host(addr))
@@ -236,8 +236,8 @@ const noticeEvery = time.Minute
 type notices struct {
 	config Config
 	level  slog.Level
-	one    string // format of the line for a single event, with its description
-	many   string // format of the line for several events, with their number and the description of the last one
+	one    string // format of the log line for a single event; its argument is the event's description
+	many   string // format of the log line for several events; its arguments are their number and the description of the last one
 
 	mu    sync.Mutex
 	count int         // number of events since the last log line
@@ -246,7 +246,7 @@ type notices struct {
 	ended bool
 }
 
-// note records an event. last is its description.
+// note records an event. The parameter last is the event's description.
 func (n *notices) note(last string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -257,8 +257,8 @@ func (n *notices) note(last string) {
 	}
 }
 
-// print logs one line and starts the timer for the next one. The caller holds
-// n.mu.
+// print logs one line about the events since the last line, and starts the
+// timer for the next line. The caller holds n.mu.
 func (n *notices) print() {
 	if n.count == 1 {
 		n.config.logf(n.level, n.one, n.last)
@@ -312,8 +312,8 @@ func unproved(err error) string {
 }
 
 // endedEarly reports whether a connection ended before the peer had proved the
-// job's secret. That is no attack: a task that died or gave up does it, and so
-// does a port scan.
+// job's secret. This is no attack: it also happens if a task dies or gives up,
+// or if someone scans the host's ports.
 func endedEarly(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// PeerError is the error if training ends because of another task: that task
-// died, sent nothing for too long, or broke the protocol. The task that
+// PeerError is the error of a training that ends because of another task: that
+// task died, sent nothing for too long, or broke the protocol. The task that
 // returns this error is not at fault itself.
 type PeerError struct {
 	Task cluster.Task
@@ -65,8 +65,8 @@ func EncodeReport(err error) []byte {
 	return body
 }
 
-// cut shortens a text so that a report stays below maxReport, even if JSON
-// encodes each byte as six.
+// cut shortens a text so that a report stays below maxReport bytes, even if
+// JSON encodes each byte of the text as six bytes.
 func cut(text string) string { return text[:min(len(text), maxReport/16)] }
 
 // DecodeReport decodes what EncodeReport has written. The result is a

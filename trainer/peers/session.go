@@ -32,8 +32,8 @@ type Session struct {
 	Addr string // network address of the other end, for error messages
 
 	conn        *wire.Conn
-	saidGoodbye atomic.Bool   // this task has sent its goodbye
-	reported    bool          // the peer has sent an error report; only the reader uses this field
+	saidGoodbye atomic.Bool   // true once this task has sent its goodbye
+	reported    bool          // true once the peer has sent an error report; only the reader uses this field
 	unread      uint64        // number of payload bytes of the current frame that are not read yet; only the reader uses this field
 	peerLeft    chan struct{} // closed when the peer's goodbye has arrived
 	ended       chan struct{} // closed after Next has returned an error
@@ -129,7 +129,8 @@ func (s *Session) Blame(err error) error {
 }
 
 // SendFailed returns the error to report after Send failed with err. It waits
-// a moment for the peer's own error report, which says more.
+// up to reportTimeout for the peer's own error report, which says more than
+// err.
 func (s *Session) SendFailed(err error) error {
 	select {
 	case <-s.ended:
@@ -140,7 +141,8 @@ func (s *Session) SendFailed(err error) error {
 }
 
 // Tell reports to the peer why this task stops. It waits until the peer has
-// closed the connection, for the time most at the longest, and then closes it.
+// closed the connection, but no longer than the duration most. Then it closes
+// the connection.
 func (s *Session) Tell(why error, most time.Duration) {
 	defer s.closeAfter(most)()
 	s.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Error}, Payload: EncodeReport(why)}) // an error does not matter: the peer may have ended already
@@ -148,8 +150,8 @@ func (s *Session) Tell(why error, most time.Duration) {
 	s.conn.Close() // an error does not matter: the session is over
 }
 
-// Refuse does what Tell does, and calls Drain. The reader calls it when it
-// expects no further frame.
+// Refuse calls Tell, and Drain at the same time. The reader calls Refuse when
+// it expects no further frame.
 func (s *Session) Refuse(why error, most time.Duration) {
 	var telling sync.WaitGroup
 	telling.Go(func() { s.Tell(why, most) })
@@ -157,8 +159,8 @@ func (s *Session) Refuse(why error, most time.Duration) {
 	telling.Wait()
 }
 
-// Bye sends a goodbye, of its own accord or as a reply to the peer's. It sends
-// at most one per session.
+// Bye sends a goodbye, as the first of both ends or as a reply to the peer's
+// goodbye. It sends at most one goodbye per session.
 func (s *Session) Bye() error {
 	if s.saidGoodbye.Swap(true) {
 		return nil
@@ -166,8 +168,8 @@ func (s *Session) Bye() error {
 	return s.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Bye}})
 }
 
-// Goodbye sends a goodbye, waits for the peer's goodbye, for the time most at
-// the longest, and closes the connection. If it returns nil, all earlier
+// Goodbye sends a goodbye, waits for the peer's goodbye, but no longer than
+// the duration most, and closes the connection. If it returns nil, all earlier
 // frames of this task have arrived.
 func (s *Session) Goodbye(most time.Duration) error {
 	defer s.closeAfter(most)()
@@ -189,17 +191,17 @@ func (s *Session) Goodbye(most time.Duration) error {
 	}
 }
 
-// closeAfter closes the connection after the time most, which makes Send and
-// Next return. Calling stop prevents that.
+// closeAfter closes the connection after the duration most, which makes Send
+// and Next return. A call of stop before that keeps the connection open.
 func (s *Session) closeAfter(most time.Duration) (stop func() bool) {
 	return time.AfterFunc(most, func() { s.conn.Close() }).Stop
 }
 
 // Drain must be the reader's last call. It discards what the peer still sends
-// until the connection ends. Without that, the kernel could reset the
-// connection and discard this task's error report. If the peer has reported an
-// error, Drain returns at once, because neither end needs further data. A
-// second call does nothing.
+// until the connection ends. If this task closed the connection with unread
+// data, the kernel could reset the connection and discard this task's error
+// report. If the peer has reported an error, Drain returns at once, because
+// neither end needs further data. A second call does nothing.
 func (s *Session) Drain() {
 	select {
 	case <-s.over:
@@ -215,7 +217,7 @@ func (s *Session) Drain() {
 		}
 	}
 	if !s.reported {
-		s.conn.Drain() // after an invalid frame, discard bytes instead of frames
+		s.conn.Drain() // after an invalid frame, the limits of frames are unknown, so discard bytes
 	}
 }
 
@@ -239,8 +241,8 @@ func (s *Session) CloseWith(ctx context.Context) (stop func() bool) {
 // may still arrive at the peer.
 func (s *Session) Close() error { return s.conn.Close() }
 
-// SendJSON sends v as JSON in one frame of this type. It returns an error if
-// the JSON is longer than most bytes.
+// SendJSON sends v as JSON in one frame of the type kind. It returns an error
+// if the JSON has more bytes than the parameter most allows.
 func (s *Session) SendJSON(kind wire.Kind, v any, most int) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -253,7 +255,8 @@ func (s *Session) SendJSON(kind wire.Kind, v any, most int) error {
 }
 
 // NextJSON decodes the JSON in the next frame into v. It returns an error if
-// the frame has another type or is longer than most bytes.
+// the frame is not of the type kind, or has more bytes than the parameter most
+// allows.
 func (s *Session) NextJSON(kind wire.Kind, v any, most int) error {
 	h, err := s.Next()
 	if err != nil {

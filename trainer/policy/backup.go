@@ -42,8 +42,8 @@ type latecomer struct {
 	steps uint64 // the worker waits until this number of steps is applied, and then receives the values
 }
 
-// Applied returns the workers that have waited for the step that is now
-// applied.
+// Applied records that the given number of steps is applied. It returns the
+// workers that waited for one of these steps.
 func (l *latecomers) Applied(_ int, steps uint64) (ranks []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,8 +58,8 @@ func (l *latecomers) Applied(_ int, steps uint64) (ranks []int) {
 	return ranks
 }
 
-// Wait returns the late worker at once if that number of steps is already
-// applied. Otherwise a later call of Applied returns it.
+// Wait returns the late worker at once if the given number of steps is already
+// applied. If not, a later call of Applied returns it.
 func (l *latecomers) Wait(rank int, steps uint64) ([]int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,13 +89,14 @@ type arbiter struct {
 	mu       sync.Mutex
 	step     uint64   // number of the step whose gradients are being collected
 	accepted []int    // ranks of the workers accepted for the step so far
-	counts   []uint64 // by rank: first step in which the worker does not count; 1 + the last step for which it was accepted
-	stopped  []bool   // by rank: the worker has finished its last step or is lost
-	alive    int      // number of workers with stopped == false
+	counts   []uint64 // indexed by rank: 1 + the last step for which the worker was accepted, which is the first step without its gradients
+	stopped  []bool   // indexed by rank: true if the worker has finished its last step or is lost
+	alive    int      // number of workers that have not stopped
 }
 
-// Commit accepts a worker's gradients if its step is the one that is being
-// collected. It returns Late if that step is already complete.
+// Commit accepts a worker's gradients if the worker's step is the one whose
+// gradients are being collected. It returns Late if that step is already
+// complete, and Over if too few workers are left.
 func (a *arbiter) Commit(rank int, step uint64) (v Verdict, current uint64, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -116,9 +117,9 @@ func (a *arbiter) Commit(rank int, step uint64) (v Verdict, current uint64, err 
 }
 
 // Leave marks a worker as finished or lost; repeated calls have no effect. If
-// a lost worker was already accepted for the current step, it still counts in
-// that step: some shard holders may have its gradients. Leave returns the
-// accepted workers if too few workers are left to complete the step.
+// a lost worker was already accepted for the current step, its gradients still
+// count in that step, because some shard holders may have them. Leave returns
+// the accepted workers if too few workers are left to complete the step.
 func (a *arbiter) Leave(rank int) (waiting []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -23,9 +23,9 @@ type mode struct {
 	numbered string // letter for the mode's number in the usage text, such as "K" in ssp:K; empty: the mode has no number
 
 	// inStep is true if all workers take every step together and have the same
-	// values after it. Then workers can hold shards, shards can move between
-	// tasks, workers can request embedding rows one step ahead, and the
-	// workers of a host can add up their gradients.
+	// values after it. Only then can workers hold shards, request embedding
+	// rows one step ahead, or add up the gradients of a host. Shards can move
+	// between tasks only then.
 	inStep bool
 
 	// groups defines how workers form groups. The gradients of a group's
@@ -33,9 +33,9 @@ type mode struct {
 	// the new values.
 	groups grouping
 
-	// dropsLast is true if a step uses the gradients of the first workers of a
-	// group and drops those of the last B, where B is the number in backup:B.
-	// The mode's Selection decides which workers are the first.
+	// dropsLast is true in mode backup:B, in which a step drops the gradients
+	// of the last B workers of a group. The mode's Selection decides which
+	// workers are the first.
 	dropsLast bool
 
 	// copies defines which workers share one copy of a value while it is sent
@@ -47,9 +47,8 @@ type mode struct {
 	// is sent as soon as it is updated.
 	holdsBack bool
 
-	// cuts is true if a checkpoint is a consistent cut, in which each group
-	// has its own number of steps. If false, all groups have the same number
-	// of steps.
+	// cuts is true if each group of workers has its own number of steps in a
+	// checkpoint. If false, all groups have the same number of steps.
 	cuts bool
 
 	// losses defines how many workers, other than the chief (worker 0), may be
@@ -57,9 +56,10 @@ type mode struct {
 	losses losses
 
 	// pace returns a new Pace: the state of a shard holder (a task that stores
-	// parts of the variables) that decides when a worker receives values.
-	// steps has the number of finished steps of each worker, by rank. A nil
-	// pace means that workers receive values after each step of their group.
+	// parts of the variables) that decides when a worker receives values. The
+	// parameter steps, indexed by rank, is the number of finished steps of
+	// each worker. A nil pace means that workers receive values after each
+	// step of their group.
 	pace func(number int, steps []uint64) Pace
 
 	// selection returns a new Selection: the state that decides, on the first
@@ -102,11 +102,11 @@ const (
 // Pace. Its methods return the ranks of the workers that receive values now.
 // Any goroutine may call them.
 type Pace interface {
-	// Applied records that a group of workers has finished this number of
+	// Applied records that a group of workers has finished the given number of
 	// steps, and that their gradients are applied to all shards of this
 	// holder. rank is the group's first worker.
 	Applied(rank int, steps uint64) []int
-	// Wait records that a worker requests the values after this number of
+	// Wait records that a worker requests the values after the given number of
 	// steps.
 	Wait(rank int, steps uint64) ([]int, error)
 	// Leave records that the worker with this rank takes no further step.

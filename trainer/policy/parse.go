@@ -15,7 +15,7 @@ var modes = []*mode{&synchronous, &asynchronous, &bounded, &grouped, &backup}
 // value is the mode sync.
 type Sync struct {
 	mode   *mode // nil means modes[0], which is sync
-	number int   // such as 3 in ssp:3; 0 if the mode has no number
+	number int   // number after the colon, such as 3 in ssp:3; 0 if the mode has no number
 }
 
 // ParseSync parses a value of the flag --sync: the name of a mode and, for
@@ -117,8 +117,9 @@ func (s Sync) Quorum(members int) int {
 // workers complete different numbers of steps.
 func (s Sync) Competes() bool { return s.rules().dropsLast }
 
-// Copies returns the number of copies of each value that a shard holder (a
-// task that stores parts of the variables) keeps for this number of workers.
+// Copies returns the number of copies of each value that a shard holder keeps
+// in a job with the given number of workers. A shard holder is a task that
+// stores parts of the variables.
 func (s Sync) Copies(workers int) int {
 	switch s.rules().copies {
 	case perGroup:
@@ -145,8 +146,8 @@ func (s Sync) Copy(rank, group int) int {
 // Pace releases the worker.
 func (s Sync) HoldsBack() bool { return s.rules().holdsBack }
 
-// Cuts reports whether a checkpoint is a consistent cut, in which each group
-// has its own number of steps.
+// Cuts reports whether each group of workers has its own number of steps in a
+// checkpoint.
 func (s Sync) Cuts() bool { return s.rules().cuts }
 
 // ToleratesLoss reports whether the training can continue after the loss of a
@@ -167,8 +168,8 @@ func (s Sync) MostLost(workers int) int {
 }
 
 // NewPace returns a new Pace for a shard holder (a task that stores parts of
-// the variables), or nil if the mode has none. steps has the number of
-// finished steps of each worker, by rank.
+// the variables), or nil if the mode has none. steps, indexed by rank, is the
+// number of finished steps of each worker.
 func (s Sync) NewPace(steps []uint64) Pace {
 	if s.rules().pace == nil {
 		return nil
@@ -177,7 +178,7 @@ func (s Sync) NewPace(steps []uint64) Pace {
 }
 
 // NewSelection returns a new Selection for the first shard holder, or nil if
-// the mode has none. first is the number of the first step.
+// the mode has none. first is the number of the first step to take.
 func (s Sync) NewSelection(workers int, first uint64) Selection {
 	if s.rules().selection == nil {
 		return nil
@@ -185,9 +186,9 @@ func (s Sync) NewSelection(workers int, first uint64) Selection {
 	return s.rules().selection(s.number, workers, first)
 }
 
-// StartsAhead reports whether the worker rank must wait for other workers
-// before its next step. steps has the number of finished steps of each worker,
-// by rank.
+// StartsAhead reports whether the worker with the given rank must wait for
+// other workers before its next step. steps, indexed by rank, is the number of
+// finished steps of each worker.
 func (s Sync) StartsAhead(steps []uint64, rank int) bool {
 	pace := s.NewPace(steps)
 	if pace == nil || !s.HoldsBack() {

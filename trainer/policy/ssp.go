@@ -28,18 +28,19 @@ func newClock(number int, steps []uint64) Pace {
 }
 
 // clock is the Pace of the mode ssp. A worker that has finished n steps waits
-// until every other active worker has finished n-bound steps. A step counts as
-// finished when this shard holder has applied it to all its shards.
+// until every other worker has finished n-bound steps; workers that take no
+// further step do not count. A step counts as finished when this shard holder
+// has applied it to all its shards.
 type clock struct {
 	bound uint64 // maximum number of steps that a worker may be ahead of the slowest worker
 
 	mu       sync.Mutex
-	finished []uint64 // by rank: number of steps that the worker has finished
-	waiting  []bool   // by rank: the worker has finished a step and has not yet received the new values
-	gone     []bool   // by rank: the worker takes no further step
+	finished []uint64 // indexed by rank: number of steps that the worker has finished
+	waiting  []bool   // indexed by rank: true if the worker has finished a step and has not yet received the new values
+	gone     []bool   // indexed by rank: true if the worker takes no further step
 }
 
-// Applied records that the worker has finished this number of steps, and
+// Applied records that the worker has finished the given number of steps, and
 // returns the workers that may continue.
 func (c *clock) Applied(rank int, steps uint64) []int {
 	c.mu.Lock()
@@ -83,8 +84,8 @@ func (c *clock) release() (ranks []int) {
 	return ranks
 }
 
-// slowest returns the smallest number of finished steps among the active
-// workers, or 0 if there are none. The caller must hold c.mu.
+// slowest returns the smallest number of finished steps among the workers that
+// still take steps, or 0 if there are none. The caller must hold c.mu.
 func (c *clock) slowest() (least uint64) {
 	any := false
 	for rank, n := range c.finished {

@@ -25,8 +25,8 @@ type Group struct {
 	rows      int // rows of the part of a training batch that one virtual worker computes
 	replicas  []*Replica
 	values    []gorgonia.Value // values of the variables in Model.Kept, in memory that plx allocated
-	memory    [][]byte         // the memory of values, without a copy
-	evaluated map[int]*Replica // replicas for evaluations, by number of rows of their batch
+	memory    [][]byte         // memory of the values in field values, not a copy
+	evaluated map[int]*Replica // replicas for evaluations; the key is the number of rows of the batch
 	device    *gpu.Device      // GPU on which the replicas compute; nil means the CPU
 }
 
@@ -35,7 +35,7 @@ type Group struct {
 const maxEvaluated = 4
 
 // NewGroup builds n replicas for training batches of the given number of rows.
-// They compute on GPU on, or on the CPU if on is nil.
+// The parameter on is the GPU that computes; nil means the CPU.
 func NewGroup(build Build, rows, n int, on *gpu.Device) (*Group, error) {
 	g := &Group{build: build, rows: rows, device: on, evaluated: map[int]*Replica{}}
 	for range n {
@@ -75,24 +75,26 @@ func (g *Group) Rebuild() error {
 	return err
 }
 
-// Memory returns the memory of the kept variables, without a copy: first the
-// trained variables, then those of the states.
+// Memory returns the memory of the variables that every worker has completely,
+// without a copy: first the trained variables, then those of the states
+// (running averages).
 func (g *Group) Memory() [][]byte { return g.memory }
 
 // OnGPU reports whether the replicas compute on a GPU.
 func (g *Group) OnGPU() bool { return g.device != nil }
 
 // Renew tells the replicas that the caller has changed bytes [from, to) of a
-// kept variable. Call it only after all replicas have reported the variable's
-// gradient as ready. Replicas on a GPU begin to copy the bytes to the GPU.
-// Several goroutines may call Renew at once for different bytes.
+// variable; the parameter variable is its index in Memory. Call Renew only
+// after all replicas have reported the variable's gradient as ready. Replicas
+// on a GPU begin to copy the bytes to the GPU. Several goroutines may call
+// Renew at once for different bytes.
 func (g *Group) Renew(variable, from, to int) {
 	for _, r := range g.replicas {
 		r.program.Renew(variable, from, to)
 	}
 }
 
-// Reside makes the group's only replica update the kept variables on its GPU,
+// Reside makes the group's only replica update its variables on its GPU,
 // without the host. The host's memory (see Memory) is then out of date, until
 // Resident.Values or Resident.Fetch copies the values back.
 func (g *Group) Reside(u gpu.Updates) (*gpu.Resident, error) {

@@ -33,9 +33,9 @@ type Guard struct {
 	broken     error  // error for the first bad gradient, after which none may be sent; nil if there was none
 }
 
-// Guard returns a Guard for the replica's next run. who names the worker in
-// errors. If everything is true the Guard checks every gradient completely,
-// otherwise only parts of the first ones.
+// Guard returns a Guard for the replica's next run. who names the virtual
+// worker in errors. If everything is true, the Guard checks every gradient
+// completely. If false, it checks only the beginning of the first gradients.
 func (r *Replica) Guard(who string, everything bool) *Guard {
 	return &Guard{replica: r, who: who, everything: everything}
 }
@@ -61,8 +61,8 @@ func (g *Guard) Passes(i int) bool {
 	return true
 }
 
-// Verdict returns the error of the run: for a loss or a gradient that is NaN
-// or infinite, or nil if none was found.
+// Verdict returns an error if the loss or a gradient of the run is NaN or
+// infinite, and nil if not.
 func (g *Guard) Verdict(loss float64) error {
 	bad := !Finite(loss)
 	switch {

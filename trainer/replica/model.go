@@ -15,14 +15,14 @@ import (
 // embedding table has at least one lookup.
 type Model struct {
 	Inputs    gorgonia.Nodes // leaves that the caller feeds at every step
-	Variables gorgonia.Nodes // trained variables; each node has a first value
+	Variables gorgonia.Nodes // trained variables; each node has an initial value
 	States    []State        // running averages, such as those of a batch norm
 	Frozen    gorgonia.Nodes // leaves whose values training does not change
 	Lookups   []Lookup       // lookups of embedding tables, table by table
-	Loss      *gorgonia.Node // a scalar
+	Loss      *gorgonia.Node // loss of the model, a scalar
 	Metrics   map[string]*gorgonia.Node
 	Fetches   map[string]*gorgonia.Node
-	Carried   map[string]*gorgonia.Node // by name of an input: the node whose value is the input's value in the next step
+	Carried   map[string]*gorgonia.Node // indexed by the name of an input: node whose value becomes the input's value in the next step
 	// Shard are the inputs that Run itself sets: the index of the virtual
 	// worker, and the number of all virtual workers. A nil node means that the
 	// model has no such input.
@@ -43,16 +43,16 @@ func (m Model) ShardInputs() (all gorgonia.Nodes) {
 // of the graph. After each step, its new value is Momentum times the old value
 // plus (1-Momentum) times the average of Batch over all virtual workers.
 type State struct {
-	Variable *gorgonia.Node // has a name and a first value
-	Batch    *gorgonia.Node // has the type and shape of Variable
-	Momentum float64        // in [0, 1)
+	Variable *gorgonia.Node // variable with a name and an initial value
+	Batch    *gorgonia.Node // node whose value is averaged, of the same type and shape as Variable
+	Momentum float64        // weight of the old value, in [0, 1)
 }
 
 // Lookup is an input of the model that receives rows of an embedding table.
 type Lookup struct {
 	Table string         // name of the table
 	At    int            // index of the table among the model's tables
-	Rows  *gorgonia.Node // the input, of shape (number of indices, width of a row)
+	Rows  *gorgonia.Node // the input that receives the rows, of shape (number of indices, width of a row)
 	Index string         // name under which the caller feeds the indices; empty means the name of Rows
 }
 
@@ -99,15 +99,15 @@ func RowMajor(v gorgonia.Value) (b []byte, ok bool) {
 		return nil, false
 	}
 	if dense, ok := v.(*tensor.Dense); ok && dense.Dims() == 0 {
-		return nil, false // tensors without dimensions only return copies of their memory
+		return nil, false // a tensor without dimensions returns only copies of its memory
 	}
 	return memory.Raw(v)
 }
 
-// bind returns the values of the kept variables. If values is nil it allocates
-// them and copies the first values of the nodes, because a node's own memory
-// may be shared with another graph. Otherwise it checks that the shapes of
-// values match the model.
+// bind returns the values of the variables in m.Kept. If the argument is nil,
+// bind allocates the values and copies the initial values of the nodes into
+// them. It does not use a node's own memory, which another graph may share. If
+// the argument is not nil, bind checks that the shapes match the model.
 func (m Model) bind(values []gorgonia.Value) ([]gorgonia.Value, error) {
 	fresh, kept := values == nil, m.Kept()
 	if !fresh && len(values) != len(kept) {

@@ -40,13 +40,13 @@ type Replica struct {
 	kept    []gorgonia.Value // values of the variables in Model.Kept, shared by all replicas of the Group
 	inputs  []*tensor.Dense  // in the order of Model.Inputs: the tensor that the program reads
 	shard   [2]*tensor.Dense // in the order of Model.Shard: the tensor that the program reads, or nil
-	places  [][]Place        // by embedding table: the inputs of its lookups
+	places  [][]Place        // indexed by embedding table: inputs that receive the rows of the table's lookups
 	// gradients is the memory to which the program writes gradients: those of
 	// the variables, then those of the lookups. The caller sets a variable's
 	// memory with SetGradient before every run. The memory of lookups belongs
 	// to the replica. gradients is nil if the replica does not train.
 	gradients [][]byte
-	tables    [][]byte // by embedding table: the gradients of all its lookups, one after the other
+	tables    [][]byte // indexed by embedding table: gradients of all lookups of the table, one after the other
 	metrics   []string // names of Model.Metrics, sorted
 	fetches   []string // names of Model.Fetches, sorted
 	carried   []string // names of Model.Carried, sorted; empty if the replica does not train
@@ -59,13 +59,14 @@ type Place struct {
 	N    int    // number of indices for one virtual worker
 	Rows []byte // memory of the input, N rows
 	// Whole is true if the table was a variable in the user's graph and the
-	// indices are one of its inputs. Like any input, N indices for several
-	// virtual workers then mean the same N for each of them.
+	// indices are one of its inputs. As for any input, the caller may then
+	// feed N indices for several virtual workers; each of them uses the same
+	// N.
 	Whole bool
 }
 
 // Least returns the smallest number of indices that the caller may feed for
-// that many virtual workers.
+// vws virtual workers.
 func (p Place) Least(vws int) int {
 	if p.Whole {
 		return p.N
@@ -73,10 +74,10 @@ func (p Place) Least(vws int) int {
 	return vws * p.N
 }
 
-// compile returns a replica of model m. values are the values of the kept
-// variables; if values is nil, compile allocates them and copies the first
-// values of m's nodes. The replica computes gradients if train is true. on is
-// the GPU, nil for the CPU.
+// compile returns a replica of model m. values are the values of the variables
+// in m.Kept; if values is nil, compile allocates them and copies the initial
+// values of m's nodes. The replica computes gradients if train is true. The
+// parameter on is the GPU that computes; nil means the CPU.
 func compile(m Model, values []gorgonia.Value, train bool, on *gpu.Device) (r *Replica, err error) {
 	if values, err = m.bind(values); err != nil {
 		return nil, err
@@ -207,8 +208,8 @@ func (r *Replica) Run(call operation.Call, ready func(i int)) ([]float64, error)
 	return sums, nil
 }
 
-// setShard sets the inputs of Model.Shard. An evaluation always covers all of
-// its data, so it is shard 0 of 1.
+// setShard sets the inputs of Model.Shard. An evaluation always computes the
+// whole batch that it is given, so it is virtual worker 0 of 1.
 func (r *Replica) setShard(call operation.Call) {
 	values := [2]int{call.VirtualWorker, call.VirtualWorkers}
 	if !call.Train {
@@ -229,8 +230,8 @@ func (r *Replica) setShard(call operation.Call) {
 	}
 }
 
-// states returns the number of program outputs that are batch values of
-// states. These outputs come first.
+// states returns the number of program outputs that update the running
+// averages in Model.States. These outputs come before all others.
 func (r *Replica) states() int {
 	if r.gradients == nil {
 		return 0
@@ -238,8 +239,8 @@ func (r *Replica) states() int {
 	return len(r.model.States)
 }
 
-// State copies the batch value of state i, which the last training run
-// computed.
+// State fills a slice (to) with the value of the node Batch of state i, which
+// the last training run computed.
 func (r *Replica) State(i int, to []byte) error {
 	if err := memory.Copy(to, r.program.Output(i)); err != nil {
 		return fmt.Errorf("state %q: %w", r.model.States[i].Variable.Name(), err)
@@ -247,8 +248,8 @@ func (r *Replica) State(i int, to []byte) error {
 	return nil
 }
 
-// Fetch appends copies of the last run's fetches to the slices in into, by
-// name.
+// Fetch appends copies of the last run's fetched values to the slices in the
+// map into, whose keys are the names of the fetches.
 func (r *Replica) Fetch(into map[string][]gorgonia.Value) error {
 	at := r.states() + len(r.metrics)
 	for i, name := range r.fetches {
@@ -261,9 +262,9 @@ func (r *Replica) Fetch(into map[string][]gorgonia.Value) error {
 	return nil
 }
 
-// Carry copies the value of a carried input for the next step, which the last
-// training run computed. i counts the carried inputs in the order of their
-// names.
+// Carry fills a slice (to) with the value of a carried input for the next
+// step, which the last training run computed. i is the input's index in the
+// sorted list of the names of carried inputs.
 func (r *Replica) Carry(i int, to []byte) error {
 	if err := memory.Copy(to, r.program.Output(r.states()+len(r.metrics)+len(r.fetches)+i)); err != nil {
 		return fmt.Errorf("carry %q: %w", r.carried[i], err)
@@ -271,8 +272,8 @@ func (r *Replica) Carry(i int, to []byte) error {
 	return nil
 }
 
-// Named returns the metrics as a map by name. metrics must be in the order of
-// the names, as Run returns them.
+// Named returns the metrics as a map from name to value. metrics must be in
+// the order of the names, as Run returns them.
 func (r *Replica) Named(metrics []float64) map[string]float64 {
 	if len(r.metrics) == 0 {
 		return nil
@@ -302,8 +303,8 @@ func (r *Replica) dtype(i int) tensor.Dtype {
 	return r.model.Variables[i].Dtype()
 }
 
-// Check returns an error if the feed does not fit the model's inputs for that
-// many virtual workers. Package embedding checks the indices of lookups.
+// Check returns an error if the feed does not fit the model's inputs for vws
+// virtual workers. Package embedding checks the indices of lookups.
 func (r *Replica) Check(feed map[string]tensor.Tensor, vws int) error {
 	var known []string
 	for _, n := range r.model.Inputs {
@@ -329,8 +330,8 @@ func (r *Replica) Check(feed map[string]tensor.Tensor, vws int) error {
 	return nil
 }
 
-// fits returns an error unless from has the shape of input to, or of vws such
-// inputs one after the other.
+// fits returns an error unless a value (from) has the shape of an input (to),
+// or that of vws such inputs one after the other.
 func fits(to *tensor.Dense, from tensor.Tensor, vws int) error {
 	if from.Dtype() != to.Dtype() {
 		return fmt.Errorf("type %v, the model wants %v", from.Dtype(), to.Dtype())
@@ -351,8 +352,8 @@ func fits(to *tensor.Dense, from tensor.Tensor, vws int) error {
 	return nil
 }
 
-// oneRow reports whether got is the shape of a single row without the
-// dimension that counts rows. tensor.New, for example, gives a slice of one
+// oneRow reports whether got is the shape want without its first dimension,
+// which counts rows and is 1. tensor.New, for example, gives a slice of one
 // number the shape ().
 func oneRow(got, want tensor.Shape) bool {
 	return len(want) > 0 && want[0] == 1 && (slices.Equal(got, want[1:]) || memory.Elements(got) == 1 && memory.Elements(want) == 1)
@@ -369,8 +370,9 @@ func (r *Replica) Load(feed map[string]tensor.Tensor, vw int) error {
 	return nil
 }
 
-// copyPart copies the i-th part of from's rows to input to. If from has the
-// shape of to, it copies all of from.
+// copyPart divides the rows of a value (from) into parts of the size of an
+// input (to), and copies the i-th part to the input. If the value has the
+// shape of the input, copyPart copies the whole value.
 func copyPart(to *tensor.Dense, from tensor.Tensor, i int) error {
 	if from.Shape().Eq(to.Shape()) {
 		return tensor.Copy(to, from)

@@ -1,6 +1,6 @@
 // Package resident keeps the variables of a worker in the memory of its GPU:
-// permanently if the worker trains alone, otherwise until new values arrive
-// from the shard holders (tasks that store variables).
+// permanently if the worker trains alone. If it trains with others, only until
+// new values arrive from the shard holders (tasks that store variables).
 //
 //	v, where, err := resident.Keep(group, &declaration, choice) // nil if the CPU updates
 //	c, err := client.Connect(ctx, client.Config{Home: v.Home(), Arrived: resident.Renewer(group, &declaration), ...})
@@ -8,10 +8,10 @@
 //	sums, err := v.Run(replica, call, rate, ready) // instead of replica.Run
 //	err = v.Fetch()                                // before the host's memory is read
 //
-// If the GPU keeps the variables, only it has their current values. It updates
-// them at the end of each run. Package aggregate only counts the updates.
-// Before a checkpoint, an evaluation or the digest reads the host's memory,
-// the values are copied there.
+// If the worker trains alone, only the GPU has the current values of the
+// variables. It updates them at the end of each run. Package aggregate only
+// counts the updates. Before a checkpoint, an evaluation or the digest reads
+// the host's memory, the values are copied there.
 package resident
 
 import (
@@ -37,9 +37,9 @@ type Variables struct {
 // Choice contains the reasons outside of the model for which the CPU, not the
 // GPU, updates the variables.
 type Choice struct {
-	Everything bool // the CPU checks every gradient (--check-numerics)
-	Hooked     bool // the user's program has hooks, which read gradients and may change them
-	Never      bool // the CPU always updates the variables; for tests
+	Everything bool // true if the CPU checks every gradient (--check-numerics)
+	Hooked     bool // true if the user's program has hooks, which read gradients and may change them
+	Never      bool // true if the CPU always updates the variables; for tests
 }
 
 // Keep stores the variables of a group of replicas on its GPU, if gradients
@@ -111,8 +111,8 @@ func Renewer(g *replica.Group, d *layout.Declaration) func(p layout.Piece) {
 	}
 }
 
-// Home returns the GPU as the storage of the shards' values. It returns nil if
-// the host's memory stores them.
+// Home returns the GPU, as the place where the current values of the variables
+// are stored. It returns nil if the host's memory stores them.
 func (v *Variables) Home() aggregate.Home {
 	if v == nil {
 		return nil
@@ -141,10 +141,10 @@ func (v *Variables) Fetch() error {
 	return v.gpu.Values()
 }
 
-// Run computes and applies one step of replica one with the learning rate
+// Run computes one step on a replica and applies it with the given learning
 // rate. It calls ready for each gradient after the GPU has updated the
-// variables. If the loss is not finite, nothing is updated and ready is not
-// called. Values and gradients are then copied to the host, where the caller
+// variables. If the loss is not finite, Run updates nothing and does not call
+// ready. It then copies values and gradients to the host, where the caller
 // looks for the cause.
 func (v *Variables) Run(one *replica.Replica, call operation.Call, rate float64, ready func(i int)) ([]float64, error) {
 	if v == nil {

@@ -10,11 +10,11 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// mistakable lists Gorgonia's operations whose hash leaves out some of their
-// fields. While a graph is built, Gorgonia returns an existing vertex with the
-// same hash, even if the left out fields differ. advice tells the user what to
-// do instead. could reports whether an operation can have the same hash as
-// another that differs.
+// mistakable maps the names of Gorgonia's operations whose hash does not
+// contain all their fields. While a graph is built, Gorgonia returns an
+// existing vertex with the same hash, even if fields outside of the hash
+// differ. advice tells the user what to do instead. The function could reports
+// whether a different operation may have the same hash as the given one.
 var mistakable = map[string]struct {
 	advice string
 	could  func(*gorgonia.Node) bool
@@ -44,8 +44,9 @@ func mistakableSlice(n *gorgonia.Node) bool {
 }
 
 // mistakableWindow reports whether another Im2Col could have the same hash.
-// The hash does not contain the dilation. Another dilation usually changes the
-// shape, and with it the hash, unless the kernel is no larger than the stride.
+// The hash contains the shape of the result but not the dilation. Another
+// dilation usually changes the shape. It may not if the kernel is longer than
+// 1 and no longer than the stride.
 func mistakableWindow(n *gorgonia.Node) bool {
 	_, f, err := vertex.Fields(n.Op())
 	if err != nil {
@@ -56,8 +57,8 @@ func mistakableWindow(n *gorgonia.Node) bool {
 }
 
 // check returns an error for an operation that Gorgonia computes wrongly. It
-// also returns an error for a vertex that may stand for two different ones,
-// because Gorgonia took them for equal when the user's program created them.
+// also returns an error for a vertex that may stand for two different
+// operations of the user's program, because Gorgonia took them for equal.
 func check(g *gorgonia.ExprGraph, used map[*gorgonia.Node]bool, wanted gorgonia.Nodes) error {
 	merged, err := vertex.Merged(g)
 	if err != nil {
@@ -73,7 +74,7 @@ func check(g *gorgonia.ExprGraph, used map[*gorgonia.Node]bool, wanted gorgonia.
 			return err
 		}
 		if name, _, _ := vertex.Fields(n.Op()); name == "sizeOp" {
-			continue // sizeOp only needs the shape of its input, not the value
+			continue // sizeOp needs only the shape of its input, so it does not count as a use of the input
 		}
 		for _, b := range below {
 			uses[b]++
@@ -120,7 +121,7 @@ func mistaken(n *gorgonia.Node, merged bool, uses int) error {
 // plainConstant reports whether a constant's name contains its whole value.
 // Gorgonia compares constants by their names.
 func plainConstant(n *gorgonia.Node) bool {
-	const written = 8 // number of elements up to which the text of a tensor contains all of them
+	const written = 8 // up to this number of elements, the text of a tensor shows all of them
 	v := n.Value()
 	if t, ok := v.(tensor.Tensor); ok {
 		return memory.Elements(t.Shape()) <= written && n.Name() == fmt.Sprint(t)

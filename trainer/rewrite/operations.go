@@ -40,7 +40,7 @@ func replaceable(n *gorgonia.Node) bool {
 	name, f, err := vertex.Fields(n.Op())
 	switch {
 	case err != nil:
-		return replacements[name] != nil // replace will return the error that Fields returned
+		return replacements[name] != nil // method replace will return the error that Fields returned
 	case name == "concatOp":
 		return mistakableParts(n, int(f[0].Int()))
 	case name == "maxOp":

@@ -108,7 +108,7 @@ func below(wanted gorgonia.Nodes) (map[*gorgonia.Node]bool, error) {
 	for len(todo) > 0 {
 		n := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		if n == nil || seen[n] { // package compile reports a nil vertex
+		if n == nil || seen[n] { // a nil vertex is skipped, because package compile reports it
 			continue
 		}
 		seen[n] = true
@@ -124,12 +124,12 @@ func below(wanted gorgonia.Nodes) (map[*gorgonia.Node]bool, error) {
 // copier builds the new graph, vertex by vertex.
 type copier struct {
 	to     *gorgonia.ExprGraph
-	of     map[*gorgonia.Node]*gorgonia.Node // new vertex, by vertex of the old graph
+	of     map[*gorgonia.Node]*gorgonia.Node // maps a vertex of the old graph to its copy in the new graph
 	states []replica.State                   // running means and variances of the replaced batch norms
-	counts map[string]int                    // number of replaced operations, by name of the operation
+	counts map[string]int                    // number of replaced operations; the key is the name of the operation
 
-	found   map[*gorgonia.Node]lookup           // lookups of table rows, by their vertex in the old graph
-	lookups map[*gorgonia.Node][]replica.Lookup // lookups in the new graph, by table (a variable of the old graph)
+	found   map[*gorgonia.Node]lookup           // maps a vertex of the old graph that looks up table rows to the table and the indices
+	lookups map[*gorgonia.Node][]replica.Lookup // maps a table (a variable of the old graph) to its lookups in the new graph
 }
 
 func newCopier(f *finder) *copier {
@@ -239,8 +239,9 @@ func (c *copier) vertex(n *gorgonia.Node, inputs gorgonia.Nodes) (*gorgonia.Node
 		gorgonia.In(c.to), gorgonia.WithShape(n.Shape()...)), nil
 }
 
-// name counts one more replaced operation of that kind. It returns a name that
-// includes the count, and is the same in every copy of the graph.
+// name counts a replaced operation; the parameter what is the operation's
+// name. It returns a name that includes the count, and is the same in every
+// copy of the graph.
 func (c *copier) name(what string) string {
 	c.counts[what]++
 	return fmt.Sprintf("gorgonia.%s%d", what, c.counts[what])

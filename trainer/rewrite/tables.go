@@ -12,8 +12,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// lookup is a vertex n that looks up rows of a variable, table, at the indices
-// index.
+// lookup describes a vertex n that looks up rows. table is the variable with
+// the rows, and index holds the row numbers.
 type lookup struct{ n, table, index *gorgonia.Node }
 
 // asLookup returns n as a lookup. It returns false unless n looks up rows

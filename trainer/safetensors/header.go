@@ -18,7 +18,7 @@ const (
 	maxHeader   = 1 << 24 // maximal length of the header in bytes
 	metadataKey = "__metadata__"
 
-	maxDimensions = 64 // most dimensions of a tensor; NumPy has the same limit
+	maxDimensions = 64 // largest number of dimensions of a tensor; NumPy has the same limit
 )
 
 // parseHeader parses the JSON text of a header, which must be valid UTF-8. It
@@ -145,8 +145,8 @@ func (p *parser) next() (json.Token, error) {
 	return token, nil
 }
 
-// object parses an object. It calls each with every key; each must parse the
-// value. A duplicate key is an error.
+// object parses an object. It calls the function each with every key; that
+// function must parse the value. A duplicate key is an error.
 func (p *parser) object(each func(key string) error) error {
 	if err := p.expect('{', "an object"); err != nil {
 		return err
@@ -185,8 +185,9 @@ func (p *parser) string() (string, error) {
 	return s, err
 }
 
-// numbers parses an array of non-negative integers that has at most most
-// elements. The result is never nil, even if it is empty.
+// numbers parses an array of non-negative integers. It returns an error if the
+// array has more elements than the parameter most allows. The result is never
+// nil, even if it is empty.
 func (p *parser) numbers(most int) ([]int64, error) {
 	all := []int64{}
 	if err := p.expect('[', "an array"); err != nil {

@@ -17,7 +17,7 @@ type File struct {
 	reader   io.ReaderAt
 	data     int64 // offset in the file at which the tensors' data begin
 	metadata map[string]string
-	tensors  map[string]placed // by name
+	tensors  map[string]placed // tensors of the file; the key is the tensor's name
 }
 
 // Info describes a tensor of a safetensors file.
@@ -25,7 +25,7 @@ type Info struct {
 	Name  string
 	Dtype Dtype
 	Shape []int
-	Size  int64 // bytes
+	Size  int64 // size of the tensor's data in bytes
 }
 
 // placed is a tensor together with its position in the data.
@@ -123,7 +123,8 @@ func (f *File) Tensor(name string) (Info, bool) {
 	return t.Info, ok
 }
 
-// ReadAt fills p with bytes of the tensor name, beginning at its byte off.
+// ReadAt fills p with bytes of the tensor with this name. off is the offset of
+// the first byte, counted from the beginning of the tensor's data.
 func (f *File) ReadAt(name string, p []byte, off int64) error {
 	t, ok := f.tensors[name]
 	if !ok {

@@ -19,8 +19,8 @@
 //	err = table.Apply(optimizer.Step{Number: n, Rate: rate, Scale: 1}, sum)
 //	err = table.Read(index, values)
 //
-// From Wishes a shard holder learns which rows it may send before a step is
-// over: those that no worker requested for the step.
+// [Wishes] records the rows that workers request for a step. A shard holder may
+// send all other rows before the step is over.
 //
 // A row that no worker requested has no gradient, which differs from a
 // gradient of zero: its value and momentum do not change, and weight decay
@@ -28,11 +28,11 @@
 //
 // # Same bits
 //
-// Gradients of one row in a batch are added in the order of their positions.
-// Rows of two gradient sums are added as lower + upper. A row that is only in
-// one of them is copied. The initial values of a row are those of a dense
-// variable with the same name and shape. So results do not depend on how a
-// table is cut into shards.
+// Gradients of one row in a batch are added in the order of their positions. Of
+// two gradient sums, the one from the lower subtree of the reduction tree is
+// the left operand. A row that is only in one of the sums is copied. The
+// initial values of a row are those of a dense variable with the same name and
+// shape. So results do not depend on how a table is cut into shards.
 //
 // # Errors
 //

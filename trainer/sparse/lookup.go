@@ -73,8 +73,8 @@ func (l *Lookup[T]) sort() {
 	}
 }
 
-// Gather copies to each position in into the row that the position uses. rows
-// contains the rows that Set returned, in that order.
+// Gather fills a slice (into) with rows: each position of the batch gets the
+// row that it uses. rows contains the rows that Set returned, in that order.
 func (l *Lookup[T]) Gather(rows []T, width int, into []T) {
 	l.check(len(l.unique), rows, width)
 	l.check(len(l.order), into, width)
@@ -94,7 +94,7 @@ func (l *Lookup[T]) Combine(values []T, width int) Rows[T] {
 	l.each(func(first bool, unique, at int) {
 		sum, more := l.combined.Row(unique), values[at*width:(at+1)*width]
 		if first {
-			copy(sum, more) // not added to zero: 0 + -0 would be 0, not -0
+			copy(sum, more) // copied instead of added to zero: 0 + -0 would be 0, not -0
 			return
 		}
 		for i, v := range more {
@@ -104,9 +104,9 @@ func (l *Lookup[T]) Combine(values []T, width int) Rows[T] {
 	return l.combined
 }
 
-// each calls do for every position, sorted by row. first is true for the first
-// position of a row; unique is the index of the row in l.unique; at is the
-// position.
+// each calls do for every position, sorted by row. The argument first is true
+// for the first position of a row. The argument unique is the index of the row
+// in l.unique, and at is the index of the position in the batch.
 func (l *Lookup[T]) each(do func(first bool, unique, at int)) {
 	unique := -1
 	for i, p := range l.order {
@@ -125,15 +125,16 @@ func (l *Lookup[T]) check(rows int, values []T, width int) {
 }
 
 // Wishes records which rows of a shard the workers request for a step. It
-// remembers two consecutive steps. The zero value contains no requests. The
-// caller must hold a lock.
+// stores the requests for two consecutive steps. The zero value contains no
+// requests. The caller must hold a lock.
 type Wishes struct {
-	rows [2][]uint64 // by step modulo 2: one bit per row, set if a worker has requested the row
-	of   [2]uint64   // by step modulo 2: 1 + the step that rows belongs to; 0 means none
+	rows [2][]uint64 // requests for step s are in rows[s%2]: one bit per row of the shard, set if a worker has requested the row
+	of   [2]uint64   // of[i] is 1 + the step whose requests are in rows[i]; 0 means none
 }
 
-// Add records that a worker requests rows for a step, of a shard with the rows
-// [lo, hi). It deletes the requests of two steps before.
+// Add records that a worker requests rows for a step. index holds the row
+// numbers, and [lo, hi) is the range of rows of the shard. Add deletes the
+// requests for the step two steps earlier.
 func (w *Wishes) Add(step uint64, lo, hi int64, index []int64) {
 	at := step % 2
 	if w.of[at] > step+1 {

@@ -8,13 +8,14 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// When rows move from one shard holder to another, they are encoded as a list
-// of row numbers (AppendIndex), followed by the values and the optimiser state
-// of each row.
+// Rows that move from one shard holder to another are encoded as a list of row
+// numbers (AppendIndex). The values and the optimiser state of each row
+// follow.
 
-// Updated appends to into those rows of [from, to) that were ever updated or
-// restored, ascending, at most most of them. All other rows still have their
-// initial values and no optimiser state.
+// Updated appends to a slice (into) the rows of [from, to) that were ever
+// updated or restored, ascending. It appends no more rows than the parameter
+// most allows. All other rows still have their initial values and no optimiser
+// state.
 func (t *Table[T]) Updated(from, to int64, most int, into []int64) []int64 {
 	from, to = max(from, t.lo), min(to, t.hi)
 	for row := from; row < to && most > 0; {
@@ -61,8 +62,8 @@ func (t *Table[T]) Export(b []byte, index []int64) []byte {
 
 // Import stores rows that Export encoded from another shard of the same
 // variable. b must contain at least one row, and all rows must be in [lo, hi).
-// Import returns the row after the last one. After an error the table is
-// unchanged.
+// Import returns the number of the last row plus 1. After an error the table
+// is unchanged.
 func (t *Table[T]) Import(b []byte, lo, hi int64) (next int64, err error) {
 	if lo < t.lo || hi > t.hi {
 		return 0, fmt.Errorf("rows [%d, %d) are not all in [%d, %d)", lo, hi, t.lo, t.hi)
@@ -97,8 +98,9 @@ type Kept struct {
 // parts returns Values, followed by each slice in Slots.
 func (k Kept) parts() [][]byte { return append([][]byte{k.Values}, k.Slots...) }
 
-// Check returns an error unless k has rows of [lo, hi) only, with rowBytes
-// bytes per row, and this number of slots.
+// Check returns an error unless k contains only rows of [lo, hi), with
+// rowBytes bytes per row, and the given number of slots (arrays of optimiser
+// state).
 func (k Kept) Check(lo, hi int64, rowBytes, slots int) error {
 	if len(k.Slots) != slots {
 		return fmt.Errorf("%d slots of the optimiser, want %d", len(k.Slots), slots)

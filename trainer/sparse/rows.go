@@ -187,14 +187,16 @@ func Append[T wire.Float](b []byte, r Rows[T]) []byte {
 	return append(AppendIndex(b, r.Index), wire.Bytes(r.Values)...)
 }
 
-// DecodeIndex decodes a list of rows, which must all be in [lo, hi), into the
-// memory of into. rest is the remaining part of b.
+// DecodeIndex decodes a list of row numbers, which must all be in [lo, hi). It
+// stores the result in the memory of the slice into if that is large enough.
+// rest is the remaining part of b.
 func DecodeIndex(b []byte, lo, hi int64, into []int64) (index []int64, rest []byte, err error) {
 	return decodeIndex(b, lo, hi, 1, into)
 }
 
-// Decode decodes rows that Append has encoded, into the memory of into. All
-// must be in [lo, hi) and have width elements. b must contain nothing else.
+// Decode decodes rows that Append has encoded. It stores the result in the
+// memory of into if that is large enough. All rows must be in [lo, hi) and
+// have width elements. b must contain nothing else.
 func Decode[T wire.Float](b []byte, lo, hi int64, width int, into Rows[T]) (Rows[T], error) {
 	var one T
 	if width < 1 || int64(width) > maxBytes/int64(unsafe.Sizeof(one)) {
@@ -214,8 +216,9 @@ func Decode[T wire.Float](b []byte, lo, hi int64, width int, into Rows[T]) (Rows
 	return into, nil
 }
 
-// decodeIndex decodes a list of rows. It allocates memory only if b can really
-// contain that many rows with at least least bytes each.
+// decodeIndex decodes a list of row numbers. The parameter least is the
+// smallest number of bytes that b has per row. decodeIndex allocates memory
+// only if b is long enough for the number of rows that it announces.
 func decodeIndex(b []byte, lo, hi int64, least int, into []int64) (index []int64, rest []byte, err error) {
 	count, b, err := uvarint(b)
 	if err != nil {

@@ -54,8 +54,8 @@ func NewTable[T wire.Float](name string, initial Initial, settings optimizer.Set
 	return t, nil
 }
 
-// Read copies rows, in the order of index, to into, which must have
-// len(index)*width elements.
+// Read fills a slice (into) with the rows whose numbers index lists, in this
+// order. The slice must have len(index)*width elements.
 func (t *Table[T]) Read(index []int64, into []T) error {
 	if len(into) != len(index)*t.width {
 		return fmt.Errorf("read %d rows of width %d into %d elements", len(index), t.width, len(into))
@@ -109,7 +109,8 @@ func (t *Table[T]) Fill(values []T) error {
 	return nil
 }
 
-// Copy fills into with consecutive rows, beginning with row first.
+// Copy fills a slice (into) with consecutive rows. first is the number of the
+// first row.
 func (t *Table[T]) Copy(first int64, into []T) error {
 	n := int64(len(into) / t.width)
 	switch {
@@ -125,8 +126,8 @@ func (t *Table[T]) Copy(first int64, into []T) error {
 	return nil
 }
 
-// row returns the part of slice of that belongs to a row. of is the values or
-// a slice of the optimiser state.
+// row returns the elements that belong to a row. The parameter of is the slice
+// with the values of all rows, or a slice of the optimiser state.
 func (t *Table[T]) row(of []T, row int64) []T {
 	at := int(row-t.lo) * t.width
 	return of[at : at+t.width]
@@ -189,9 +190,9 @@ func (s Initial) zero() bool { return s.Kind == "" || s.Kind == Zeros }
 // Table.Fill.
 func (s Initial) Given() bool { return s.Kind == Given }
 
-// drawValues fills x with the initial values of consecutive elements of a variable,
-// beginning with element at. Elements 2i and 2i+1 come from the i-th pair of
-// random numbers, as in dense variables.
+// drawValues fills x with the initial values of consecutive elements of a
+// variable. The parameter at is the index of the first element. Elements 2i
+// and 2i+1 come from the i-th pair of random numbers, as in dense variables.
 func drawValues[T wire.Float](s *Initial, stream *random.Stream, at uint64, x []T) {
 	if s.zero() || s.Given() {
 		clear(x) // rows with given values are never drawn: Fill stores them before any read
@@ -214,7 +215,7 @@ func (s *Initial) pair(stream *random.Stream, i uint64) (a, b float64) {
 	if s.Kind == Uniform {
 		return s.A + float64(u*(s.B-s.A)), s.A + float64(v*(s.B-s.A))
 	}
-	radius := s.B * math.Sqrt(-2*math.Log(1-u)) // 1-u is never 0
+	radius := s.B * math.Sqrt(-2*math.Log(1-u)) // u is less than 1, so 1-u is never 0
 	sin, cos := math.Sincos(2 * math.Pi * v)
 	return s.A + float64(radius*cos), s.A + float64(radius*sin)
 }

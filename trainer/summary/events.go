@@ -13,7 +13,7 @@ import (
 // Event is one scalar value that was read from a TensorBoard event file.
 type Event struct {
 	Step  int64
-	Time  time.Time // the zero time if the file gives none, or a number out of range
+	Time  time.Time // time of the event; the zero time if the file has none or one that is out of range
 	Tag   string
 	Value float64
 }
@@ -22,14 +22,14 @@ type Event struct {
 // ReadEvents skips larger records, which hold images or graphs and no scalars.
 const maxRead = 1 << 20
 
-// ReadEvents reads a TensorBoard event file from byte offset on and calls each
-// for every scalar. TensorFlow, PyTorch or a Writer may have written the file.
-// A call reads at most 1 MiB.
+// ReadEvents reads a TensorBoard event file, beginning at a byte offset, and
+// calls the function each for every scalar. TensorFlow, PyTorch or a Writer
+// may have written the file. A call reads at most 1 MiB.
 //
 // ReadEvents returns the offset of the first record that it has not read, with
-// which the caller continues. The result is offset itself if no complete
-// record follows, as at the end of a file that is still being written. An
-// error names the damaged record; the records after it are unreadable.
+// which the caller continues. If no complete record follows, as at the end of
+// a file that is still being written, it returns its argument offset. An error
+// names the damaged record; the records after it are unreadable.
 func ReadEvents(r io.ReaderAt, offset int64, each func(Event)) (next int64, err error) {
 	b, err := io.ReadAll(io.NewSectionReader(r, offset, maxRead))
 	if err != nil {
@@ -96,8 +96,8 @@ func holds(r io.ReaderAt, offset int64) bool {
 //	TensorShapeProto: 2 repeated Dim, which has 1 int64 size
 //	SummaryMetadata: 1 PluginData, which has 1 string plugin_name
 
-// readEvent decodes the protocol buffer message Event in b and calls each for
-// every scalar in the message.
+// readEvent decodes the protocol buffer message Event in b and calls the
+// function each for every scalar in the message.
 func readEvent(b []byte, each func(Event)) error {
 	var e Event
 	var values [][]byte
@@ -207,7 +207,8 @@ func pluginOf(metadata []byte) (plugin string, err error) {
 	return plugin, err
 }
 
-// timeOf converts Unix seconds.
+// timeOf converts Unix seconds to a time. It returns the zero time for NaN and
+// for numbers out of range.
 func timeOf(seconds float64) time.Time {
 	if !(math.Abs(seconds) < 1<<40) {
 		return time.Time{}
@@ -219,14 +220,14 @@ func timeOf(seconds float64) time.Time {
 // field is one field of an encoded protocol buffer message.
 type field struct {
 	key    uint64 // the field's number times 8, plus its wire type
-	number uint64 // value of a field of wire type 0, 1 or 5
+	number uint64 // contents of a field of wire type 2: a part of the message's buffer, not a copy
 	data   []byte // contents of a field of wire type 2; a part of the message's buffer, not a copy
 }
 
 func (f field) is(number, wire uint64) bool { return f.key == number<<3|wire }
 
-// fields decodes the protocol buffer message b and calls each for every field
-// in order. It stops at the first error.
+// fields decodes the protocol buffer message b and calls the function each for
+// every field in order. It stops at the first error.
 func fields(b []byte, each func(field) error) error {
 	for len(b) > 0 {
 		key, n := binary.Uvarint(b)

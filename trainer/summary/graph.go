@@ -10,7 +10,7 @@ import (
 // Node is a vertex of the graph that TensorBoard draws.
 type Node struct {
 	Name   string   // unique in the graph; TensorBoard groups nodes by the parts of the name between slashes
-	Op     string   // what computes the node
+	Op     string   // name of the operation that computes the node
 	Inputs []string // names of the nodes that this node computes from, in order
 	Shape  []int
 	Dtype  string // float32, float64, int or int64; any other type is not written to the file

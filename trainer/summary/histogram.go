@@ -14,7 +14,7 @@ type Histogram struct {
 	Least, Most       float64 // smallest and largest finite element
 	Number            float64 // number of finite elements that were counted; if 0, all other numeric fields are 0 too
 	Sum, SumOfSquares float64
-	Bounds            []float64 // upper bounds of the buckets, ascending; the lower bound of a bucket is the bound before
+	Bounds            []float64 // upper bounds of the buckets, ascending; the lower bound of a bucket is the upper bound of the previous one
 	Counts            []float64 // number of elements in each bucket
 }
 

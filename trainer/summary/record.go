@@ -27,7 +27,7 @@ type Scalars struct {
 	// overlaps with the other two.
 	Compute, Communication, Wait time.Duration
 
-	Metrics    map[string]float64 // by name
+	Metrics    map[string]float64 // the program's metrics; the key is the name of the metric
 	Histograms []Histogram        // only the event file holds histograms, the JSON lines do not
 }
 
@@ -35,7 +35,7 @@ type Scalars struct {
 type Evaluation struct {
 	Step    uint64 // number of training steps after which the model was evaluated
 	Loss    float64
-	Metrics map[string]float64 // by name
+	Metrics map[string]float64 // the program's metrics; the key is the name of the metric
 }
 
 // scalar is a named number that a Writer writes to the event file and to the
@@ -175,7 +175,7 @@ func versionEvent(at time.Time) []byte {
 // event encodes the record as TensorFlow's protocol buffer message Event.
 func (r record) event() []byte {
 	b := appendTime(nil, r.at)
-	if r.step != 0 { // protocol buffers omit fields of value 0
+	if r.step != 0 { // protocol buffers omit fields with the value 0
 		b = binary.AppendUvarint(append(b, eventStep), r.step)
 	}
 	var values []byte

@@ -112,9 +112,8 @@ func (w *Writer) create(dir string) error {
 	return err
 }
 
-// inName replaces every character of a host name that is not an ASCII letter,
-// a digit, a dot or an underscore, because some file systems refuse such file
-// names.
+// inName replaces characters of a host name that some file systems refuse in
+// file names. It keeps ASCII letters, digits, dots and underscores.
 func inName(host string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
@@ -199,8 +198,8 @@ func (w *Writer) flush() error {
 type file struct {
 	storage
 	path    string
-	pending []byte // records that flush has not written yet
-	size    int64  // bytes written to the file
+	pending []byte // records that the next flush writes
+	size    int64  // number of bytes written to the file
 }
 
 type storage interface {

@@ -19,15 +19,16 @@ type evaluation struct {
 	writer  *summary.Writer // writes the results to the subfolder "eval"; nil before the first write
 	step    int             // number of training steps before the evaluation
 	rows    int             // number of rows evaluated since the last write
-	loss    float64         // sum of the batches' losses; if they are means, each times its number of rows
-	sum     bool            // the model's loss is a sum over the rows, not a mean
+	loss    float64         // sum of the losses of all batches; a loss that is a mean is multiplied by the batch's number of rows
+	sum     bool            // true if the model's loss is a sum over the rows, false if it is a mean
 	metrics map[string]float64
 }
 
-// Evaluated records that the program has evaluated a batch of rows after step
-// training steps. All batches between two training steps become one summary
-// with the means over all their rows. If sum is true, the loss is a sum over
-// the rows, and the summary holds the sum of all batches.
+// Evaluated records that the program has evaluated a batch. step is the number
+// of training steps before the evaluation, and rows is the number of rows in
+// the batch. All batches between two training steps become one summary with
+// the means over all their rows. If sum is true, the loss is a sum over the
+// rows, and the summary holds the sum of all batches.
 func (r *Recorder) Evaluated(step, rows int, loss float64, sum bool, metrics map[string]float64) {
 	if r.summaries != nil {
 		r.test.add(step, rows, loss, sum, metrics)

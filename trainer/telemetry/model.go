@@ -42,9 +42,9 @@ func (r *Recorder) Graph(described graph.Graph) error {
 // TensorBoard's names of nodes.
 var nameReplacer = strings.NewReplacer(":", "_", "^", "_", " ", "_")
 
-// nodes converts the graph to TensorBoard's nodes. A node gets the vertex's
-// name, or else its operation, as its name. If that name is taken, nodes
-// appends the vertex's ID.
+// nodes converts the graph to TensorBoard's nodes. A node is named after its
+// vertex, or after the vertex's operation if the vertex has no name. If
+// another node has that name, nodes appends the vertex's ID.
 func nodes(g graph.Graph) []summary.Node {
 	all, taken := make([]summary.Node, len(g.Vertices)), map[string]bool{}
 	for i, v := range g.Vertices {

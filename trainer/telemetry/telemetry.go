@@ -46,15 +46,15 @@ type Recorder struct {
 	trace     *timeline.Recorder // timeline of this worker; nil means no timeline
 	pacedAt   time.Time          // when pace last logged the speed; before that, when the first step began
 	pacedStep int                // number of training steps at the time in pacedAt
-	first     atomic.Int64       // when the current step's first gradient was complete, in Unix nanoseconds; 0 means not yet
+	first     atomic.Int64       // when the first gradient of the current step was complete, in Unix nanoseconds; 0 means that none is complete yet
 }
 
 // Timing holds the times at which the phases of a training step ended.
 type Timing struct {
 	Begin    time.Time
-	Pulled   time.Time // the rows of embedding tables have arrived
-	Computed time.Time // all gradients are complete
-	End      time.Time // the variables are updated
+	Pulled   time.Time // when the rows of embedding tables had arrived
+	Computed time.Time // when all gradients were complete
+	End      time.Time // when the variables were updated
 }
 
 // Open returns a Recorder for this task. It creates the folders and files that
@@ -92,7 +92,7 @@ func Whole(path string) string {
 // worker writes no timeline.
 func (r *Recorder) Trace() *timeline.Recorder { return r.trace }
 
-// Before begins a step.
+// Before prepares the Recorder for a step that begins now.
 func (r *Recorder) Before(step int) {
 	r.first.Store(0)
 	if r.trace != nil {
@@ -128,7 +128,8 @@ func track(replica int) string { return fmt.Sprintf("replica %d", replica) }
 
 // After records the end of a step. rows is the number of rows in the global
 // batch. After computes how long the phases of the step took, and writes a
-// summary if one is due. It calls histograms only then, because that is slow.
+// summary if one is due. It calls histograms only for a summary, because
+// computing histograms is slow.
 func (r *Recorder) After(s summary.Scalars, rows int, t Timing, histograms func() ([]summary.Histogram, error)) (err error) {
 	if r.trace.Enabled() {
 		r.trace.Span("step", fmt.Sprintf("step %d", s.Step), t.Begin, t.End, "loss", s.Loss)
@@ -139,7 +140,7 @@ func (r *Recorder) After(s summary.Scalars, rows int, t Timing, histograms func(
 	}
 	s.SamplesPerSecond = float64(rows) / t.End.Sub(t.Begin).Seconds()
 	s.Compute, s.Wait = t.Computed.Sub(t.Pulled), t.Pulled.Sub(t.Begin)+t.End.Sub(t.Computed)
-	if first := r.first.Load(); first > 0 { // communication lasts from the first gradient on, and overlaps with computation
+	if first := r.first.Load(); first > 0 { // communication begins with the first complete gradient, and overlaps with computation
 		s.Communication = t.End.Sub(time.Unix(0, first))
 	}
 	if err := r.test.write(r.config.SummaryDir); err != nil {
@@ -196,7 +197,7 @@ func (r *Recorder) save(steps int) error {
 	path := filepath.Join(r.config.ProfileDir, fmt.Sprintf("timeline-%s-%d.json", r.task.Role, r.task.Index))
 	host, err := os.Hostname()
 	if err != nil {
-		host = "?" // only shown to the user in the timeline
+		host = "?" // the timeline only shows the host's name to the user
 	}
 	if n := r.trace.Dropped(); n > 0 {
 		r.logf(slog.LevelWarn, "the timeline was full: %d events were dropped", n)

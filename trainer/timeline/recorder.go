@@ -34,7 +34,7 @@ import (
 // Recorder keeps the spans and instants of one task in memory. A nil Recorder
 // is valid and records nothing. Any goroutine may call its methods.
 type Recorder struct {
-	on    atomic.Bool // events are recorded
+	on    atomic.Bool // true while events are recorded
 	limit int         // largest number of events that the recorder keeps; it drops further ones
 
 	mu      sync.Mutex
@@ -47,7 +47,7 @@ type Recorder struct {
 // zero time as its end.
 type event struct {
 	track, name string
-	start, end  time.Time // end is the zero time for an instant
+	start, end  time.Time // the field end is the zero time for an instant
 	args        []byte    // arguments as the members of a JSON object, without braces; nil means no arguments
 }
 

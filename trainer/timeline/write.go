@@ -25,8 +25,8 @@ type Process struct {
 }
 
 // Save writes the timeline to the file path, and creates its folder if
-// necessary. It writes a temporary file and renames it, so that path never
-// holds half a timeline.
+// necessary. It writes a temporary file and renames it, so that the file never
+// contains half a timeline.
 func (r *Recorder) Save(path string, p Process) error {
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
@@ -137,7 +137,7 @@ func appendMicroseconds(b []byte, d time.Duration) []byte {
 // in other ways, so a track may need several rows.
 type rows struct {
 	names []string // name of each row: its track's name, with a number from the track's second row on
-	of    []int    // index of the row in which each event is shown
+	of    []int    // indexed by event: index of the row in which the event is shown
 }
 
 // layOut assigns each event to the first row of its track into which the event

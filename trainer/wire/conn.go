@@ -24,7 +24,7 @@ const beatsPerSilence = 6
 
 // Conn sends and receives frames on a connection. Any goroutine may call Send
 // and Close. Only one goroutine at a time may call Next and Payload. That
-// goroutine must call them all the time, because they also read the peer's
+// goroutine must keep calling them, because they also read the peer's
 // heartbeats.
 type Conn struct {
 	conn       net.Conn
@@ -40,10 +40,10 @@ type Conn struct {
 	sent     atomic.Uint64    // number of bytes sent, for Traffic
 	silence  atomic.Int64     // nanoseconds after which a peer that sends nothing is considered dead
 	epoch    atomic.Uint32    // written as Header.Epoch of every sent frame; 0 means that frames keep their own value
-	changed  [2]chan struct{} // hold a token for beat and for watch after SetSilence, so that both use the new time
+	changed  [2]chan struct{} // SetSilence puts a token into each channel, so that beat (index 0) and watch (index 1) use the new time at once
 	closing  sync.Once
 	closed   chan struct{}
-	silent   atomic.Bool // method watch has closed the connection because the peer sent nothing
+	silent   atomic.Bool // true once method watch has closed the connection because the peer sent nothing
 	running  sync.WaitGroup
 }
 
@@ -70,7 +70,7 @@ func (c *Conn) SetSilence(d time.Duration) {
 	for _, changed := range c.changed {
 		select {
 		case changed <- struct{}{}:
-		default: // changed already holds a token
+		default: // the channel already holds a token
 		}
 	}
 }
@@ -78,8 +78,9 @@ func (c *Conn) SetSilence(d time.Duration) {
 // SetEpoch sets Header.Epoch of all frames sent from now on.
 func (c *Conn) SetEpoch(epoch uint32) { c.epoch.Store(epoch) }
 
-// fault injects faults in tests: an error makes the code at that place
-// simulate a failure. Builds with the tag failpoint set it, and so do tests.
+// fault injects faults in tests: if it returns an error, the code at the named
+// place simulates a failure. Tests, and builds with the tag failpoint, replace
+// fault.
 var fault = func(place string) error { return nil }
 
 // Send writes frames in their order. It does not copy payloads, so they must
@@ -202,8 +203,8 @@ func (c *Conn) explain(err error) error {
 	return err
 }
 
-// beat sends heartbeats until the connection is closed. It skips one while
-// Send writes.
+// beat sends heartbeats until the connection is closed. It skips a heartbeat
+// while Send writes.
 func (c *Conn) beat() {
 	for c.pause(c.changed[0]) {
 		if !c.write.TryLock() {
@@ -212,14 +213,15 @@ func (c *Conn) beat() {
 		err := c.send([]Frame{{Header: Header{Kind: Heartbeat}}})
 		c.write.Unlock()
 		if err != nil {
-			return // Next and Send will return an error too
+			return // the connection is broken, so Next and Send will return an error too
 		}
 	}
 }
 
 // watch closes the connection after several pauses in which no byte arrived.
-// It counts pauses instead of measuring time: if this process itself was
-// frozen, it first gets a chance to read what has arrived meanwhile.
+// It counts pauses instead of measuring time. So if this process itself was
+// frozen, it can read the data that has arrived meanwhile before it closes the
+// connection.
 func (c *Conn) watch() {
 	last, idle := c.received.Load(), 0
 	for c.pause(c.changed[1]) {

@@ -58,7 +58,7 @@ const (
 	Initial                    // chief: initial values of a variable
 	Value                      // holder: values of a variable after a step
 	Ready                      // holder: all workers have sent equal declarations, and the initial values were sent
-	Step                       // worker: it begins training step Step
+	Step                       // worker: it begins the training step with the number in Header.Step
 	Push                       // worker: the gradient of a variable, or of some rows of it
 	Done                       // holder: the training step is complete
 	Norm                       // holder: sums of squares of its gradients, for the global gradient norm
@@ -66,21 +66,21 @@ const (
 	Pull                       // worker: indices of embedding rows whose values it needs
 	Rows                       // holder: the rows that a Pull requested
 	Prefetch                   // worker: indices of all embedding rows that it will need in step Step, requested in advance
-	EarlyReply                 // holder: of the rows in a Prefetch, the ones that the step before does not change
-	FinalReply                 // holder: the remaining rows of a Prefetch, after the step before
-	Commit                     // worker: it has computed its gradients and asks whether they are used (backup workers)
+	EarlyReply                 // holder: reply to Prefetch with the requested rows that the preceding step does not change
+	FinalReply                 // holder: reply to Prefetch with all other requested rows, after the preceding step
+	Commit                     // worker: it has computed its gradients and asks whether they are used (mode backup)
 	Verdict                    // holder: reply to Commit, whether the gradients are used
-	Fetch                      // worker: request for the values after Step steps, if it lags behind or is ahead of others
+	Fetch                      // worker: request for the values after Step steps, if the worker is behind or ahead of other workers
 	Bye                        // any task: goodbye, it will send nothing more
 	Error                      // any task: JSON with the reason why it stops
 	Collective                 // worker: an announcement or data of package collective
-	Remap                      // worker: JSON with the new assignment of pieces to holders, from a step on
-	Move                       // holder to another holder: rows that move to the receiver
+	Remap                      // worker: JSON with the new assignment of pieces to holders, and the first step for which it is valid
+	Move                       // holder to another holder: rows of sparse variables that move to the receiver
 	Moved                      // holder to a worker: all its rows have arrived; holder to a holder: it has sent all rows of a range
-	Room                       // worker: JSON list of pieces; holder: reply, whether it has memory for the pieces assigned to it
-	Cut                        // chief: request to begin a consistent cut; holder: reply, u64 by group of workers with its number of steps, partly applied ones included
+	Room                       // worker: JSON list of pieces, to ask if the holder has memory for them; holder: reply
+	Cut                        // chief: request to begin the cut (steps per group of workers) of a checkpoint; holder: reply, one u64 per group, which counts also partly applied steps
 	Alone                      // chief: it takes no further step; holder: reply, all other workers have left
-	Save                       // chief: save a checkpoint after Step steps, or after the numbers of steps (u64 by group) in the payload; Offset is the number of earlier saves
+	Save                       // chief: save a checkpoint after Step steps, or after the numbers of steps in the payload (one u64 per group of workers); Offset is the number of earlier saves
 	Without                    // first holder: worker Part is lost and takes part only in steps before Step; workers forward the frame
 	Message                    // any task: JSON about checkpoints, see checkpoint/store and checkpoint/transfer
 	Chunk                      // any task: part of a file
@@ -111,9 +111,9 @@ type Header struct {
 	Epoch      uint32 // version of the assignment of variables to shard holders; Conn sets it after SetEpoch
 	Variable   uint32 // index of the variable that the payload belongs to, in the list of the Declare frame
 	Step       uint64 // training step that the frame belongs to, counted from 0
-	Offset     uint64 // index of the payload's first element in the variable; a few frame types use it otherwise
+	Offset     uint64 // index of the payload's first element in the variable; a few frame types store another number in this field
 	Length     uint64 // payload size in bytes; Conn sets it
-	Part       uint32 // vertex of the reduction tree whose gradient sum this is, or number of a request
+	Part       uint32 // vertex of the reduction tree whose gradient sum the payload holds; in some frame types the number of a request
 }
 
 // Frame is a header and its payload.
@@ -183,7 +183,8 @@ func CheckHost() error {
 }
 
 // Floats returns the memory of b as numbers, without a copy. b must come from
-// Bytes, or be aligned for T with whole numbers.
+// Bytes, or begin at an address that is aligned for T and contain a whole
+// number of elements.
 func Floats[T Number](b []byte) []T {
 	if len(b) == 0 {
 		return nil

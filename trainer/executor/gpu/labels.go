@@ -26,7 +26,7 @@ type label struct {
 // fixed values and constants. Class numbers that the GPU computes are not
 // checked. inputs is the memory of the program's inputs.
 func findLabels(l *loader, inputs [][]byte) (all labels) {
-	seen := map[*compile.Value]int{} // number of classes for which a label was added, by the value that holds the class numbers
+	seen := map[*compile.Value]int{} // number of classes in the label that was already added for a value of class numbers
 	for _, in := range l.program.Instructions {
 		g := onGPU(in.Value)
 		if g == nil || g.Labels.Classes == 0 {

@@ -24,8 +24,8 @@ type work struct {
 	ready    []int  // indices of gradients that are complete after this work
 	launches []launch
 	host     *hostWork       // not nil if the CPU computes the value
-	call     *operation.Call // not nil if the kernels differ between training and evaluation
-	train    bool            // value of call.Train for which the launches were made
+	call     *operation.Call // parameters of the run, such as Train; nil if the kernels are the same in training and evaluation
+	train    bool            // value of call.Train when the field launches was set
 }
 
 // label returns the text by which errors name the work.
@@ -172,8 +172,8 @@ func (m *Machine) newResult(from device.Pointer, after, n int) (r result, err er
 	return r, err
 }
 
-// loadConstants computes the constants on the CPU and copies those that runs
-// read to the GPU.
+// loadConstants computes the constants on the CPU. It copies to the GPU the
+// constants that runs read.
 func (m *Machine) loadConstants(l *loader) error {
 	at := map[*compile.Value][]byte{}
 	place := func(v *compile.Value) {
@@ -264,9 +264,9 @@ func (m *Machine) loadWork(l *loader) error {
 	return nil
 }
 
-// loadStream prepares a copy to the GPU if instruction v draws random numbers:
-// the state of its random number generator. Each run copies the state before
-// the instruction.
+// loadStream prepares the copy of a random number generator's state to the
+// GPU, if instruction v draws random numbers. Each run makes this copy before
+// it starts the instruction.
 func (m *Machine) loadStream(v *compile.Value) error {
 	if !random(v) {
 		return nil

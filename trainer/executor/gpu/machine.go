@@ -20,29 +20,29 @@ type Machine struct {
 	feeds    *feeds
 	inputs   [][]byte // pinned host memory, in the order of program.Inputs
 	labels   labels   // class numbers that each run checks before it copies them to the GPU
-	work     []work   // one for each instruction of the program; after Reside also the updates
+	work     []work   // one entry for each instruction of the program; after a call of Reside, entries for the updates of variables follow
 	segments []segment
 	results  []result // gradients, in the order of program.Gradients
 	outputs  []result // values in the order of program.Outputs
 	compute  device.Stream
 	products *cublas.Handle // cuBLAS handle on the stream compute; nil if plx's own kernels multiply matrices
 	out      device.Stream
-	finished device.Event // event that settle records and waits for
+	finished device.Event // event that method settle records and waits for
 	sent     []int        // indices of gradients whose copy to the host the current run has started, in the order of the copies
 	arrived  int          // number of gradients in sent that the caller has received
-	checked  bool         // the first run, which waits after each operation, has succeeded
-	records  bool         // the driver can record graphs; false after a failed attempt
+	checked  bool         // true once the first run, which waits after each operation, has succeeded
+	records  bool         // true until an attempt to record a CUDA graph fails
 	settled  int          // number of instructions of the current run that are known to be done, for error messages
 }
 
 // result is a value that a run copies from the GPU to the host.
 type result struct {
 	from     device.Pointer
-	after    int    // number of instructions that are done once the value is computed
+	after    int    // number of instructions that must be done before the value is computed
 	host     []byte // pinned host memory for the copy
 	computed device.Event
 	copied   device.Event
-	stays    bool // the value stays on the GPU and is not copied
+	stays    bool // true if the value stays on the GPU and is not copied
 }
 
 // drop frees the result's pinned host memory and its events.
@@ -196,16 +196,16 @@ func (m *Machine) settle(s device.Stream) error {
 	return device.Await(m.finished, m.gpu.Patience)
 }
 
-// delivery is where a run puts gradients: the caller's memory and its
-// callback.
+// delivery says how the caller of a run receives gradients: in its memory,
+// with a call of its callback.
 type delivery struct {
 	gradients [][]byte
 	ready     func(i int)
 }
 
 // deliver copies the gradients that have arrived on the host into the caller's
-// memory and calls ready for each. If all is true it waits for every gradient
-// that was sent.
+// memory, and calls ready for each. If the parameter all is true, deliver
+// first waits for every gradient whose copy was started.
 func (m *Machine) deliver(d delivery, all bool) error {
 	for m.arrived < len(m.sent) {
 		i := m.sent[m.arrived]
@@ -248,9 +248,9 @@ func (m *Machine) end(d delivery) error {
 	return nil
 }
 
-// fault adds to a GPU error the names of the operations that can have caused
-// it: those that the run has started and that are not known to be done. put is
-// the number of operations started.
+// fault adds to a GPU error the names of the operations that may have caused
+// the error. These are operations that the run has started and that are not
+// known to be done. The parameter put is the number of operations started.
 func (m *Machine) fault(err error, put int) error {
 	first, last := m.settled, put-1
 	if first >= last {
@@ -260,10 +260,11 @@ func (m *Machine) fault(err error, put int) error {
 		m.work[first].detail(), last-first, m.work[last].detail(), err)
 }
 
-// extend appends work, such as updates of variables, to the program. From then
-// on the fixed values and all gradients stay on the GPU, and so do the first
-// outputs, whose number is outputs. Only the first operation waits for copies
-// to the GPU, so that the whole run can be one graph.
+// extend appends work, such as updates of variables, to the program. Later
+// runs leave the fixed values (variables) and all gradients on the GPU. They
+// also leave some outputs there: the parameter outputs is the number of these
+// outputs, which come first. Only the first operation waits for copies to the
+// GPU, so that the whole run can be one CUDA graph.
 func (m *Machine) extend(more []work, outputs int) error {
 	for i := range m.work {
 		m.work[i].needs, m.work[i].ready = nil, nil

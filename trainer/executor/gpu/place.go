@@ -13,7 +13,8 @@ import (
 // alignment of values in GPU memory, in bytes
 const alignment = 256
 
-// block counts how much of one block of memory has been assigned.
+// block is a block of memory that is being divided; size counts the bytes
+// assigned so far.
 type block struct{ size int }
 
 // take assigns the next n bytes of the block and returns their offset.
@@ -28,7 +29,7 @@ type places struct {
 	base                                device.Pointer
 	bytes                               int // size of the whole block
 	inputs, fixed, constants, gradients map[*compile.Value]int
-	streams                             map[*compile.Value]int // by instruction that draws random numbers: offset of its random number generator's state
+	streams                             map[*compile.Value]int // offset of the random number generator's state, for each instruction that draws random numbers
 	arena                               int
 	scratch                             int
 	staging                             []byte // pinned host memory through which constants are copied; freed only in Close, when no other machine's work runs on the GPU
@@ -94,7 +95,7 @@ func constants(p *compile.Program) (all []*compile.Value) {
 	return all
 }
 
-// of returns the GPU address of value v.
+// of returns the address of value v in GPU memory.
 func (s *places) of(v *compile.Value) device.Pointer {
 	r := v.Root
 	offset := 0

@@ -11,8 +11,8 @@ import (
 )
 
 // ChooseProducts chooses the library for matrix products: cuBLAS, or plx's own
-// kernels. cublas.Choose describes spec. A nil Device means the CPU, for which
-// ChooseProducts does nothing.
+// kernels. For the format of spec see cublas.Choose. A nil Device means the
+// CPU, for which ChooseProducts does nothing.
 func (d *Device) ChooseProducts(spec string) (err error) {
 	if d == nil {
 		return nil
@@ -41,8 +41,8 @@ func (d *Device) multiplier(s device.Stream, scratch device.Pointer) (*cublas.Ha
 }
 
 // product returns the cuBLAS call for the matrix product v. operands are the
-// addresses of the result and of matrices A and B. With p.Bias the last
-// operand is a vector, and a second launch adds it to each row.
+// addresses of the result and of the matrices A and B. If p.Bias is set, the
+// last operand is a vector, and a second launch adds the vector to each row.
 func (d *Device) product(v *compile.Value, p kernels.Matrices, operands []uint64) ([]launch, error) {
 	double := v.Dtype == tensor.Float64
 	all := []launch{{name: "matrix product", product: &cublas.Product{
@@ -76,8 +76,8 @@ func (d *Device) launches(o kernels.Operation, operands []uint64) (all []launch,
 	return all, nil
 }
 
-// put puts the launch on stream s. h is the cuBLAS handle of the stream, nil
-// without cuBLAS.
+// put starts the launch on the CUDA stream s. h is the stream's cuBLAS handle;
+// it is nil if plx does not use cuBLAS.
 func (l *launch) put(s device.Stream, h *cublas.Handle) (err error) {
 	if l.product != nil {
 		err = h.Multiply(l.product)

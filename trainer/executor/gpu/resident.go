@@ -40,12 +40,12 @@ type Updates struct {
 type Resident struct {
 	machine *Machine
 	updates Updates
-	parts   []part // one for each fixed value
+	parts   []part // one entry for each fixed value (variable)
 	base    device.Pointer
 	room    room
 	records []byte // pinned host memory with the update constants of all values (kernels.PutUpdateConstants)
-	squares result // sums of squares of all gradients; host is nil if no norm is computed
-	loaded  bool   // the first run has copied all values to the GPU
+	squares result // sums of squares of all gradients; squares.host is nil if no norm is computed
+	loaded  bool   // true once the first run has copied all values to the GPU
 	newer   struct{ values, slots bool }
 }
 
@@ -55,11 +55,11 @@ type part struct {
 	feed  *feed            // the fixed value's memory on the host and on the GPU
 	kept  [][]byte         // host memory of the optimiser's state, one slice for each slot
 	slots []device.Pointer // GPU addresses of the optimiser's state, one for each slot
-	step  optimizer.Step   // learning rate and other numbers of the next run, or of the last run after it has ended
+	step  optimizer.Step   // learning rate and other numbers that Update last set
 }
 
-// room holds offsets in the GPU memory of a Resident. The constants of the
-// updates come first, at offset 0.
+// room holds offsets in the GPU memory of a Resident, in bytes. The constants
+// of the updates begin at offset 0.
 type room struct {
 	verdict int // offset of a uint32 that is 1 if the loss is finite and 0 if not
 	squares int // offset of the sums of squares, which are float64
@@ -81,8 +81,9 @@ func (r *Resident) plan() (all room) {
 	return all
 }
 
-// sums returns how many sums of squares the gradients of the first fixed
-// values have together. values is the number of fixed values to count.
+// sums returns the number of sums of squares for the gradients of the first
+// fixed values together. The parameter values is the number of these fixed
+// values.
 func (r *Resident) sums(values int) (n int) {
 	p := r.machine.program
 	if r.updates.Block == 0 {
@@ -159,9 +160,9 @@ func kernelType(t tensor.Dtype) kernels.Type {
 	return kernels.Float32
 }
 
-// work returns the work after the program's last instruction: the check that
-// the loss is finite, the squares of the gradients, their norm, and the
-// updates.
+// work returns the operations that follow the program's last instruction: the
+// check that the loss is finite, the squares of the gradients, their norm, and
+// the updates.
 func (r *Resident) work() (all []work, err error) {
 	m := r.machine
 	loss := m.program.Outputs[len(m.program.Outputs)-1]
@@ -207,9 +208,9 @@ func (r *Resident) source(i int) *compile.Value {
 // writes it back.
 func (r *Resident) Hold(i int, slots [][]byte) { r.parts[i].kept = slots }
 
-// Update sets the learning rate and the other numbers of the next run's update
-// of fixed value i. If Updates.Block is not 0, the run itself computes the
-// scale.
+// Update sets the learning rate and the other numbers for the next run's
+// update of fixed value i. If Updates.Block is not 0, the run ignores s.Scale
+// and computes the factor itself.
 func (r *Resident) Update(i int, s optimizer.Step) {
 	p := &r.parts[i]
 	p.step = s
@@ -217,7 +218,8 @@ func (r *Resident) Update(i int, s optimizer.Step) {
 }
 
 // Updated returns the numbers that Update last set for fixed value i. If
-// Updates.Block is not 0, their scale is not the one that the run used.
+// Updates.Block is not 0, the run did not use their Scale but computed the
+// factor itself.
 func (r *Resident) Updated(i int) optimizer.Step { return r.parts[i].step }
 
 // Squares appends the sums of squares of fixed value i's gradient in the last
@@ -226,8 +228,8 @@ func (r *Resident) Squares(i int, into []float64) []float64 {
 	return append(into, memory.View[float64](r.squares.host)[r.sums(i):r.sums(i+1)]...)
 }
 
-// begin prepares a run. Before the first run it copies all values and the
-// optimiser's state to the GPU.
+// begin prepares a run. Before the first run, begin copies all fixed values
+// and the optimiser's state to the GPU.
 func (r *Resident) begin() error {
 	if r == nil {
 		return nil
@@ -259,8 +261,8 @@ func (r *Resident) end() error {
 	return r.machine.send(&r.squares)
 }
 
-// in copies from the host's memory to the GPU, through the pinned memory of
-// the fixed value.
+// in copies host memory (from) to a GPU address (to), through the pinned
+// memory of fixed value p.
 func (r *Resident) in(p *part, to device.Pointer, from []byte) error {
 	copy(p.feed.host, from)
 	if err := r.machine.feeds.stream.In(to, p.feed.host); err != nil {
@@ -269,8 +271,8 @@ func (r *Resident) in(p *part, to device.Pointer, from []byte) error {
 	return r.machine.settle(r.machine.feeds.stream)
 }
 
-// out copies from the GPU to the host's memory, through the pinned memory of
-// the fixed value.
+// out copies GPU memory at an address (from) to host memory (to), through the
+// pinned memory of fixed value p.
 func (r *Resident) out(p *part, to []byte, from device.Pointer) error {
 	if err := r.machine.out.Out(p.feed.host, from); err != nil {
 		return err
@@ -316,8 +318,8 @@ func (r *Resident) Fetch() error {
 	return nil
 }
 
-// Gradients copies the gradients of the last run to the host. memory(i)
-// returns the caller's memory for gradient i.
+// Gradients copies the gradients of the last run to the host. The function
+// memory returns the caller's memory for gradient i.
 func (r *Resident) Gradients(memory func(i int) []byte) error {
 	for i, g := range r.machine.program.Gradients {
 		if err := r.out(&r.parts[i], memory(i), r.machine.places.of(g.Value)); err != nil {

@@ -7,9 +7,9 @@ import (
 )
 
 // segment is a sequence of instructions that can be recorded as one CUDA
-// graph. Only its first instruction waits for copies to the GPU, only its last
-// one completes gradients, and the GPU computes all of them. Starting a graph
-// should cost the host about as much time as starting one kernel.
+// graph. The GPU computes all of them. Only the first instruction waits for
+// copies to the GPU, and only the last one completes gradients. Starting a
+// graph should cost the host about as much time as starting one kernel.
 //
 // TODO: no real GPU has run this. The cost of starting a graph was not
 // measured.
@@ -31,9 +31,9 @@ func divide(all []work) (segments []segment) {
 	return segments
 }
 
-// put puts the kernels of segment s on the compute stream, and the copies of
-// the gradients that s completes on the output stream. If it returns an error,
-// instruction until-1 is the last that can have caused the error.
+// put starts the kernels of segment s on the compute stream, and the copies of
+// the gradients that s completes on the output stream. After an error, until-1
+// is the index of the last instruction that may have caused it.
 func (m *Machine) put(s *segment) (until int, err error) {
 	for _, i := range m.work[s.from].needs {
 		if err := m.compute.Wait(m.feeds.all[i].copied); err != nil {

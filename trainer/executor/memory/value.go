@@ -94,7 +94,7 @@ func Raw(v gorgonia.Value) ([]byte, bool) {
 	return nil, false
 }
 
-// Copy copies the elements of v to memory to, in row-major order.
+// Copy fills a slice (to) with the elements of v, in row-major order.
 func Copy(to []byte, v gorgonia.Value) error {
 	if from, ok := Raw(v); ok {
 		if len(from) != len(to) {
@@ -110,8 +110,8 @@ func Copy(to []byte, v gorgonia.Value) error {
 	return gather(to, d.Raw, int(d.Dtype().Size()), d.Shape(), d.Strides())
 }
 
-// gather copies the elements of a strided tensor from memory from to memory
-// to, in row-major order. size is the size of one element in bytes.
+// gather copies the elements of a strided tensor (from) to a slice (to), in
+// row-major order. size is the size of one element in bytes.
 func gather(to, from []byte, size int, shape, strides []int) error {
 	index := make([]int, len(shape))
 	for i := 0; i < len(to); i += size {

@@ -59,7 +59,7 @@ var layouts = map[string]string{
 	"GroupNormOp":    "numGroups numChannels epsilon mean rstd",
 	"Iop":            "",
 
-	// operations that the compiler refuses; only their names are needed
+	// package compile refuses these operations, so only their names are needed
 	"globalAveragePoolOp": "",
 	"diagFlatOp":          "",
 	"yoloOp":              "anchors masks ignoreTresh dimensions numClasses trainMode",

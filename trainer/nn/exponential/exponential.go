@@ -84,8 +84,8 @@ func Sigmoids[T matrix.Float](x []T) {
 	}
 }
 
-// Tanhs sets each element of to to the hyperbolic tangent of the element of x
-// with the same index. to and x may be the same slice.
+// Tanhs computes the hyperbolic tangent of each element of x and stores the
+// results in the slice to, which may be the same as x.
 func Tanhs[T matrix.Float](to, x []T) {
 	if unsafe.Sizeof(T(0)) == 8 {
 		for i, v := range x {

@@ -47,8 +47,8 @@ type attention struct {
 	scratch                   []float64 // scratch memory for the weights of one query
 }
 
-// of returns the part of x that belongs to sequence i, as a matrix of the
-// given size.
+// of returns the rows of x that belong to sequence i, as a matrix of the given
+// size.
 func of[T float](x []T, i, rows, columns int) matrix.Matrix[T] {
 	return matrix.Whole(x[i*rows*columns:][:rows*columns], columns)
 }

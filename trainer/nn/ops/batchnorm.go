@@ -31,11 +31,11 @@ type Normalised struct {
 }
 
 // BatchNorm normalizes every channel of x to mean 0 and variance 1, multiplies
-// it by the channel's scale and adds the channel's bias (Ioffe and Szegedy,
-// "Batch normalization", ICML 2015). Mean and variance are taken over the
-// batch and all pixels. x has shape (batch, channels) or (batch, channels,
-// height, width). The four vectors have shape (channels). In an evaluation,
-// the running mean and variance replace the batch's.
+// it by the channel's scale and adds the channel's bias. The method is that of
+// Ioffe and Szegedy, "Batch normalization", ICML 2015. Mean and variance are
+// taken over the batch and all pixels. x has shape (batch, channels) or
+// (batch, channels, height, width). The four vectors have shape (channels). In
+// an evaluation, the running mean and variance replace the batch's.
 //
 // The operations keep no state: package trainer updates the running mean and
 // variance, which have no gradient.
@@ -72,7 +72,8 @@ func BatchNorm(x, scale, bias, runningMean, runningVariance *gorgonia.Node, mome
 var errOneElement = errors.New("a virtual worker has one element per channel, which has no variance: give each more rows")
 
 // norm holds the parameters of one batch norm's kernels and adds its
-// operations to the graph. The kernels share scratch memory and the call.
+// operations to the graph. The kernels share scratch memory and call, the
+// parameters of the next run.
 type norm struct {
 	layout
 	what    string
@@ -83,7 +84,7 @@ type norm struct {
 
 // statistic returns an operation that computes the mean or the variance of
 // each channel in training. In an evaluation, the operation returns its last
-// input, the running value. It has no gradients.
+// input, the running mean or variance. It has no gradients.
 func (n norm) statistic(which string, kernels func(gpu.Type, gpu.Channels) (gpu.Operation, error), run kernel, inputs int) *contextual {
 	o := newOp(fmt.Sprintf("%s of %s", which, n.what), n.dtype, tensor.Shape{n.channels}, run).with(nil, inputs).makes(RowsAveraged)
 	g := &operation.GPU{Call: n.call}
@@ -98,7 +99,7 @@ func (n norm) statistic(which string, kernels func(gpu.Type, gpu.Channels) (gpu.
 	}
 	g.Inputs = func(train bool) []int {
 		if train {
-			return []int{0, 1}[:inputs-1] // the GPU kernel does not read the running value in training
+			return []int{0, 1}[:inputs-1] // in training, the GPU kernel does not read the last input, the running mean or variance
 		}
 		return []int{inputs - 1}
 	}
@@ -212,8 +213,8 @@ func scaleGradient[T float](n norm, out []T, in [][]T) {
 
 // normGradient returns a pass that computes the gradient of x. The pass's
 // inputs are x, scale, mean, variance, dy and the gradients of scale and bias.
-// In training, it also uses the last two for the effect of x on the batch's
-// mean and variance.
+// In training, the gradients of scale and bias give the effect of x on the
+// batch's mean and variance.
 func normGradient[T float](n norm) recurrent.Pass[T] {
 	type slope struct{ factor, mean, shift, slope T }
 	slopes := make([]slope, n.channels)

@@ -91,8 +91,8 @@ func (c convolution) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgoni
 	}, b.err
 }
 
-// gpu returns how GPUs compute the convolution; nil if the GPU kernels do not
-// support its parameters.
+// gpu returns how GPUs compute the convolution. It returns nil if the GPU
+// kernels do not support the convolution's parameters.
 func (c convolution) gpu(part func(gpu.Type, gpu.Window, int) (gpu.Operation, error)) *operation.GPU {
 	if c.down != c.across || c.down.Dilation > 1 || c.groups > 1 {
 		return nil
@@ -218,8 +218,8 @@ func overPatches[T float](w window, matrix, image []T, add bool) {
 }
 
 // offset returns the index, within a channel, of the image element that kernel
-// element (down, across) covers at position (i, j). The caller ensures that it
-// is not in the padding.
+// element (down, across) covers at position (i, j). The caller ensures that
+// this element is not in the padding.
 func (w window) offset(down, across, i, j int) int {
 	return (w.down.at(i)+down*w.down.Dilation)*w.width + w.across.at(j) + across*w.across.Dilation
 }
@@ -279,8 +279,8 @@ func (s Steps) within(k, places, size int) (from, to int) {
 	return from, to
 }
 
-// span is the number of image elements from the kernel's first to its last
-// element, gaps of a dilation included.
+// span is the number of image elements from the first to the last element of
+// the kernel, including the gaps of a dilated kernel.
 func (s Steps) span(kernel int) int { return (kernel-1)*s.Dilation + 1 }
 
 // window describes how a kernel moves over images (batch, channels, height,
@@ -334,8 +334,9 @@ func newWindow(what string, x *gorgonia.Node, kernelHeight, kernelWidth int, dow
 	return w, nil
 }
 
-// String returns the window's parameters without the steps across; convolution
-// and pool add these if they differ.
+// String returns the window's parameters, except the horizontal steps.
+// Convolution and pool append the horizontal steps if they differ from the
+// vertical ones.
 func (w window) String() string {
 	return fmt.Sprintf("%dx%d stride %d pad %d", w.kernelHeight, w.kernelWidth, w.down.Stride, w.down.Pad)
 }

@@ -1,6 +1,6 @@
-// Package ops has operations and small layers for Gorgonia graphs. It has
-// those that Gorgonia lacks, those that Gorgonia computes wrongly, and those
-// whose state two copies of a graph would share in Gorgonia.
+// Package ops has operations and small layers for Gorgonia graphs: operations
+// that Gorgonia lacks, operations that Gorgonia computes wrongly, and
+// operations whose state two copies of a graph would share in Gorgonia.
 //
 // A small convolutional network over images (batch, 3, 32, 32), in a build
 // function of package trainer:
@@ -45,8 +45,8 @@
 // the executor passes them the step, the virtual worker, the seed, and whether
 // the run is training. Random numbers come from package random.
 //
-// Gorgonia's machines can run the operations too. They do not call Prepare, so
-// that Dropout and BatchNorm always run in evaluation mode there.
+// Gorgonia's own machines can run the operations too. They do not call Prepare,
+// so Dropout and BatchNorm always run as in an evaluation there.
 //
 // An operation belongs to the graph that it was built in, and holds scratch
 // memory. Therefore a graph must not run twice at the same time and must not

@@ -30,8 +30,8 @@ func CrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 	return e.loss(logits, labels, float64(e.rows))
 }
 
-// SumCrossEntropy is the sum over the rows of the cross entropies whose mean
-// is CrossEntropy.
+// SumCrossEntropy is the sum of the cross entropies of the rows; CrossEntropy
+// is their mean.
 func SumCrossEntropy(logits, labels *gorgonia.Node) (*gorgonia.Node, error) {
 	e, err := newEntropy(summed, logits, labels)
 	if err != nil {
@@ -178,7 +178,7 @@ func (e *entropy) gradient(x gorgonia.Nodes, y, dy *gorgonia.Node) (gorgonia.Nod
 	o.gpu = e.gpu(func(t gpu.Type) (gpu.Operation, error) {
 		return gpu.CrossEntropyGradient(t, e.rows, e.classes, e.labels, e.divisor)
 	})
-	o.gpu.Inputs = func(bool) []int { return []int{0, 1, 3} } // without the loss: the GPU kernel recomputes the exponentials
+	o.gpu.Inputs = func(bool) []int { return []int{0, 1, 3} } // the GPU kernel recomputes the exponentials, so it does not need input 2, the loss
 	dx, err := o.apply(x[0], x[1], y, dy)
 	return gorgonia.Nodes{dx, nil}, err
 }
@@ -243,14 +243,14 @@ func entropyGradient[T float](e *entropy, out gorgonia.Value, in []gorgonia.Valu
 	return nil
 }
 
-// label returns the class number of row i. It returns an error if that is not
-// a valid class.
+// label returns the class number of row i. It returns an error if the number
+// is not a valid class.
 func (e *entropy) label(labels gorgonia.Value, i int) (int, error) {
 	return operation.Labels{Classes: e.classes}.Class(i, e.class(labels, i))
 }
 
 // classOf maps each type that class numbers may have to a function that reads
-// one.
+// the class number of one row.
 var classOf = map[tensor.Dtype]func(labels gorgonia.Value, row int) float64{
 	tensor.Int: element[int], tensor.Int32: element[int32], tensor.Int64: element[int64],
 	tensor.Float32: element[float32], tensor.Float64: element[float64],
@@ -263,9 +263,9 @@ func element[T int | int32 | int64 | float](v gorgonia.Value, i int) float64 {
 // row returns elements i*n to (i+1)*n of x.
 func row[T any](x []T, i, n int) []T { return x[i*n : (i+1)*n] }
 
-// exponentials sets each element of to to exp(x - largest) for the same
-// element of x. It returns the largest element of x and the sum of the
-// exponentials.
+// exponentials computes exp(x - largest) for each element of x, and stores the
+// results in the slice to. It returns the largest element of x and the sum of
+// the exponentials.
 func exponentials[T float](to []float64, x []T) (largest, sum float64) {
 	most := x[0]
 	for _, v := range x {

@@ -32,7 +32,8 @@ func GroupNorm(x *gorgonia.Node, groups int, epsilon float64) (*gorgonia.Node, e
 		apply(fmt.Sprintf("%s epsilon %v", what, epsilon), p, x, s)
 }
 
-// grouping divides an array into consecutive groups of size elements.
+// grouping divides an array into consecutive groups; size is the number of
+// elements of a group.
 type grouping struct {
 	size    int
 	epsilon float64

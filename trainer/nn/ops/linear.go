@@ -154,8 +154,8 @@ type layout struct {
 	of                     []float64 // scratch memory: one number for each channel
 }
 
-// channelled checks that x has channels, and that each of others is a vector
-// with one element per channel. It returns the layout and type of x.
+// channelled checks that x has channels, and that every node in others is a
+// vector with one element per channel. It returns the layout and type of x.
 func channelled(what string, x *gorgonia.Node, others ...*gorgonia.Node) (layout, tensor.Dtype, error) {
 	dtype, err := floats(what, append([]*gorgonia.Node{x}, others...)...)
 	if err != nil {

@@ -50,12 +50,13 @@ func Max(x *gorgonia.Node, axes ...int) (*gorgonia.Node, error) {
 // contributes to.
 type reduced struct {
 	shape, strides []int
-	index          []int  // scratch
+	index          []int  // scratch memory: index of the current element, one number per axis
 	taken          []bool // scratch memory: elements of the result whose gradient has been assigned to an input element
 }
 
-// each calls f for the first n elements, with the element's index and the
-// index of its element in the result.
+// each calls f for the first n elements of the value: i is the index of the
+// element, and to is the index of the result's element to which it
+// contributes.
 func (p reduced) each(n int, f func(i, to int)) {
 	clear(p.index)
 	for i := range n {

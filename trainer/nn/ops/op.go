@@ -32,8 +32,8 @@ type op struct {
 	out   operand
 	run   kernel
 	diff  differentiate  // nil if the operation is a gradient, which cannot be differentiated
-	fixed int            // number of inputs, at the end of in, that have no gradient
-	rows  RowEffect      // effect on the rows of a batch
+	fixed int            // number of inputs without a gradient; they are the last elements of in
+	rows  RowEffect      // says how the result depends on the rows of a batch
 	gpu   *operation.GPU // how GPUs compute the operation; nil means that only the CPU does
 }
 
@@ -50,7 +50,7 @@ func (o *op) with(diff differentiate, fixed int) *op {
 	return o
 }
 
-// makes sets the operation's effect on the rows of a batch.
+// makes sets how the operation's result depends on the rows of a batch.
 func (o *op) makes(r RowEffect) *op {
 	o.rows = r
 	return o
@@ -71,8 +71,8 @@ func by(kernels func(t gpu.Type) (gpu.Operation, error)) *operation.GPU {
 	return &operation.GPU{Kernels: func(t gpu.Type, _ bool) (gpu.Operation, error) { return kernels(t) }}
 }
 
-// typed sets the Gorgonia type of the result. For operations with inputs,
-// apply does this.
+// typed sets the type of the result in Gorgonia's type system. It is for
+// operations without inputs; for all others, apply does the same.
 func (o *op) typed() *op {
 	o.out = o.out.typed()
 	return o
@@ -90,7 +90,8 @@ func (o *op) apply(in ...*gorgonia.Node) (*gorgonia.Node, error) {
 	return o.applyAs(o, in)
 }
 
-// applyAs is like apply, but adds the operation as, which embeds o.
+// applyAs is like apply, but adds the operation in the parameter as, a type
+// that embeds o.
 func (o *op) applyAs(as gorgonia.Op, in []*gorgonia.Node) (*gorgonia.Node, error) {
 	o.in = o.in[:0]
 	for _, n := range in {
@@ -168,9 +169,9 @@ func (o *op) InferShape(in ...gorgonia.DimSizer) (tensor.Shape, error) {
 	return o.out.shape.Clone(), nil
 }
 
-// DiffWRT reports which inputs have a gradient. For an operation that is
-// itself a gradient, it reports that all inputs have one. A second derivative
-// then fails in SymDiff, instead of silently missing a term.
+// DiffWRT reports which inputs have a gradient. If the operation itself
+// computes a gradient, DiffWRT returns true for all inputs. A second
+// derivative then fails in SymDiff, instead of silently missing a term.
 func (o *op) DiffWRT(inputs int) []bool {
 	wrt := make([]bool, inputs)
 	for i := range inputs - o.fixed {
@@ -238,8 +239,8 @@ type adder struct {
 	err   error // the first error; nil if there was none
 }
 
-// apply adds an operation to the graph unless there was an error. It returns
-// the result's node, or nil.
+// apply adds an operation to the graph and returns the result's node. After an
+// error it adds nothing and returns nil.
 func (b *adder) apply(o interface {
 	apply(in ...*gorgonia.Node) (*gorgonia.Node, error)
 }, in ...*gorgonia.Node) (n *gorgonia.Node) {
@@ -259,8 +260,8 @@ func (b *adder) addOn(g *operation.GPU, which string, run kernel, shape tensor.S
 	return b.apply(newOp("gradient of "+which+" of "+b.what, b.dtype, shape, run).on(g), in...)
 }
 
-// product adds a matrix product that computes the gradient of the input
-// `which`. If x or y has more rows than p, it uses only the first ones.
+// product adds a matrix product that computes the gradient of the input named
+// which. If x or y has more rows than p, the product uses only the first rows.
 func (b *adder) product(which string, p product, x, y *gorgonia.Node) *gorgonia.Node {
 	return b.addOn(p.gpu(false), which, choose(b.dtype, multiply[float32], multiply[float64], p), tensor.Shape{p.m, p.n}, x, y)
 }
@@ -311,7 +312,8 @@ func told(n *gorgonia.Node) string {
 	return "(" + shape + ")"
 }
 
-// typed returns x with the type that Gorgonia uses for values of its shape.
+// typed returns x with the type that Gorgonia's type system gives values of
+// this shape.
 func (x operand) typed() operand {
 	x.hm = hm.Type(x.dtype)
 	if len(x.shape) > 0 {
@@ -358,8 +360,8 @@ func (o *op) check(out gorgonia.Value, in []gorgonia.Value) error {
 	return nil
 }
 
-// plain returns the inputs in contiguous row-major order. It copies inputs
-// that are not, such as the result of a transposition.
+// plain returns the inputs in contiguous row-major order. It copies inputs in
+// any other order, such as the result of a transposition.
 func (o *op) plain(in []gorgonia.Value) ([]gorgonia.Value, error) {
 	var copied []gorgonia.Value
 	for i, v := range in {

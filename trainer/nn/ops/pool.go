@@ -26,7 +26,8 @@ func MaxPool(x *gorgonia.Node, down, across Walk) (*gorgonia.Node, error) {
 }
 
 // AvgPool2D returns the mean over each position of a square kernel that slides
-// over x like MaxPool2D's. The mean does not include the padding.
+// over x (batch, channels, height, width). The mean does not include the
+// padding.
 func AvgPool2D(x *gorgonia.Node, kernel, stride, pad int) (*gorgonia.Node, error) {
 	return AvgPool(x, Walk{kernel, stride, pad}, Walk{kernel, stride, pad})
 }
@@ -77,7 +78,7 @@ func poolOnGPU(w gpu.Window, mean, gradient bool) *operation.GPU {
 	}
 	g := by(func(t gpu.Type) (gpu.Operation, error) { return kernels(t, w) })
 	if mean && gradient {
-		g.Inputs = func(bool) []int { return []int{1} } // only the gradient: the kernel does not read the images
+		g.Inputs = func(bool) []int { return []int{1} } // the kernel of the gradient reads only input 1, the gradient of the result, and not the images
 	}
 	return g
 }
@@ -141,9 +142,10 @@ func maxPoolGradient[T float](w pool, dx []T, in [][]T) {
 }
 
 // largest returns the index of the largest element in a rectangle of an image
-// with the given width; of several, the first. If there is a NaN, it returns
-// the index of the first NaN. The main loop has no branches that depend on the
-// values in unpredictable ways, because the processor would mispredict them.
+// with the given width. Of several largest elements it returns the first. If
+// there is a NaN, it returns the index of the first NaN. The main loop has no
+// branches that depend on the values in unpredictable ways, because the
+// processor would mispredict them.
 func largest[T float](x []T, width int, r rectangle) int {
 	best := r.top*width + r.left
 	most := x[best]

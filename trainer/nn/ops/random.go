@@ -32,8 +32,8 @@ func Gaussian(g *gorgonia.ExprGraph, dtype tensor.Dtype, mean, deviation float64
 	return d.apply(g, dtype, gaussian[float32], gaussian[float64], shape)
 }
 
-// mostTrials limits the number of trials of Binomial, because each element
-// draws them one by one.
+// mostTrials is the largest number of trials of Binomial. Each element draws
+// its trials one by one, so many trials take long.
 const mostTrials = 1 << 16
 
 // Binomial is like Uniform, but draws numbers from a binomial distribution:
@@ -88,8 +88,8 @@ func (d drawing) stream() random.Stream {
 	return random.New(d.call.Seed, d.name).Derive(d.call.Step, uint64(d.call.VirtualWorker))
 }
 
-// fill sets out to the results of pair, which returns two elements for each
-// index: elements 2i and 2i+1 for index i.
+// fill fills the slice out. pair(i) returns the elements with the indices 2i
+// and 2i+1.
 func fill[T float](out []T, pair func(i uint64) (float64, float64)) {
 	for i := 0; i < len(out); i += 2 {
 		a, b := pair(uint64(i / 2))

@@ -12,8 +12,8 @@ import (
 // Sequence holds the outputs of a recurrent layer. All of them have a
 // gradient.
 type Sequence struct {
-	Out  *gorgonia.Node // (batch*steps, out)
-	Last *gorgonia.Node // (batch, out): the last step of Out
+	Out  *gorgonia.Node // outputs of all steps, of shape (batch*steps, out)
+	Last *gorgonia.Node // (batch, out): outputs of the last step of each sequence
 	Cell *gorgonia.Node // (batch, units): the cell states after the last step; nil for a GRU
 }
 
@@ -46,10 +46,10 @@ func (b *adder) layer(trace, outputs *op, in gorgonia.Nodes) *gorgonia.Node {
 // LSTM is a long short-term memory layer over whole sequences (Hochreiter and
 // Schmidhuber 1997, with the forget gate of Gers et al. 2000).
 type LSTM struct {
-	X     *gorgonia.Node // (batch*steps, in): one sequence after the other
+	X     *gorgonia.Node // input of shape (batch*steps, in): one sequence after the other
 	Input *gorgonia.Node // (in, 4*units): weights of X for the input gate, forget gate, candidate and output gate
-	State *gorgonia.Node // (out, 4*units)
-	Bias  *gorgonia.Node // (4*units)
+	State *gorgonia.Node // (out, 4*units): weights of the state (outputs of the previous step) for the four gates
+	Bias  *gorgonia.Node // (4*units): bias of the four gates
 
 	// Forget is added to the forget gate's bias. With 1, an untrained layer
 	// tends to keep its cell states (Jozefowicz et al. 2015).
@@ -170,10 +170,10 @@ func (s lstm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes
 // 2014). As in cuDNN, the reset gate is applied after the matrix product, so
 // that one product computes all gates of a step.
 type GRU struct {
-	X     *gorgonia.Node // (batch*steps, in): one sequence after the other
+	X     *gorgonia.Node // input of shape (batch*steps, in): one sequence after the other
 	Input *gorgonia.Node // (in, 3*units): weights of X for the reset gate, update gate and candidate
-	State *gorgonia.Node // (units, 3*units)
-	Bias  *gorgonia.Node // (3*units)
+	State *gorgonia.Node // (units, 3*units): weights of the state (outputs of the previous step) for the three gates
+	Bias  *gorgonia.Node // (3*units): bias of the three gates
 	First *gorgonia.Node // (batch, units): state before the first step; nil means zeros
 }
 

@@ -17,13 +17,13 @@ import (
 // classes that are sampled once for all rows. The weights of all classes are a
 // table, whose rows have width+1 elements: the class's weights, then its bias.
 type Candidates struct {
-	Label     *gorgonia.Node // (n): the class number of each row, of any integer type
-	LabelRows *gorgonia.Node // (n, width+1): rows of the weight table for the classes in Label
-	LabelLog  *gorgonia.Node // (n): logarithm of the expected count of each class of Label in a draw
+	Label     *gorgonia.Node // vector (n) with the class number of each row, of any integer type
+	LabelRows *gorgonia.Node // matrix (n, width+1) with the rows of the weight table for the classes in Label
+	LabelLog  *gorgonia.Node // vector (n) with the logarithm of the expected count of each class of Label in a draw
 
-	Sample     *gorgonia.Node // (s): the sampled class numbers
-	SampleRows *gorgonia.Node // (s, width+1): rows of the weight table for the classes in Sample
-	SampleLog  *gorgonia.Node // (s): logarithm of the expected count of each class of Sample in a draw
+	Sample     *gorgonia.Node // vector (s) of the sampled class numbers
+	SampleRows *gorgonia.Node // matrix (s, width+1) with the rows of the weight table for the classes in Sample
+	SampleLog  *gorgonia.Node // vector (s) with the logarithm of the expected count of each class of Sample in a draw
 }
 
 // SampledCrossEntropy returns the mean cross entropy, over the rows of x (n,
@@ -66,7 +66,7 @@ type sampled struct {
 	classes              []float64 // scratch memory for the sampled class numbers
 }
 
-// piece is the range of elements from to to-1 of a vector.
+// piece is the range [from, to) of elements of a vector.
 type piece struct{ from, to int }
 
 func newSampled(x *gorgonia.Node, c Candidates) (s sampled, err error) {
@@ -99,12 +99,12 @@ func newSampled(x *gorgonia.Node, c Candidates) (s sampled, err error) {
 	return s, nil
 }
 
-// rests are the parts of a sampled softmax's trace, the intermediate results
-// that the gradients need.
+// rests holds the parts of the trace of a sampled softmax. The trace is the
+// list of intermediate results that the gradients need.
 type rests[T float] struct {
 	loss, full []T // for each row, its loss and its estimated loss over all classes
 	own        []T // for each row, the probability of its own class, minus 1
-	others     []T // (rows, samples): probabilities of the sampled classes
+	others     []T // probabilities of the sampled classes, of shape (rows, samples)
 }
 
 func cutRests[T float](s sampled, x []T) rests[T] {
@@ -138,9 +138,10 @@ func sampledTrace[T float](s sampled, out gorgonia.Value, in []gorgonia.Value) e
 	return nil
 }
 
-// row computes the loss of row i and replaces the sampled classes' logits,
-// others, by probabilities. logit is the logit of the row's own class, and log
-// the logarithm of its expected count.
+// row computes the loss of row i. The slice others holds the logits of the
+// sampled classes, which row replaces by their probabilities. logit is the
+// logit of the row's own class. log is the logarithm of that class's expected
+// count.
 func (t rests[T]) row(i int, logit, log float64, others []T) {
 	own := logit - log
 	most := T(own)
@@ -241,12 +242,12 @@ func NewSampler(classes, samples int) (*Sampler, error) {
 	return &Sampler{classes: classes, samples: samples, seen: make([]uint64, (classes+63)/64)}, nil
 }
 
-// Draw draws samples for consecutive virtual workers, beginning with number
-// first. Each virtual worker has its own random stream, so its samples do not
-// depend on the process that draws them. labels holds the labels of all these
-// virtual workers in order, the same number for each. Draw returns the samples
-// of each virtual worker, and the logarithms of the expected counts of samples
-// and labels:
+// Draw draws samples for consecutive virtual workers. first is the number of
+// the first one, and workers is how many there are. Each virtual worker has
+// its own random stream, so its samples do not depend on the process that
+// draws them. labels holds the labels of all these virtual workers in order,
+// the same number for each. Draw returns the samples of each virtual worker,
+// and the logarithms of the expected counts of samples and labels:
 //
 //	samples, logs, labelLogs := s.Draw(random.New(seed, "samples").Derive(step), job.ShardID(), job.NumReplicasPerWorker(), labels)
 func (s *Sampler) Draw(stream random.Stream, first, workers int, labels []int64) (samples []int64, logs, labelLogs []float32) {
@@ -279,9 +280,9 @@ func (s *Sampler) draw(stream random.Stream) (drawn []int64, tries int) {
 	return drawn, tries
 }
 
-// logs appends the logarithm of each class's expected count, which is the
-// probability that the class is drawn at least once in the given number of
-// tries.
+// logs appends to a slice (to) the logarithm of each class's expected count.
+// The expected count is the probability that a draw with the given number of
+// tries contains the class.
 func (s *Sampler) logs(to []float32, classes []int64, tries int) []float32 {
 	for _, k := range classes {
 		p := random.ZipfChance(int(k), s.classes)

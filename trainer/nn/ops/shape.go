@@ -32,9 +32,9 @@ func Slice(x *gorgonia.Node, axis, from, to int) (*gorgonia.Node, error) {
 	return p.operation(what, dtype, shape).apply(x)
 }
 
-// parts describes the slice [at, at+size) of an axis of length all. outer is
-// the product of the lengths of the axes before it, and inner of those after
-// it.
+// parts describes a slice along one axis: the elements from index at to
+// at+size-1 of the axis, whose length is all. outer is the product of the
+// lengths of the axes before it, and inner is the product of those after it.
 type parts struct{ outer, all, inner, at, size int }
 
 func (p parts) operation(what string, dtype tensor.Dtype, shape tensor.Shape) *op {
@@ -55,8 +55,9 @@ func (p parts) gpu(gradient bool) *operation.GPU {
 	})
 }
 
-// part adds an operation that takes a range of the vector x, beginning at
-// index at, and gives it the given shape.
+// part adds an operation that takes consecutive elements of the vector x and
+// gives them the given shape. The parameter at is the index of the first
+// element.
 func (b *adder) part(what string, x *gorgonia.Node, at int, shape ...int) *gorgonia.Node {
 	if b.err != nil {
 		return nil
@@ -69,8 +70,8 @@ func take[T float](p parts, out []T, in [][]T) {
 	p.copy(func(whole, piece int) { copy(out[piece:piece+p.size*p.inner], in[0][whole:]) })
 }
 
-// put is the gradient of take: it copies a slice into its place in out and
-// sets the rest of out to zero.
+// put is the gradient of take: it copies the slice's gradient to the position
+// of the slice in out, and sets the rest of out to zero.
 func put[T float](p parts, out []T, in [][]T) {
 	if p.size < p.all {
 		clear(out)
@@ -78,8 +79,9 @@ func put[T float](p parts, out []T, in [][]T) {
 	p.copy(func(whole, piece int) { copy(out[whole:], in[0][piece:piece+p.size*p.inner]) })
 }
 
-// copy calls do for each contiguous run of the slice's elements, with the
-// index of the run in the whole tensor and in the slice.
+// copy calls do for each contiguous run of the slice's elements. whole is the
+// index of the run's first element in the whole tensor, and piece its index in
+// the slice.
 func (p parts) copy(do func(whole, piece int)) {
 	for i := range p.outer {
 		do((i*p.all+p.at)*p.inner, i*p.size*p.inner)
@@ -195,8 +197,8 @@ type gather struct {
 	index          func(v gorgonia.Value, i int) float64
 }
 
-// at returns the table row that the i-th index names. It returns an error if
-// there is no such row.
+// at returns the row number that element i of index contains. It returns an
+// error if the table has no such row.
 func (g gather) at(index gorgonia.Value, i int) (int, error) {
 	row := g.index(index, i)
 	if !(row >= 0 && row < float64(g.rows)) || row != math.Trunc(row) {

@@ -9,9 +9,9 @@ import (
 // backward pass needs. The first dimension of each is batch*steps; its comment
 // gives the second.
 type gruPieces[T matrix.Float] struct {
-	gates   []T // 3*units: the gates after sigmoid or tanh
-	product []T // units: the candidate's part of the product of state and weights
-	out     []T // units: the outputs, which are also the state of the next step
+	gates   []T // second dimension 3*units: the gates after sigmoid or tanh
+	product []T // second dimension units: the candidate's part of the product of state and weights
+	out     []T // second dimension units: the outputs, which are also the state of the next step
 }
 
 func cutGRU[T matrix.Float](s GRU, x []T) gruPieces[T] {
@@ -19,8 +19,8 @@ func cutGRU[T matrix.Float](s GRU, x []T) gruPieces[T] {
 	return gruPieces[T]{x[:3*n], x[3*n : 4*n], x[4*n:]}
 }
 
-// gruFrom returns the state before the first step: the caller's if s.Started,
-// otherwise zeros.
+// gruFrom returns the state before the first step: the layer's last input if
+// s.Started is true, zeros if it is false.
 func gruFrom[T matrix.Float](s GRU, in [][]T, zeros []T) matrix.Matrix[T] {
 	if s.Started {
 		return matrix.Whole(in[4], s.Units)
@@ -50,9 +50,9 @@ func GRUForward[T matrix.Float](s GRU) Pass[T] {
 	}
 }
 
-// gruStep computes one row of the trace. The row's gates already hold the
-// contribution of the input. products holds the contribution of the state, and
-// before the state of the previous step.
+// gruStep computes one row of the trace. The gates of the row already contain
+// the contribution of the input. products is the contribution of the state.
+// before is the state of the previous step.
 func gruStep[T matrix.Float](s GRU, t gruPieces[T], row int, products, before []T) {
 	n := s.Units
 	gates, out := t.gates[row*3*n:][:3*n], t.out[row*n:][:n]

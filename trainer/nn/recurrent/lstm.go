@@ -9,11 +9,11 @@ import (
 // backward pass needs. The first dimension of each is batch*steps; its comment
 // gives the second.
 type traces[T matrix.Float] struct {
-	gates  []T // 4*units: the gates after sigmoid or tanh
-	cell   []T // units: the cell states
-	tanh   []T // units: tanh of the cell states
-	hidden []T // units: output gate times tanh
-	out    []T // width: the outputs; the same memory as hidden if there is no projection
+	gates  []T // second dimension 4*units: the gates after sigmoid or tanh
+	cell   []T // second dimension units: the cell states
+	tanh   []T // second dimension units: tanh of the cell states
+	hidden []T // second dimension units: output gate times tanh of the cell states
+	out    []T // second dimension width: the outputs; the same memory as hidden if there is no projection
 }
 
 func cutTrace[T matrix.Float](s LSTM, x []T) (t traces[T]) {
@@ -78,8 +78,8 @@ func LSTMForward[T matrix.Float](s LSTM) Pass[T] {
 	}
 }
 
-// lstmStep computes one row of the trace from its gates and the cell states of
-// the previous step, before.
+// lstmStep computes one row of the trace from the row's gates. The slice
+// before holds the cell states of the previous step.
 func lstmStep[T matrix.Float](s LSTM, t traces[T], row int, before []T) {
 	n := s.Units
 	gates, cell, tanh, hidden := t.gates[row*4*n:][:4*n], t.cell[row*n:][:n], t.tanh[row*n:][:n], t.hidden[row*n:][:n]

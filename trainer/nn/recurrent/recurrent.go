@@ -19,7 +19,7 @@ type Pass[T matrix.Float] func(out []T, in [][]T)
 // Sizes are the parameters that LSTM and GRU layers have in common.
 type Sizes struct {
 	Batch, Steps int  // number of sequences, and number of steps of each sequence
-	In           int  // width of x
+	In           int  // width of the layer's input x
 	Units        int  // width of an LSTM's cell state, or of a GRU's outputs
 	Started      bool // true if the initial state (outputs and cells) is an input of the layer; false means zeros
 }
@@ -89,7 +89,7 @@ func step[T matrix.Float](x []T, t, steps, width int) matrix.Matrix[T] {
 }
 
 // copyLast copies the last step of each sequence in x (batch*steps, width) to
-// to. It returns the rest of to.
+// a slice (to). It returns the part of the slice after the copied elements.
 func copyLast[T matrix.Float](to, x []T, batch, steps, width int) []T {
 	last := step(x, steps-1, steps, width)
 	for i := range batch {
@@ -98,9 +98,10 @@ func copyLast[T matrix.Float](to, x []T, batch, steps, width int) []T {
 	return to
 }
 
-// delay writes to to, for each step, the output of the step before: out
-// (batch*steps, width) shifted by one step. The first step of each sequence
-// gets the initial outputs in first[0], or zeros if first is empty.
+// delay shifts the outputs out (batch*steps, width) by one step and writes
+// them to a slice (to). So each step gets the output of the previous step. The
+// first step of each sequence gets the initial outputs in first[0], or zeros
+// if first is empty.
 func delay[T matrix.Float](to, out []T, first [][]T, batch, width int) {
 	copy(to[width:], out)
 	for i := range batch {

@@ -8,10 +8,11 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// Update computes optimizer.State.Apply for n elements, with the same bits.
-// The operands are variable, gradient, constants, go and the slots of the
-// rule. The constants change with each step: see [PutUpdateConstants]. If the
-// uint32 operand go is 0, the kernel updates nothing.
+// Update is the kernel for optimizer.State.Apply on n elements; its result has
+// the same bits. The operands are the variable, its gradient, the constants, a
+// uint32 named go, and the slots (state arrays) of the optimiser rule.
+// [PutUpdateConstants] writes the constants, which change with each step. If
+// go is 0, the kernel updates nothing.
 func Update(t Type, s optimizer.Settings, n int) (Operation, error) {
 	if err := s.Check(); err != nil {
 		return Operation{}, err
@@ -26,28 +27,28 @@ func Update(t Type, s optimizer.Settings, n int) (Operation, error) {
 	return over("update", string(s.Rule)+"_"+t.suffix(), operands, n, scalars...), check("update", n)
 }
 
-// Finite writes the operand go of Update: 1 if the number x is finite, 0 if it
-// is infinite or NaN.
+// Finite is a kernel that computes Update's operand go: 1 if the number x is
+// finite, 0 if x is infinite or NaN.
 func Finite(t Type) Operation {
 	o := Operation{Operands: []string{"go", "x"}}
 	return o.then(launch("update", "finite_"+t.suffix(), [3]uint32{1, 1, 1}, blockThreads, all(2)))
 }
 
 // Clip computes the norm of all gradients from n sums of squares (float64),
-// which it adds in their order. It scales the constants of all updates,
-// ConstantsBytes each, so that the norm is at most limit. The parameter
-// updates is their number.
+// which it adds in their order. It scales the constants of all updates so that
+// the norm is at most limit. The parameter updates is the number of updates,
+// each of which has ConstantsBytes of constants.
 func Clip(n, updates int, limit float64) (Operation, error) {
 	o := Operation{Operands: []string{"constants", "squares"}}
 	return o.then(launch("update", "clip", [3]uint32{1, 1, 1}, blockThreads, all(2), limit, n, updates)), check("clip", n, updates)
 }
 
-// ConstantsBytes is the size of the operand constants of Update: 14 numbers, a
-// gap, and in the last 4 bytes the size of one number.
+// ConstantsBytes is the size in bytes of Update's operand for its constants:
+// 14 numbers, unused bytes, and in the last 4 bytes the size of one number.
 const ConstantsBytes = 128
 
-// PutUpdateConstants writes the contents of the operand constants of Update
-// for one step.
+// PutUpdateConstants writes the constants of Update for one step to the slice
+// into.
 func PutUpdateConstants(into []byte, t Type, s optimizer.Settings, step optimizer.Step) {
 	corrected, spread := step.Rate, 1.0
 	if s.Rule == optimizer.Adam {

@@ -9,7 +9,7 @@ import "fmt"
 type Window struct {
 	Batch, Channels, Height, Width int // shape of the images
 	KernelHeight, KernelWidth      int
-	Stride, Pad                    int // in both directions; Pad is the number of zeros on each of the four sides
+	Stride, Pad                    int // Stride: step of the kernel in both directions; Pad: number of zeros added on each of the four sides
 }
 
 // places returns the number of vertical and of horizontal positions of the
