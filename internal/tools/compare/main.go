@@ -98,7 +98,8 @@ func (s *settings) run(ctx context.Context, stdout io.Writer) error {
 	return errors.Join(err, s.plot(curves))
 }
 
-// measure runs the example in one mode and returns the curve of its test loss.
+// measure runs the example in one mode and returns the test loss during the
+// run.
 func (s *settings) measure(ctx context.Context, mlp, mode string) (curve, error) {
 	args := []string{"launch", "--color", "never", "--local", "1x" + strconv.Itoa(s.workers)}
 	if s.hosts != "" {
@@ -114,8 +115,8 @@ func (s *settings) measure(ctx context.Context, mlp, mode string) (curve, error)
 	return follow(mode, cmd)
 }
 
-// curve is the test loss of a run of one mode, at some steps of the chief.
-// Times are in seconds since the chief's first line.
+// curve is the test loss of one run, as samples that the chief (worker 0)
+// printed. Times are in seconds since the first sample.
 type curve struct {
 	mode                 string
 	steps, seconds, loss []float64

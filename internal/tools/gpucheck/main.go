@@ -29,7 +29,7 @@ const (
 	exitUsage  = 2 // wrong command line, or no GPU
 )
 
-// whole is the timeout of a run.
+// whole is the timeout for all parts together.
 const whole = 5*time.Minute - 3*time.Second
 
 func main() {
