@@ -19,17 +19,18 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Limits on what sendCheckpoints and listKept read.
+// Limits on the sizes that the functions below accept.
 const (
 	maxManifest = 64 << 20 // size of a manifest in bytes
-	maxKept     = 10_000   // number of checkpoints with one name
+	maxKept     = 10_000   // number of checkpoints saved under one name
 )
 
 const manifestName = "manifest.json"
 
 // sendCheckpoints lists the checkpoints saved under the name want.Checkpoints,
-// or sends one file of them. It verifies the checksums of manifests only; the
-// receiver verifies any other file against the checksum in the manifest.
+// or sends one file of them. It verifies the checksum of a manifest before
+// use. The receiver verifies every other file against the checksum in the
+// manifest.
 func sendCheckpoints(want protocol.FetchRequest, out io.Writer) error {
 	dir, err := jobfolder.Checkpoints(want.Checkpoints)
 	if err != nil {
@@ -108,7 +109,7 @@ func readManifest(root *os.Root, folder string) (files []protocol.CheckpointFile
 
 // filesOf returns the files that a checkpoint's manifest lists, and the time
 // at which the checkpoint was made. It verifies the manifest's own checksum
-// and ignores all other fields. The manifest is
+// and ignores other fields. The manifest is
 //
 //	{"sum":"<SHA-256 of the bytes of checkpoint>","checkpoint":{"time":...,"files":[...],...}}
 func filesOf(manifest []byte) (files []protocol.CheckpointFile, made time.Time, err error) {

@@ -24,9 +24,10 @@ import (
 )
 
 // start is "agent start". It answers the launcher's calls until one of three
-// things happens. With the Spec of a job, it starts the job's supervisor and
-// becomes its watchdog. After a Connect call, it relays between the launcher
-// and a running job's agent. If the launcher closes the stream, it ends.
+// things happens. When it receives the Spec of a job, it starts the job's
+// supervisor and becomes its watchdog. After a Connect call, it relays between
+// the launcher and a running job's agent. When the launcher closes the stream,
+// it ends.
 func start(ctx context.Context, _ []string, std streams) error {
 	use, err := jobfolder.LockHome()
 	if err != nil {
@@ -70,9 +71,9 @@ func (s *session) begin(ctx context.Context, launcher *protocol.Conn, spec proto
 	if err != nil {
 		return nil, coded{codeNoAgent, err}
 	}
-	// Unpacking large files can take long. Until the agent has started, send
-	// an unrequested Renewed message every second to show the launcher that
-	// this process works.
+	// Unpacking large files can take long. Until the agent has started, send a
+	// Renewed message every second, which shows the launcher that this process
+	// works.
 	stopKeepalive := repeat(keepaliveEvery, func() bool { // if Send fails, the next read from the launcher fails too
 		return launcher.Send(protocol.Message{Renewed: &protocol.Renew{}}) == nil
 	})

@@ -165,7 +165,7 @@ func take(c protocol.Claim) (fd int, err error) {
 func sharedName(device string, i int) string { return prefix + device + "/shared/" + strconv.Itoa(i) }
 
 // attempt tries once to take the lock of one device. It binds the device's own
-// name first, because only the process that has this name may look for bound
+// name first, because only the process that has bound this name may search the
 // shared names and bind one.
 func attempt(c protocol.Claim) (fd int, err error) {
 	own, err := bind(prefix + c.Device)

@@ -17,7 +17,7 @@ type Connection struct {
 	Inode       uint32 // inode number of the socket, as /proc/PID/fd shows it
 	Local, Peer netip.AddrPort
 	State       uint8         // TCP state: unix.BPF_TCP_ESTABLISHED and so on
-	Unread      uint32        // received bytes that the program has not read; of a listening socket, connections waiting for accept
+	Unread      uint32        // number of received bytes that the program has not read; for a listening socket, number of connections that wait for accept
 	Unsent      uint32        // written bytes that the peer has not acknowledged
 	Retries     int           // how often the kernel has retransmitted the oldest unacknowledged bytes
 	Moved       uint64        // bytes sent and acknowledged, plus bytes received
