@@ -169,9 +169,9 @@ func readEpoll(pid, fd int) (fds []int) {
 	if err != nil {
 		return nil
 	}
-	defer f.Close() // only read from
+	defer f.Close() // the file was only read
 	for lines := bufio.NewScanner(f); lines.Scan() && len(fds) < maxDescriptors; {
-		words := strings.Fields(lines.Text()) // such as "tfd: 7 events: ..."
+		words := strings.Fields(lines.Text()) // a line looks like "tfd: 7 events: ..."
 		if len(words) < 2 || words[0] != "tfd:" {
 			continue
 		}

@@ -8,8 +8,8 @@
 //
 // The package reads /proc, and a few bytes of the process's memory: the
 // descriptor lists of poll and select. It neither stops nor changes a process.
-// The kernel shows system calls only for processes of the same user; for other
-// processes only the state is known.
+// The kernel shows system calls only for processes of the same user. For
+// processes of other users, the package reports only the state.
 package waits
 
 import (
@@ -31,10 +31,10 @@ import (
 // Limits of what Collect returns, so that a task's result fits into one
 // message.
 const (
-	maxProcesses = 64   // processes of one task
-	maxThreads   = 1024 // threads read of one process
-	maxKinds     = 32   // groups of equal threads reported of one process
-	maxSockets   = 256  // sockets reported of one process
+	maxProcesses = 64   // maximum number of processes of one task
+	maxThreads   = 1024 // maximum number of threads read of one process
+	maxKinds     = 32   // maximum number of groups of threads reported of one process; the threads of a group wait for the same
+	maxSockets   = 256  // maximum number of sockets reported of one process
 )
 
 // Collect returns, for each pid in roots, that process and its descendants,
@@ -68,8 +68,8 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// host has facts about all processes of the tasks, collected before the single
-// processes are described.
+// host contains facts about all processes of the tasks. They are collected
+// before describe uses them for each single process.
 type host struct {
 	files       map[int]map[int]string        // target of each open descriptor, by pid and descriptor
 	children    map[int][]int                 // pids of children by the parent's pid
@@ -174,8 +174,9 @@ func threads(pid int) []int {
 	return tids
 }
 
-// fold adds the thread t to all, or increments the count of a thread there
-// that waits for the same. It never merges the main thread, all[0].
+// fold adds the thread t to all. If all already has a thread that waits for
+// the same, fold increments the count of that thread instead. It never merges
+// the main thread, all[0], with others.
 func fold(all []protocol.Thread, t protocol.Thread) []protocol.Thread {
 	for i := 1; i < len(all); i++ {
 		o := &all[i]
@@ -236,11 +237,12 @@ func stateOf(folder string) byte {
 }
 
 // parseCall parses /proc/PID/syscall: the number of the system call that the
-// thread is in, and its arguments. ok is false if the thread is in none.
+// thread is in, and its arguments. ok is false if the thread is in no system
+// call.
 func parseCall(text string) (nr int64, args [6]uint64, ok bool) {
 	fields := strings.Fields(text)
 	if len(fields) < 7 {
-		return 0, args, false // "running", or blocked outside of a system call
+		return 0, args, false // the thread is running, or blocked outside of a system call
 	}
 	nr, err := strconv.ParseInt(fields[0], 10, 64)
 	if err != nil || nr < 0 {
