@@ -50,7 +50,7 @@ type Source struct {
 	// builds that binary.
 	Agent func(context.Context, envsync.Platform) (envsync.Blob, error)
 
-	hashed envsync.Blob // checksum of Program, set by Likely; the zero value means not computed yet
+	hashed envsync.Blob // checksum of Program, set by the method Expected; the zero value means not computed yet
 }
 
 // Own returns this process's binary if hosts of the same platform can run it.

@@ -1,7 +1,7 @@
 // Package bootstrap starts plx on a host through one remote shell session. It
 // first sends the plx binary if the host does not have it.
 //
-//	s := bootstrap.New(bootstrap.Config{Host: "gpu01", Act: "agent start", Guess: own, Agent: agents.Of})
+//	s := bootstrap.New(bootstrap.Config{Host: "gpu01", Args: "agent start", Expected: own, Agent: agents.Of})
 //	stream := host.Stream(ctx, s.Script())
 //	if err := s.Run(ctx, stream); err != nil {
 //		return err

@@ -12,13 +12,15 @@ import (
 )
 
 // Estimated number of files that plx opens on the machine that launches a job.
+// TODO: count them in a large launch; no measurement is recorded.
 const (
 	filesHere    = 64 // independent of the number of hosts
-	filesForHost = 4  // for each host: its SSH connection, and log files
+	filesForHost = 4  // for each host: its SSH connection and its log files
 )
 
-// judgeThisMachine returns findings about the launching machine. openFileLimit is its
-// hard limit of open files, and home the error of a test write to ~/.plx.
+// judgeThisMachine returns findings about the launching machine. openFileLimit
+// is the machine's hard limit of open files, and home is the error of a test
+// write to ~/.plx.
 func judgeThisMachine(hosts int, openFileLimit int64, home error) []Finding {
 	n := notes{host: thisMachine}
 	if needed := int64(filesHere + filesForHost*hosts); openFileLimit != protocol.NotKnown && openFileLimit < needed {
