@@ -244,7 +244,7 @@ func (d *drive) Entered(phase protocol.Phase) {
 			m.count()
 		}
 		d.show(console.Waiting("waiting to start the tasks again", nil))
-	case protocol.Ready: // before the first start of the tasks, the method begin has already displayed this phase
+	case protocol.Ready: // the method begin has already displayed the first start of the tasks
 		if before != "" && before != phase {
 			d.show(console.Waiting("starting the tasks", d.namesOf(unstarted)))
 		}

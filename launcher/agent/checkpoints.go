@@ -43,7 +43,7 @@ func sendCheckpoints(want protocol.FetchRequest, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("open checkpoints: %w", err)
 	}
-	defer root.Close() // only read
+	defer root.Close() // the folder was only read
 	if want.Name == "" {
 		return listKept(root, json.NewEncoder(out))
 	}
@@ -51,7 +51,7 @@ func sendCheckpoints(want protocol.FetchRequest, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() // only read
+	defer file.Close() // the file was only read
 	return copyPart(out, file, want.Offset, want.Size)
 }
 

@@ -43,11 +43,12 @@ func prune(ctx context.Context, want protocol.PruneRequest) (answer protocol.Pru
 	return answer, nil
 }
 
-// lockPrune waits until no other process prunes dir, and returns a function that
-// releases the lock. Several hosts can share a home, and "plx prune" runs on
-// all of them at once: while one host removes a job's folder, another cannot
-// tell whether that job still runs. On a file system without locks, or after
-// ctx has ended, lockPrune returns without the lock.
+// lockPrune waits until no other process prunes dir, and returns a function
+// that releases the lock. The lock is needed because several hosts can share a
+// home folder, and "plx prune" runs on all of them at once: while one host
+// removes a job's folder, another cannot tell whether that job still runs. On
+// a file system without locks, or after ctx has ended, lockPrune returns
+// without the lock.
 func lockPrune(ctx context.Context, dir string) (done func()) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -60,7 +61,7 @@ func lockPrune(ctx context.Context, dir string) (done func()) {
 }
 
 type pruner struct {
-	ctx         context.Context    // when it ends, the pruner stops before the next removal
+	ctx         context.Context    // when ctx ends, the pruner stops before the next removal
 	root        string             // ~/.plx
 	before      time.Time          // remove only files and folders last changed before this time
 	keepJobs    []string           // IDs of jobs whose folders must not be removed
@@ -238,8 +239,9 @@ func (p *pruner) files() error {
 }
 
 // unused removes path if no launch has used it since p.before. A launch may
-// find path at any moment, and then updates its modification time. So unused
-// first renames path, and renames it back if its time has changed meanwhile.
+// begin to use path at any moment, and then updates its modification time. So
+// unused first renames path, and renames it back if the modification time has
+// changed.
 func (p *pruner) unused(path string) error {
 	if p.dry {
 		return p.remove(path, path)
@@ -264,9 +266,9 @@ func (p *pruner) old(path string) bool {
 
 const leavingMark = jobfolder.LeavingMark
 
-// remove deletes the file or folder path, unless this is a dry run, and adds
-// an item with its size to p.items. name is the original path for the report,
-// since path may have been renamed.
+// remove deletes the file or folder path, except in a dry run, and adds an
+// item with its size to p.items. name is the original path, which the report
+// shows because path may be the result of a rename.
 func (p *pruner) remove(path, name string) error {
 	if err := p.ctx.Err(); err != nil {
 		return fmt.Errorf("prune: %w", err)
@@ -297,7 +299,7 @@ func (p *pruner) remove(path, name string) error {
 
 const (
 	unusedFor = 30 * 24 * time.Hour // gc removes files that no job has used for this long
-	gcTime    = time.Minute         // timeout of one gc run; the next run continues the removal
+	gcTime    = time.Minute         // timeout of one gc run; the next run removes the remaining files
 )
 
 // gc is the command "agent gc". At most once a day, it removes cached

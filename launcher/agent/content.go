@@ -108,7 +108,7 @@ func get(ctx context.Context, of protocol.Get, _ io.Reader, out io.Writer) error
 		if err != nil {
 			return err
 		}
-		defer file.Close() // only read
+		defer file.Close() // the file was only read
 		return copyPart(out, file, 0, 0)
 	}
 	id, err := tree.ParseSum(of.Manifest)

@@ -44,7 +44,7 @@ func fetch(want protocol.FetchRequest, to *protocol.Answering) error {
 		if err != nil {
 			return fmt.Errorf("open output: %w", err)
 		}
-		defer file.Close() // only read
+		defer file.Close() // the file was only read
 		return copyPart(to, file, want.Offset, want.Size)
 	case want.Fetched != nil:
 		return outputs.RecordFetched(f, want.Fetched)

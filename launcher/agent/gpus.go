@@ -17,9 +17,9 @@ import (
 // the GPU locks that the launch holds. The zero value is in no queue and holds
 // no locks.
 type reservation struct {
-	queue  *gpulock.Queue // nil: the launch is not in the queue
+	queue  *gpulock.Queue // place in the queue; nil if the launch is not in the queue
 	claims []protocol.Claim
-	locks  []*os.File // locks of all claimed GPUs; nil: none is held
+	locks  []*os.File // locks of all claimed GPUs; nil if no lock is held
 }
 
 // answer executes a Reserve request of the launch: enter the queue, take the

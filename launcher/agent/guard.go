@@ -109,7 +109,7 @@ func (g *guarded) feed(request []byte, orders io.Reader) {
 // forward sends what the command prints to the launcher. If the launcher has
 // disconnected, forward closes the pipe, so that the command gets SIGPIPE.
 func forward(call *protocol.Answering, stream int, from *os.File) {
-	defer from.Close() // only read
+	defer from.Close() // the pipe was only read
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
@@ -119,7 +119,7 @@ func forward(call *protocol.Answering, stream int, from *os.File) {
 	}
 }
 
-// clearAll kills all descendants of this process. It fails if one of them
+// clearAll kills all descendants of this process. It fails if a descendant
 // survives.
 func clearAll(children *process.Children) error {
 	left, err := children.Clear(process.KillTime)

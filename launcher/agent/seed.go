@@ -97,7 +97,7 @@ func sendBinary(conn net.Conn, token string) {
 	if err != nil {
 		return
 	}
-	defer self.Close() // only read
+	defer self.Close() // the file was only read
 	if conn.SetDeadline(time.Now().Add(downloadTimeout)) == nil {
 		_, _ = io.Copy(conn, self)
 	}

@@ -267,7 +267,7 @@ func (s *Session) run(ctx context.Context) error {
 	}
 	s.Plx = agent
 	s.order("is %s", agent.Sum)
-	if agent.Sum != s.Expected.Sum { // if the binary is the expected one, the script has already reported that it is missing
+	if agent.Sum != s.Expected.Sum { // if this binary was expected, the script has already reported that the host does not have it
 		if here, err := s.look(ctx, agent, 0); here || err != nil {
 			return err
 		}
@@ -534,8 +534,8 @@ func (s *Session) answer(ctx context.Context, limit time.Duration) (answer, erro
 	return s.within(ctx, limit, fmt.Errorf("no answer within %v: is the file system of its home stuck?", limit))
 }
 
-// within reads the script's next line, as the method answer does. If that
-// takes longer than limit, it returns the error late.
+// within reads the script's next line, as the method answer does. If no line
+// arrives within limit, the returned error is the parameter late.
 func (s *Session) within(ctx context.Context, limit time.Duration, late error) (answer, error) {
 	line, err := s.lineWithin(ctx, limit, late)
 	if err != nil {

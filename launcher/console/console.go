@@ -60,7 +60,7 @@ func NewPrinter(t Terminal) *Printer {
 // in use, all output to its Terminal must go through this display.
 func (p *Printer) Display() *logs.Display { return p.display }
 
-// Printf prints one line to stderr. It ignores errors, since a failure of
+// Printf prints one line to stderr. It ignores errors, because a failure of
 // stderr cannot be reported anywhere else.
 func (p *Printer) Printf(format string, args ...any) { p.Report(style.Plain, format, args...) }
 

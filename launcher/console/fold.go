@@ -93,7 +93,7 @@ func split(name string) (pattern string, n number) {
 	if m == nil {
 		return name, number{}
 	}
-	value, _ := strconv.ParseUint(m[2], 10, 64) // no error is possible, since the pattern allows at most 18 digits
+	value, _ := strconv.ParseUint(m[2], 10, 64) // there is no error, because the pattern allows at most 18 digits
 	return m[1] + placeholder + m[3], number{m[2], value}
 }
 

@@ -54,7 +54,7 @@ type Config struct {
 
 // Diagnosis is the result of an examination.
 type Diagnosis struct {
-	Hosts        []HostFacts `json:"hosts"`    // in the order of the resource file
+	Hosts        []HostFacts `json:"hosts"`    // facts about each host, in the order of the resource file
 	Findings     []Finding   `json:"findings"` // problems found, errors first; never nil
 	Reachability Dialled     `json:"dialled"`
 }
@@ -87,7 +87,7 @@ const (
 type examination struct {
 	cfg     Config
 	recipe  provision.Recipe
-	visits  []*visit // in the order of the resource file
+	visits  []*visit // one visit for each host, in the order of the resource file
 	placed  []*visit // visits of the hosts on which the plx agent was installed
 	dialled Dialled
 }

@@ -182,7 +182,7 @@ func (n *notes) judgeRoom(check Check, name string, f protocol.Folder, r room, r
 	}
 }
 
-// levelOf returns Error if isError is true, and Warning otherwise.
+// levelOf returns Error if isError is true, and Warning if not.
 func levelOf(isError bool) Level {
 	if isError {
 		return Error

@@ -42,8 +42,8 @@ func openFileLimit() int64 {
 	return int64(l.Max)
 }
 
-// writable returns an error if plx cannot create files in ~/.plx/jobs below
-// home. It removes its test file.
+// writable returns an error if plx cannot create files in the folder .plx/jobs
+// of the home folder. It removes its test file.
 func writable(home string) error {
 	if home == "" {
 		return errors.New("HOME is not set")

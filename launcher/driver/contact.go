@@ -69,8 +69,8 @@ func (c *contact) begin() {
 	c.renewed, c.err, c.clear = time.Time{}, nil, time.Time{}
 }
 
-// finish queues m, such as the order to end, as the last message to the agent.
-// After every reconnection, m is sent again.
+// finish queues m, the order to end, as the last message to the agent. After
+// every reconnection, m is sent again.
 func (c *contact) finish(m protocol.Message) {
 	c.conclude()
 	c.out.finish(m)

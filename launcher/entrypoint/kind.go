@@ -156,7 +156,7 @@ func importsTrainer(ctx context.Context, folder string) (bool, error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	words := strings.Fields(string(out)) // go list prints dependencies first, so the package itself is the last one
+	words := strings.Fields(string(out)) // go list prints dependencies first, so the last line is the package itself
 	if err != nil || len(words) == 0 {
 		return false, nil
 	}

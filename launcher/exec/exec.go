@@ -154,7 +154,7 @@ type run struct {
 	printer    *console.Printer
 	interrupts *interrupts
 	set        *hosts.Set
-	results    []*result     // one for each host, in the order of the resource file
+	results    []*result     // result of each host, in the order of the resource file
 	live       *logs.Printer // prints each line when it arrives; nil if results are printed at the end
 }
 

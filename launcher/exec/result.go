@@ -18,8 +18,8 @@ type result struct {
 
 // Limits of the memory for the hosts' output, in bytes.
 const (
-	maxKept      = 4 << 20   // for one stream of one host
-	maxKeptOfAll = 256 << 20 // for the streams of all hosts together
+	maxKept      = 4 << 20   // maximum for one stream of one host
+	maxKeptOfAll = 256 << 20 // maximum for the streams of all hosts together
 )
 
 func newResult(h *hosts.Host, n int) *result {

@@ -131,7 +131,7 @@ func (f *folder) program(name string) (string, error) {
 	} else if err != nil {
 		return "", err
 	}
-	defer packed.Close() // the error is ignored: the file was only read
+	defer packed.Close() // ignore the error: the file was only read
 	plain, err := gzip.NewReader(packed)
 	if err != nil {
 		return "", fmt.Errorf("unpack %s: %w", packed.Name(), err)

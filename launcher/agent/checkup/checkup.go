@@ -178,7 +178,7 @@ func logindKills(root string) (kills bool) {
 // control group and all its parent groups; 0 means no limit. root is "/", or a
 // test's folder that stands for the root folder.
 func pidsMax(root string) (least int64) {
-	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // if the file is missing, there is no limit
+	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // ignore an error: without this file there is no limit
 	for line := range strings.Lines(string(text)) {
 		path, unified := strings.CutPrefix(strings.TrimSpace(line), "0::")
 		if !unified {

@@ -63,7 +63,7 @@ import (
 // the abstract namespace.
 const prefix = "@" + protocol.LockPrefix
 
-// maxShared is how many jobs can share a device at the same time.
+// maxShared is the maximum number of jobs that share a device.
 const maxShared = 16
 
 // If another process is just taking or releasing a lock, take retries: for

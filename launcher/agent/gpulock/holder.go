@@ -77,7 +77,7 @@ func ServeHolder(locks []*os.File, job string) error {
 			for {
 				conn, err := ln.Accept()
 				if err != nil {
-					return // Accept failed, since file descriptors have run out: clients get no reply, and report only the user, not the job
+					return // Accept failed because file descriptors have run out: clients get no reply, and report only the user, not the job
 				}
 				// The text fits into the socket's buffer, so Write does not
 				// block; it fails if the client has disconnected.
@@ -111,9 +111,9 @@ func heldBy(device, name string) error {
 		held.Holder.User = userName(cred.Uid)
 	}
 	f := os.NewFile(uintptr(fd), name)
-	defer f.Close() // only read
+	defer f.Close() // the socket was only read
 	if f.SetReadDeadline(time.Now().Add(replyTimeout)) != nil {
-		return held // without a deadline, the read below could block for ever
+		return held // give up: without a deadline, the read below could block for ever
 	}
 	var got reply
 	if json.NewDecoder(io.LimitReader(f, maxReply)).Decode(&got) == nil {

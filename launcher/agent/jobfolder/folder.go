@@ -58,7 +58,7 @@ type Folder string
 func (f Folder) State() string { return filepath.Join(string(f), "state.json") }
 
 // GCEvery is the minimum time between two runs of "agent gc" (removal of
-// unused cached files) in one home.
+// unused cached files) in one home folder.
 const GCEvery = 24 * time.Hour
 
 // LastGC returns the path of the file whose modification time is that of the

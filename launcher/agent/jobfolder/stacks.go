@@ -3,7 +3,7 @@
 package jobfolder
 
 import (
-	_ "embed" // for sitecustomize.py
+	_ "embed" // go:embed below needs this package
 	"fmt"
 	"os"
 	"path/filepath"

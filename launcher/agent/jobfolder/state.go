@@ -129,7 +129,7 @@ type Life int
 const (
 	Dead    Life = iota // neither the agent's watchdog nor its supervisor runs
 	Living              // at least one of the agent's two processes runs
-	Unknown             // the agent belongs to another machine that shares this home, or to another pid namespace
+	Unknown             // the agent belongs to another machine that shares this home folder, or to another pid namespace
 )
 
 // LifeOf reports whether the agent that wrote the state s still runs.
@@ -163,7 +163,7 @@ const (
 // Machine identifies the running machine and the pid namespace of this
 // process: host name, boot id and namespace. After a reboot it is different.
 var Machine = sync.OnceValue(func() string {
-	name, _ := os.Hostname() // if the name cannot be read, it is "" in every call
+	name, _ := os.Hostname() // ignore an error: the name is then "" in every call
 	bootID, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	table, _ := os.Readlink("/proc/self/ns/pid")
 	return name + " " + strings.TrimSpace(string(bootID)) + " " + table
@@ -207,7 +207,7 @@ func LeftoverProcesses(s protocol.State) string {
 	if err != nil || s.Machine != Machine() {
 		return ""
 	}
-	found, _ := process.UsersOf(string(f)) // if listing fails, no process is reported
+	found, _ := process.UsersOf(string(f)) // ignore an error: no process is reported then
 	var names, pids []string
 	for _, p := range found[:min(len(found), maxLeft)] {
 		names, pids = append(names, fmt.Sprintf("%d (%s)", p.PID, p.Name)), append(pids, strconv.Itoa(p.PID))

@@ -69,8 +69,8 @@ func Unstarted() ([]Folder, error) {
 type Setup struct {
 	Env    []protocol.Raw `json:"env,omitempty"`    // variables that --setup has set, as NAME=VALUE
 	Unset  []string       `json:"unset,omitempty"`  // names of variables that --setup has removed
-	Dir    protocol.Raw   `json:"dir,omitempty"`    // absolute path of the directory to which --setup has changed; "": unchanged
-	Mask   *int           `json:"mask,omitempty"`   // umask (permissions of new files) that --setup has set; nil: unchanged
+	Dir    protocol.Raw   `json:"dir,omitempty"`    // absolute path of the directory to which --setup has changed; "" if it has not changed the directory
+	Mask   *int           `json:"mask,omitempty"`   // umask (permissions of new files) that --setup has set; nil if it has set none
 	Limits []Limit        `json:"limits,omitempty"` // resource limits (ulimit) that --setup has changed
 }
 

@@ -60,7 +60,7 @@ type place struct {
 	// nil means that --workdir copied none. The list can be long, so sent is
 	// called only if the content of a file must be compared.
 	sent  func() (map[string]tree.Entry, error)
-	made  bool  // also find files that match no pattern of outputs
+	made  bool  // true to find files that match no pattern, too
 	begun int64 // when the first task began to run in dir, in nanoseconds of the file system's clock; 0 if unknown
 }
 

@@ -38,7 +38,7 @@ func Find(ctx context.Context, login []string, want protocol.Find) (found protoc
 	if err != nil {
 		return found
 	}
-	defer f.Close() // only read
+	defer f.Close() // the file was only read
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
 	found.Trainer, err = cluster.Marked(limited{ctx, f})

@@ -27,7 +27,7 @@ func missingInterpreter(path string) string {
 	if err != nil {
 		return "" // an executable file need not be readable, and nothing can be found out about such a file
 	}
-	defer f.Close() // only read
+	defer f.Close() // the file was only read
 	head := make([]byte, 256)
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {

@@ -83,8 +83,8 @@ func (g *gpus) refresh(now time.Time) {
 	}
 }
 
-// ask waits up to limit for the result of a call of the GPU tool. If a call is
-// already running, ask waits for that call; otherwise it starts one.
+// ask waits up to limit for the result of a call of the GPU tool. If no call
+// is running, ask starts one.
 func (g *gpus) ask(limit time.Duration) answer {
 	select {
 	case <-g.begin(limit):
@@ -263,7 +263,7 @@ func execute(ctx context.Context, script string, limit int64) ([]byte, int, erro
 		return nil, 0, fmt.Errorf("start /bin/sh: %w", err)
 	}
 	out, err := io.ReadAll(io.LimitReader(printed, limit))
-	printed.Close() // from now on, a script that prints more than limit bytes gets SIGPIPE
+	printed.Close() // after this, a script that has printed more than limit bytes gets SIGPIPE
 	_ = cmd.Wait()  // ignore the error: the exit status is read from cmd.ProcessState
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -20,7 +20,7 @@ type Host struct {
 
 	mu   sync.Mutex
 	last counters
-	at   time.Time // when last was read
+	at   time.Time // when the counters in last were read
 	use  protocol.HostUse
 	err  error // error of the newest readCounters; nil if all counters could be read
 

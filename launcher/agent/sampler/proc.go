@@ -15,7 +15,7 @@ type counters struct {
 	busy, idle  uint64 // CPU time of all processors since boot, in clock ticks
 	cpus        int
 	load        float64
-	memoryTotal int64 // in bytes
+	memoryTotal int64 // memory of the host in bytes
 	memoryUsed  int64
 	network     map[string]traffic // counters of each network interface except the loopback, by name
 }

@@ -15,7 +15,7 @@ type series struct {
 	generation int
 	pid        int
 	last       measure
-	at         time.Time // when last was taken; zero before the first sample
+	at         time.Time // when the sample in last was taken; zero before the first sample
 	progressed time.Time // when the task last made progress; before any progress, when the task was first seen
 	busy       time.Time // when the task last made progress or used CPU or GPU time
 }

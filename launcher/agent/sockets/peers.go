@@ -68,7 +68,8 @@ const (
 	dialPause = 100 * time.Millisecond
 )
 
-// reachLimit is how many agents ReachAll dials at the same time.
+// reachLimit is the maximum number of agents that ReachAll dials at the same
+// time.
 const reachLimit = 64
 
 // ReachAll dials the other agents and returns those that it could not reach.

@@ -19,7 +19,7 @@ type checkpoint struct {
 	chief   *task                   // task to which the request was made; nil before the first request to a chief on this host
 	request int                     // number of the driver's last request (protocol.Checkpoint); 0 for the save before a stop
 	asked   bool                    // true once the request is in the chief's message queue or was sent
-	answer  *cluster.ControlMessage // reply sent to the driver, from the chief or the supervisor; nil: none yet
+	answer  *cluster.ControlMessage // reply sent to the driver, from the chief or the supervisor; nil before it was sent
 }
 
 // ask sends a checkpoint request to the chief, at most once for each request

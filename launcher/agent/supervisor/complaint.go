@@ -54,7 +54,7 @@ func readComplaint(path string) complaint {
 	if err != nil {
 		return complaint{}
 	}
-	defer f.Close() // only read
+	defer f.Close() // the file was only read
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return complaint{}
 	}

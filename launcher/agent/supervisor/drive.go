@@ -26,7 +26,7 @@ type driving struct {
 	shutdown *shutdown
 	events   *event.Log
 	begun    time.Time     // when this agent became the driver
-	done     chan struct{} // closed when driver.Run has returned; nil: no driver runs in this process
+	done     chan struct{} // closed when driver.Run has returned; nil if no driver runs in this process
 }
 
 // start runs the driver in a new goroutine. The driver connects to this agent

@@ -61,7 +61,7 @@ func within(d time.Duration, done <-chan struct{}) bool {
 // deadline is a point in time that can be moved only to an earlier time. The
 // zero value means no deadline.
 type deadline struct {
-	at   time.Time // zero: no deadline is set
+	at   time.Time // the deadline; the zero time means that none is set
 	over bool      // true once passed has returned true
 }
 

@@ -160,12 +160,12 @@ func (h *host) saveUse() {
 		return
 	}
 	if err := h.folder.WriteHostUse(encoded); err != nil {
-		h.log.Print(err) // only logged: the job can continue without these metrics
+		h.log.Print(err) // only log the error: the job can continue without these metrics
 	}
 }
 
-// saveMetrics saves the metrics of the started tasks. Errors are only logged,
-// since a job can continue without metrics.
+// saveMetrics saves the metrics of the started tasks. It only logs errors,
+// because a job can continue without metrics.
 func (h *host) saveMetrics(started []*task) {
 	for _, t := range started {
 		if err := t.reported.save(h.folder, t.Task); err != nil {

@@ -86,8 +86,9 @@ func (o *output) remember(p []byte) {
 	}
 }
 
-// tailKept is how many bytes at the end of a stream are searched for the cause
-// of a failure. Earlier output says nothing about the end of the program.
+// tailKept is the number of bytes at the end of a stream in which plx searches
+// for the cause of a failure. Earlier output says nothing about the end of the
+// program.
 const tailKept = 32 << 10
 
 // crashed returns a one-line summary of the Go runtime's crash report in the

@@ -22,15 +22,15 @@ type record struct {
 	saver   *saver
 	changed bool      // set by a change that must be published at once; cleared by publish
 	stepped bool      // set when a task reports a new step; cleared by publish
-	shown   time.Time // time at which visitors were last sent the state; zero: never
-	saved   time.Time // time at which state.json was last written; zero: never
+	shown   time.Time // time at which visitors were last sent the state; zero before that
+	saved   time.Time // time at which state.json was last written; zero before that
 }
 
 // Minimum intervals of publishing the state when only the tasks' step numbers
 // have changed.
 const (
-	showEvery = time.Second      // for sending to visitors
-	saveEvery = 10 * time.Second // for writing state.json
+	showEvery = time.Second      // minimum interval for sending the state to visitors
+	saveEvery = 10 * time.Second // minimum interval for writing state.json
 )
 
 // ending reports whether the job is ending or has ended on this host.

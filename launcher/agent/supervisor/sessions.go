@@ -54,9 +54,9 @@ func (s *sessions) show(m protocol.Message) {
 	}
 }
 
-// attach registers a new connection, as the driver's or a visitor's, and sends
-// the current state. A new driver's connection replaces that of the previous
-// driver.
+// attach registers a new connection of the driver or of a visitor, and sends
+// the current state on it. A new driver's connection replaces that of the
+// previous driver.
 func (s *sessions) attach(l *session, state protocol.State) {
 	switch {
 	case l.driver:
@@ -249,7 +249,7 @@ const (
 type session struct {
 	raw    interface{ SetWriteDeadline(time.Time) error }
 	conn   *protocol.Conn // message protocol on top of raw
-	driver bool           // true: the client is the driver; false: a visitor
+	driver bool           // true if the client is the driver, false if it is a visitor
 
 	out       chan protocol.Message // send queue, with room for 1024 messages (queueSize)
 	finishing context.Context       // cancelled by finish, to make write stop

@@ -25,8 +25,8 @@ type shutdown struct {
 	lease   *lease.Lease
 	expired bool // true if the lease has expired, and end was called for that reason
 
-	verdict  *protocol.Verdict // how the job ends on this host; nil: it is not ending
-	kill     deadline          // when to kill tasks that still run; zero: the job is not ending
+	verdict  *protocol.Verdict // how the job ends on this host; nil while it is not ending
+	kill     deadline          // when to kill tasks that still run; the zero value means that the job is not ending
 	overdue  bool              // true once the time in kill has passed
 	clearing bool              // true while tasks.clear kills all processes of the job on this host
 }

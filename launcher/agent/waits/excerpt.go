@@ -100,7 +100,7 @@ func pythons(text string) (all []python) {
 		for line := range strings.Lines(block) {
 			line = strings.TrimRight(line, "\n")
 			if m := pythonHead().FindStringSubmatch(line); m != nil {
-				pid, _ := strconv.Atoi(m[1]) // if the number is too large, Atoi fails, and no process has that pid
+				pid, _ := strconv.Atoi(m[1]) // ignore an error: pid is then a number that no process has
 				p = python{name: m[2], pid: pid}
 			} else if m := pythonFrame().FindStringSubmatch(line); m != nil {
 				p.calls = append(p.calls, frame{function: m[3], file: m[1], line: m[2]})

@@ -110,7 +110,7 @@ func holders(locks string, pid int) (pids []int) {
 			continue
 		}
 		if f[1] != "->" {
-			held[f[0]], _ = strconv.Atoi(f[4]) // if the lock belongs to an open file instead of a process, the pid is -1
+			held[f[0]], _ = strconv.Atoi(f[4]) // ignore an error; the pid is -1 if the lock belongs to an open file instead of a process
 		} else if waits, err := strconv.Atoi(f[5]); err == nil && waits == pid && held[f[0]] > 0 {
 			pids = append(pids, held[f[0]])
 		}

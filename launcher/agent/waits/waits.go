@@ -93,7 +93,7 @@ func newHost(trees map[int][]process.Process, connections []sockets.Connection) 
 			h.pipes(p.PID)
 		}
 	}
-	h.locks, _ = os.ReadFile("/proc/locks") // if this fails, holders of file locks are not reported
+	h.locks, _ = os.ReadFile("/proc/locks") // ignore an error: holders of file locks are not reported then
 	return h
 }
 

@@ -199,8 +199,8 @@ func stuckAfter(lease time.Duration) int {
 	return min(max(int(lease.Seconds()*0.6), leastStuck), mostStuck)
 }
 
-// watch waits until the supervisor has ended. Meanwhile it forwards SIGTERM
-// and SIGUSR1 to the supervisor, and kills it if it is stuck.
+// watch waits until the supervisor has ended. During this time it forwards
+// SIGTERM and SIGUSR1 to the supervisor, and kills a stuck supervisor.
 func (w *Watchdog) watch() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
