@@ -19,9 +19,9 @@ const reapTime = 10 * time.Second
 // reapJob kills what is left of a job on this host; the job's watchdog and
 // supervisor may both be dead. It kills the watchdog, the processes whose
 // environment names the job, the processes in a detached job's systemd scope,
-// and all their descendants. If the agent is dead, reapJob also records its
-// end in the state file, with the pids of processes that it could not kill,
-// and deletes the job's secret.
+// and all their descendants. If the agent is dead, reapJob also deletes the
+// job's secret, and records in the state file that the agent has ended and
+// which processes it could not kill.
 func reapJob(f jobfolder.Folder) error {
 	before, _ := f.ReadState() // without a state file, the watchdog's pid is unknown; the watchdog then ends because its supervisor is killed
 	left, err := process.Sweep(func() ([]process.Process, error) {

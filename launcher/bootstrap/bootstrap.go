@@ -64,9 +64,9 @@ type Config struct {
 	// Agent returns the plx binary for a platform. If it is nil, nothing is
 	// sent: the host runs the binary that it has, or Run fails.
 	Agent func(context.Context, envsync.Platform) (envsync.Blob, error)
-	// Copy creates a file on the host over a second session, such as sftp. If
-	// Copy is nil or fails, or if the host lacks disk space to unpack the
-	// file, the binary is sent over the session of the script.
+	// Copy creates a file on the host over a second session, such as sftp. The
+	// binary is sent over the session of the script in three cases: Copy is
+	// nil, Copy fails, or the host lacks disk space to unpack the file.
 	Copy func(ctx context.Context, r io.Reader, path string) error
 	// Seeds are the hosts from which other hosts can download plx. If it is
 	// nil, every host gets plx from this machine.

@@ -53,9 +53,9 @@ func (t *Table) Write(to Terminal) error {
 // Lines returns the lines of the whole table without colours, in any width.
 func (t *Table) Lines() []string { return t.lines(0, false) }
 
-// longColumn, leastLast and indent are numbers of terminal columns. The last
-// column of the table moves to a line below its row if it is wider than
-// longColumn and less than leastLast would remain for it. This line is
+// longColumn, leastLast and indent are numbers of terminal columns. The
+// table's last column moves to a line below its row in one case: it is wider
+// than longColumn, and less than leastLast would remain for it. This line is
 // indented by indent.
 const leastLast, longColumn, indent = 24, 10, 4
 

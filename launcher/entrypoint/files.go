@@ -100,8 +100,8 @@ type files struct {
 }
 
 // checkWrapped returns an error if a wrapper such as numactl runs a program of
-// a local virtual environment, such as .venv/bin/python, and plx does not send
-// that environment.
+// a local virtual environment that plx does not send, such as
+// .venv/bin/python.
 func (f files) checkWrapped() error {
 	in, before := f.inner()
 	root, command := venvOf(in.Program)
@@ -113,7 +113,7 @@ func (f files) checkWrapped() error {
 }
 
 // checkLine returns an error if the line for "sh -c" names a Python script
-// that a pattern in .plxignore excludes, so that the hosts do not get it.
+// that plx does not send because a pattern in .plxignore excludes it.
 func (f files) checkLine() error {
 	line, given := f.shellLine()
 	if f.sent == nil || !given || movesAway(line) || movesAway(f.Setup) {

@@ -98,10 +98,10 @@ func (s Source) checkInterpreter() (notes []string, err error) {
 	return nil, exit.Mistake(errors.New(alone), "%s -m venv .venv makes an environment: plx launch --venv .venv %s; with the Python of the hosts, without --venv", s.Program, hosts)
 }
 
-// noteVenv returns a note about the first path that names a file in a local
-// virtual environment, which does not exist at that path on the hosts. It
-// checks the program that a wrapper such as numactl runs, and the words of a
-// shell script.
+// noteVenv returns a note about the first path of a file in a local virtual
+// environment, because the hosts have no file at that path. It checks the
+// program that a wrapper such as numactl runs, and the words of a shell
+// script.
 func (s Source) noteVenv(c code) []string {
 	in, before := s.inner()
 	var words []string

@@ -62,9 +62,9 @@ type group struct {
 const groupRoot = "/sys/fs/cgroup"
 
 // findGroup finds the memory control group of this process. own is the text of
-// /proc/self/cgroup. In a container, the group's files can be at the root of
-// the cgroup file system instead of at the path in own, so findGroup tries
-// both.
+// /proc/self/cgroup, which contains the group's path. In a container, the
+// group's files can be at the root of the cgroup file system instead, so
+// findGroup tries both.
 func findGroup(own string) group {
 	for line := range strings.Lines(own) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)

@@ -61,9 +61,9 @@ func (c *checkpoint) resume(chief *task, request int) {
 	chief.send(cluster.ControlMessage{Kind: cluster.Resume, Request: request})
 }
 
-// unsent replies to the driver if m is a checkpoint request that could not be
-// sent to the chief, because the chief will never reply to it. It ignores
-// other messages.
+// unsent is called if the message m could not be sent to the chief. If m is a
+// checkpoint request, unsent replies to the driver, because the chief will
+// never do so. It ignores other messages.
 func (c *checkpoint) unsent(t *task, m cluster.ControlMessage, err error) {
 	if m.Kind == cluster.Checkpoint {
 		c.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: err.Error()})

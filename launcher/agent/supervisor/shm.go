@@ -19,9 +19,9 @@ var busErrorTexts = [][]byte{
 // may contain them too, so they are weaker evidence than busErrorTexts.
 var shmErrorTexts = [][]byte{[]byte(protocol.Shm), []byte("</torch_"), []byte("SemLock"), []byte("shm_open")}
 
-// lackOfShm returns a message about /dev/shm if a task with the exit status
-// code seems to have failed for lack of shared memory, or else "". shm
-// describes /dev/shm at the end of the task. If /dev/shm is small but not
+// lackOfShm returns a message about /dev/shm if a task seems to have failed
+// for lack of shared memory, or else "". code is the task's exit status, and
+// shm describes /dev/shm at the end of the task. If /dev/shm is small but not
 // full, lackOfShm blames it for bus errors only.
 func lackOfShm(code int, stderr *output, shm protocol.Folder) string {
 	fault, text := protocol.OfShm(shm)
