@@ -172,7 +172,7 @@ func table(curves []curve) string {
 	rows := [][]string{{"mode", "chief's steps at the last point", "last test loss", "seconds", fmt.Sprintf("until loss %.3f", bound)}}
 	for _, c := range curves {
 		last := len(c.steps) - 1
-		seconds, _ := c.until(bound) // every mode reaches the bound
+		seconds, _ := c.until(bound) // ignore ok, which is always true: every mode reaches this bound
 		rows = append(rows, []string{c.mode, fmt.Sprintf("%.0f", c.steps[last]+1), fmt.Sprintf("%.4f", c.loss[last]),
 			fmt.Sprintf("%.1f", c.ended.Seconds()), fmt.Sprintf("%.1f s", seconds)})
 	}

@@ -106,7 +106,7 @@ func (s *style) set(sequence string, parameters []string) error {
 			s.colour = named[n-30]
 		case n >= 90 && n <= 97:
 			s.colour = named[n-90+8]
-		case n == 49: // resets the background, which paint never changes
+		case n == 49: // this parameter resets the background, which paint never changes
 		case n == 39:
 			s.colour = ""
 		case n == 38 && i+2 < len(parameters) && parameters[i+1] == "5":
