@@ -295,7 +295,7 @@ func (c *Config) checkSigns() error {
 
 var (
 	jobName      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`) })
-	invalidChars = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._-]+`) }) // characters that are not allowed in a job name
+	invalidChars = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._-]+`) }) // matches characters that are not allowed in a job name
 )
 
 // suggestName returns a valid job name that resembles the invalid name, to

@@ -48,7 +48,7 @@ type drive struct {
 	reconnecting *console.HostProgress // progress display of the hosts that are lost or are being reconnected
 	endPhase     func()                // ends the display of the current phase; nil if no phase is displayed
 	phase        protocol.Phase        // job phase that Entered received last; "" before the first
-	line         *live.Line            // the status line
+	line         *live.Line            // status line at the bottom of the terminal
 }
 
 // begin creates a member for each host of the launch, and opens the output for
@@ -237,7 +237,7 @@ func (d *drive) Entered(phase protocol.Phase) {
 	d.phase = phase
 	d.line.Update(func(s *live.State) { s.Doing = doing[phase] })
 	switch phase {
-	case protocol.Idle: // Idle comes before the tasks are started again
+	case protocol.Idle: // in this phase, the tasks wait to be started again
 		for _, m := range d.members {
 			m.placed.Store(0)
 			m.began.Store(false)

@@ -21,8 +21,8 @@ import (
 
 // Limits on the sizes that the functions below accept.
 const (
-	maxManifest = 64 << 20 // size of a manifest in bytes
-	maxKept     = 10_000   // number of checkpoints saved under one name
+	maxManifest = 64 << 20 // largest size of a manifest in bytes
+	maxKept     = 10_000   // maximum number of checkpoints saved under one name
 )
 
 const manifestName = "manifest.json"

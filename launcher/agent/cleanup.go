@@ -62,18 +62,19 @@ func lockPrune(ctx context.Context, dir string) (done func()) {
 
 type pruner struct {
 	ctx         context.Context    // when ctx ends, the pruner stops before the next removal
-	root        string             // ~/.plx
+	root        string             // path of ~/.plx
 	before      time.Time          // remove only files and folders last changed before this time
 	keepJobs    []string           // IDs of jobs whose folders must not be removed
-	discard     bool               // remove a job's folder even if its output files were not fetched
-	dry         bool               // dry run: report what would be removed, remove nothing
+	discard     bool               // true to remove a job's folder even if its output files were not fetched
+	dry         bool               // true for a dry run, which reports what would be removed and removes nothing
 	items       []protocol.Pruned  // everything removed (in a dry run: to be removed), and job folders kept for their output files
 	removedJobs []jobfolder.Folder // job folders removed (in a dry run: to be removed); cached files that only they use can go too
 	keepBlobs   []string           // checksums of blobs (cached programs) to keep although no job uses them; only gc sets it
 }
 
-// jobs removes the folders of jobs whose agent no longer runs, except those
-// that keep, keepJobs or leftover processes protect.
+// jobs removes the folders of jobs whose agent no longer runs. It keeps the
+// jobs in keepJobs, jobs that the method keep protects, and jobs that may have
+// left processes.
 func (p *pruner) jobs() error {
 	all, err := jobfolder.States()
 	if err != nil {
@@ -298,7 +299,7 @@ func (p *pruner) remove(path, name string) error {
 }
 
 const (
-	unusedFor = 30 * 24 * time.Hour // gc removes files that no job has used for this long
+	unusedFor = 30 * 24 * time.Hour // time without use after which gc removes a file
 	gcTime    = time.Minute         // timeout of one gc run; the next run removes the remaining files
 )
 
@@ -337,8 +338,8 @@ func gc(ctx context.Context, _ []string, _ streams) error {
 func lowerPriority() {
 	const (
 		low     = 10
-		ofGroup = 2         // the constant IOPRIO_WHO_PGRP
-		last    = 2<<13 | 7 // the lowest level of the class IOPRIO_CLASS_BE
+		ofGroup = 2         // the kernel's constant IOPRIO_WHO_PGRP: the priority is for a process group
+		last    = 2<<13 | 7 // the kernel's lowest disk priority: level 7 of the class IOPRIO_CLASS_BE
 	)
 	if unix.Getpgrp() != os.Getpid() {
 		return // a user has started gc from a shell: keep the normal priority

@@ -60,7 +60,7 @@ type streams struct {
 // command describes a subcommand of "plx agent".
 type command struct {
 	args  int    // required number of arguments; with anyArgs, the subcommand checks them itself
-	takes string // what the arguments are, for the error message
+	takes string // description of the arguments, for the error message
 	run   func(context.Context, []string, streams) error
 }
 

@@ -98,7 +98,8 @@ const (
 	// host. If the home directory is on a file server that hangs, the reply
 	// never comes.
 	answerLimit = 60 * time.Second
-	// stallLimit is how long a transfer to a host may make no progress.
+	// stallLimit is the time without progress after which a transfer to a host
+	// is given up.
 	stallLimit = 60 * time.Second
 	// slowest is the minimum speed, in bytes per second, that is assumed for
 	// receiving and hashing a file on a host.
@@ -170,8 +171,8 @@ type Session struct {
 	Plx envsync.Blob
 
 	stream       Stream
-	tools        []string // the subset of gzip, bash and timeout that is installed on the host
-	disk         string   // output of df for the disk of the home directory; "" if not reported
+	tools        []string // those of the programs gzip, bash and timeout that are installed on the host
+	disk         string   // output of df for the disk of the home directory; "" if the host has not reported it
 	processLimit string   // output of ulimit -u in the remote shell, which a failed script reports; "" if the script has not failed
 	limits       []string // limits of the shell that runs plx: address space and data in KiB, processes, open files
 	home         string   // home directory, as an absolute path on the host

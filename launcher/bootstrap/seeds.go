@@ -37,7 +37,7 @@ type Seeds struct {
 	lost func(why string) // called with the reason when direct becomes true; may be nil
 
 	mu      sync.Mutex
-	homes   map[string]*home // home directories by the name of their file system
+	homes   map[string]*home // file systems with home directories, by name
 	plx     map[string]*plx  // state of each plx binary, by its SHA-256
 	changed chan struct{}    // closed and replaced when one of the fields that mu guards changes
 	moved   time.Time        // time of the last progress of any transfer
@@ -160,9 +160,9 @@ func (s *Seeds) choose(ctx context.Context, t *turn, sum string, able bool) *sou
 	}
 }
 
-// free returns a host that can serve the binary p to one more host. If there
-// is none now, wait says whether waiting for one makes sense. The caller must
-// hold s.mu.
+// free returns a host that can serve the binary p to one more host. If no host
+// can serve now, wait is true if the caller should wait for one. The caller
+// must hold s.mu.
 func (s *Seeds) free(p *plx) (from *source, wait bool) {
 	if s.direct || p.given < directSends {
 		return nil, false

@@ -26,7 +26,7 @@ func (p *Printer) Ask(ctx context.Context, question string, echo bool) (answer s
 		return "", fmt.Errorf("there is no terminal for the prompt: %w", err)
 	}
 	defer tty.Close()                                                               // ignore an error, because the line was read
-	stop := context.AfterFunc(ctx, func() { tty.SetReadDeadline(time.Unix(1, 0)) }) // makes the read fail when ctx ends
+	stop := context.AfterFunc(ctx, func() { tty.SetReadDeadline(time.Unix(1, 0)) }) // when ctx ends, the deadline makes the read fail
 	defer stop()
 	p.display.Alone(func() { answer, err = ask(tty, p.question(question), echo) })
 	if ctx.Err() != nil {

@@ -30,7 +30,7 @@ type Terminal struct {
 	StdoutTTY, StderrTTY bool
 	Dumb                 bool // true if the terminal cannot move its cursor (TERM=dumb)
 	Width                int  // width of Stdout in columns; 0 means no terminal, so lines may have any length
-	// StdoutColour and StderrColour turn colours on for each output.
+	// StdoutColour and StderrColour are true if the output may have colours.
 	StdoutColour, StderrColour bool
 	Sixteen                    bool // true if the terminal has only 16 colours
 	NoStatus                   bool // true if the user has turned the status line off

@@ -525,7 +525,7 @@ func (t *Transfer) String() string {
 	}
 	if still := time.Since(t.last); !t.begun.IsZero() && still >= patience && all.bytes < all.total {
 		text += fmt.Sprintf("; no byte for %ds", int(still.Seconds()))
-		if hosts := Fold(t.unfinished()); hosts != "" { // hosts that download files themselves have no name here
+		if hosts := Fold(t.unfinished()); hosts != "" { // hosts that download files themselves are not named
 			text += "; waiting for " + hosts
 		}
 		return text

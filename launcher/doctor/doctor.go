@@ -144,7 +144,7 @@ func newExamination(cfg Config, set *hosts.Set, printer *console.Printer) *exami
 func (e *examination) placeAgents(ctx context.Context) error {
 	connected := e.stage(ctx, e.visits, e.recipe.Connect, (*visit).unreached)
 	e.placed = e.stage(ctx, connected, e.recipe.Place, (*visit).unplaced)
-	e.recipe.Set.Placed(context.Cause(ctx)) // prints how much was sent, even after an error
+	e.recipe.Set.Placed(context.Cause(ctx)) // Placed prints how much was sent, even after an error
 	for _, v := range e.stage(ctx, e.placed, e.recipe.FindGPUs, (*visit).unprobed) {
 		m := placement.Machine{Host: v.Resource, Report: &v.Report}
 		v.judgeGPUs(m)

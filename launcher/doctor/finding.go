@@ -79,7 +79,7 @@ func group(all []Finding, labels []string) []Finding {
 		slices.SortStableFunc(f.Hosts, func(a, b string) int { return place(a) - place(b) })
 	}
 	slices.SortStableFunc(grouped, func(a, b Finding) int {
-		return cmp.Or(strings.Compare(string(a.Level), string(b.Level)), // as strings, "error" sorts before "warning"
+		return cmp.Or(strings.Compare(string(a.Level), string(b.Level)), // the levels sort as strings: "error" before "warning"
 			slices.Index(order, a.Check)-slices.Index(order, b.Check), place(a.Hosts[0])-place(b.Hosts[0]))
 	})
 	return grouped

@@ -27,7 +27,7 @@ type contact struct {
 	deliver func(jobstate.Event) // passes an event to the job's state machine (package jobstate)
 	events  *event.Log           // the job's event log; nil if events are not logged
 
-	out outbox // messages to the agent
+	out outbox // queue of messages to the agent
 
 	over     chan struct{}   // closed when the method run has returned
 	finished context.Context // canceled after the agent received its final order to end

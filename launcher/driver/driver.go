@@ -129,7 +129,7 @@ type driver struct {
 	plan     protocol.Plan
 	opts     Options
 	machine  *jobstate.Machine
-	contacts []*contact // one per host, in the order of their indices
+	contacts []*contact // one contact per host, in the order of the hosts' indices
 	events   chan jobstate.Event
 	timers   map[jobstate.Timer]time.Time // time at which each pending timer fires
 	grace    time.Duration                // shortest time between asking tasks to end and killing them that was requested so far; at first Plan.Grace

@@ -44,7 +44,7 @@ func WithHint(err error, hint string) error {
 // coded is an error with an exit status for plx.
 type coded struct {
 	error
-	code int // plx's exit status
+	code int // exit status of plx
 }
 
 func (c *coded) Unwrap() error { return c.error }

@@ -44,7 +44,7 @@ func (f *fetcher) checkpoints(ctx context.Context) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		// Ask again only if new lists can show other checkpoints.
+		// Ask the hosts again only if new lists can show other checkpoints.
 		if r.gone && unreached == nil && n < maxRounds && !slices.Equal(before, r.first) {
 			before = r.first
 			continue

@@ -159,7 +159,7 @@ func logindKills(root string) (kills bool) {
 	files := []string{filepath.Join(root, "etc/systemd/logind.conf")}
 	// Drop-in files override logind.conf, so they are read after it.
 	for _, folder := range []string{"usr/lib", "run", "etc"} {
-		more, _ := filepath.Glob(filepath.Join(root, folder, "systemd/logind.conf.d/*.conf")) // the pattern is valid
+		more, _ := filepath.Glob(filepath.Join(root, folder, "systemd/logind.conf.d/*.conf")) // ignore the error, which is always nil because the pattern is valid
 		files = append(files, more...)
 	}
 	for _, file := range files {

@@ -41,7 +41,7 @@ func facts(ctx context.Context) *protocol.HostFacts {
 			f.Processes = limitOf(text)
 		}
 	}
-	home, _ := os.UserHomeDir() // plx agents do not start without a home folder
+	home, _ := os.UserHomeDir() // ignore the error: plx agents do not start without a home folder
 	f.Home, f.Tmp, f.Shm = process.ReadFolder(filepath.Join(home, ".plx")), process.ReadFolder("/tmp"), process.ReadFolder(protocol.Shm)
 	return f
 }

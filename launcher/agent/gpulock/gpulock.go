@@ -185,7 +185,7 @@ func attempt(c protocol.Claim) (fd int, err error) {
 		err = unix.Listen(fd, backlog)
 	}
 	if (c.Shared || err != nil) && fd != own {
-		unix.Close(own) // a shared lock needs the device's own name only while it is taken
+		unix.Close(own) // release the device's own name, which a shared lock needs only while it is being taken
 	}
 	if err != nil {
 		unix.Close(fd) // the socket has no data to flush

@@ -24,12 +24,12 @@ const backlog = 1024
 // Limits for the reply of a lock's holder.
 const (
 	replyTimeout = 500 * time.Millisecond
-	maxReply     = 1 << 10 // bytes
+	maxReply     = 1 << 10 // size of a reply in bytes
 )
 
 // Held is the error for a device that another job has reserved.
 type Held struct {
-	Device string // UUID
+	Device string // UUID of the device
 	Holder Holder
 }
 

@@ -17,12 +17,12 @@ import (
 // process may wait for a child, so os/exec and os.StartProcess must not be
 // used at the same time.
 type Children struct {
-	mu     sync.Mutex     // start holds it from the fork until it has added the child to live
+	mu     sync.Mutex     // held by Start from the fork until the child is in live
 	live   map[int]*Child // children that were started and are not reaped yet, by pid
 	forks  chan func()    // functions that fork a child; the method fork calls them, all on one thread
 	forked chan struct{}  // wakes the reaper goroutine after a child was started; closed by Close
 	reaped chan struct{}  // closed when the reaper goroutine has returned
-	cores  []int          // CPU cores that this process may use; the default for children
+	cores  []int          // CPU cores that this process may use; children may use the same by default
 }
 
 // Child is a process that Children has started.
@@ -184,7 +184,7 @@ func (ch *Child) kill(pid int, sigs ...unix.Signal) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	for _, sig := range sigs {
-		if !ch.ended { // before the child is reaped, the kernel gives its pid to no other process
+		if !ch.ended { // until the child is reaped, the kernel gives its pid to no other process
 			unix.Kill(pid, sig) // ignore the error: the child may have ended, and the reaper records that
 		}
 	}

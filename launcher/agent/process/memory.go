@@ -23,8 +23,8 @@ import (
 type Memory struct {
 	host  int64         // OOM kills on the whole host since it booted; 0 if the kernel does not count them
 	group group         // control group of this process and of the processes that it starts
-	kills int64         // OOM kills in the control group
-	at    time.Duration // time of the snapshot, since the host booted
+	kills int64         // number of OOM kills in the control group
+	at    time.Duration // time of the snapshot, measured from the host's boot
 }
 
 // ReadMemory takes a snapshot of the OOM kill counters.
@@ -52,7 +52,7 @@ func (m Memory) Killed(pid int) (kills int64, proof string) {
 
 // group is a control group with a memory limit, of cgroup version 1 or 2.
 type group struct {
-	name       string // path of the group as in /proc/self/cgroup
+	name       string // path of the group, as /proc/self/cgroup shows it
 	eventsFile string // path of the file that has a line "oom_kill N"; "" if no group was found
 	limitFile  string // path of the file that contains the group's memory limit in bytes
 }

@@ -54,7 +54,7 @@ type answer struct {
 const (
 	toolTime  = 10 * time.Second // how long a call of the tool may take in the background
 	toolLimit = 1 << 20          // maximum number of bytes read from the tool's output
-	share     = 100              // at most 1/share of the time is spent in the tool
+	share     = 100              // the tool runs for at most 1/share of the time
 )
 
 // errNoTool means that the host has neither nvidia-smi nor rocm-smi. Callers

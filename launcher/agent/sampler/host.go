@@ -24,9 +24,9 @@ type Host struct {
 	use  protocol.HostUse
 	err  error // error of the newest readCounters; nil if all counters could be read
 
-	watchGPUs bool            // Run also calls the GPU tool, such as nvidia-smi
+	watchGPUs bool            // true if Run also calls the GPU tool, such as nvidia-smi
 	history   metrics.History // all samples so far, for the job's metrics
-	grown     bool            // history has samples that Encoded has not returned yet
+	grown     bool            // true if history has samples that Encoded has not returned yet
 }
 
 // NewHost returns a Host without samples. It runs the GPU tool with shell. If

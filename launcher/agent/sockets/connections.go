@@ -16,7 +16,7 @@ import (
 type Connection struct {
 	Inode       uint32 // inode number of the socket, as /proc/PID/fd shows it
 	Local, Peer netip.AddrPort
-	State       uint8         // TCP state: unix.BPF_TCP_ESTABLISHED and so on
+	State       uint8         // TCP state, such as unix.BPF_TCP_ESTABLISHED
 	Unread      uint32        // number of received bytes that the program has not read; for a listening socket, number of connections that wait for accept
 	Unsent      uint32        // written bytes that the peer has not acknowledged
 	Retries     int           // number of times that the kernel has retransmitted the oldest unacknowledged bytes

@@ -29,7 +29,7 @@ import (
 type Identity struct {
 	Secret    []byte // the job's secret, which all its agents know
 	HostIndex int    // index of the agent's host in the job's list of hosts
-	TLS       bool   // connections between hosts are encrypted
+	TLS       bool   // true if connections between hosts are encrypted
 }
 
 func (id Identity) channel() channel.Config {

@@ -34,7 +34,7 @@ type ListenRange struct {
 // agent of this host uses the port.
 type Socket struct {
 	FD    int
-	Addr  string // host:port
+	Addr  string // address of the socket as host:port
 	once  sync.Once
 	claim int // descriptor of the abstract Unix socket that keeps other agents from using the port; -1 if there is none
 }
@@ -97,7 +97,7 @@ func (p ListenRange) Reserve(used map[string]bool) (*Socket, error) {
 	for held := 0; used[s.Addr] && held < maxHeld; held++ {
 		other, err := p.Open(false)
 		if err != nil {
-			break // no other port is free
+			break // keep the port that was bound last, because no other port is free
 		}
 		defer s.Close()
 		s = other

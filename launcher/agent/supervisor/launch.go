@@ -109,7 +109,7 @@ func (l launch) withLocks(files ...uintptr) []uintptr {
 		return files
 	}
 	for len(files) < firstLockFD {
-		files = append(files, ^uintptr(0)) // leaves this descriptor number closed in the task
+		files = append(files, ^uintptr(0)) // this invalid number leaves the descriptor closed in the task
 	}
 	for _, f := range l.locks {
 		files = append(files, f.Fd())

@@ -18,7 +18,7 @@ import (
 // spool. If the disk is full, it drops bytes instead of blocking the task.
 type output struct {
 	name   string         // task and stream, such as "worker:3 stderr"
-	pipe   *os.File       // read end; the task has the other end
+	pipe   *os.File       // read end of the pipe; the task has the write end
 	to     io.WriteCloser // log file of this stream, called the spool
 	notify func(string)   // shows a message to the user
 	scan   func([]byte)   // searches new output for metrics; must not keep the slice that it gets

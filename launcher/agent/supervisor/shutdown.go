@@ -112,7 +112,7 @@ func (s *shutdown) endHere(reason string, grace time.Duration, killed string) {
 func uptime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		panic(err) // impossible: every kernel that Go supports has this clock
+		panic(err) // this cannot happen: every kernel that Go supports has this clock
 	}
 	return time.Duration(t.Nano())
 }

@@ -30,7 +30,7 @@ func (s *supervisor) serveLauncher(launcher *watchdog.Launcher) {
 	l := newSession(launcher, protocol.Continue(launcher), true)
 	if s.host.spec.Logs {
 		s.starter.logged = make(chan struct{})
-		go s.starter.sendLogs(l) // ends when the logs were sent or the connection is closed
+		go s.starter.sendLogs(l) // this goroutine ends when the logs were sent or the connection is closed
 	}
 	s.loop.background(func() { s.converse(l) })
 }

@@ -100,7 +100,7 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 		case sig := <-terms:
 			if sig == unix.SIGUSR1 || cluster.InStep() { // these signals announce preemption: the host will be taken away from the job
 				s.preempted()
-			} else { // another signal, for example because the host shuts down
+			} else { // any other signal, for example because the host shuts down
 				s.shutdown.endHere(fmt.Sprintf("the agent was told to end: %v", sig), min(s.host.spec.Grace, 5*time.Second), "the host told the agent to end")
 			}
 		case <-tick.C:

@@ -88,7 +88,7 @@ func (t *task) receive(m cluster.ControlMessage) {
 		return
 	}
 	if m.Version != cluster.ControlVersion {
-		t.control.Close() // the task fails when its control channel is closed
+		t.control.Close() // close the control channel, which makes the task fail
 	}
 	if t.stopAsked {
 		t.sendStop() // send the stop message now: when the task was asked to end, it had not sent its hello message and could get only signals

@@ -17,9 +17,9 @@ import (
 
 // Limits of an excerpt of a task's stacks.
 const (
-	maxExcerpt = 4   // number of lines
-	maxFrames  = 3   // number of functions in a line
-	maxWidth   = 300 // length of a line in bytes
+	maxExcerpt = 4   // maximum number of lines
+	maxFrames  = 3   // maximum number of functions in a line
+	maxWidth   = 300 // maximum length of a line in bytes
 )
 
 var (
@@ -119,7 +119,7 @@ func pythons(text string) (all []python) {
 // goroutine is a goroutine that is in a function of the user's program.
 type goroutine struct {
 	line  string // text for the user: goroutine number, state, and calls of the program
-	at    string // source location, in the form of Places
+	at    string // source location in the format of the results of Places
 	main  bool   // true if main.main is the only function of the program in the stack
 	waits bool   // true if the goroutine waits for other tasks, in a call of plx's trainer
 }

@@ -47,7 +47,7 @@ func Places(text string) []string {
 		}
 	}
 	if len(all) == 0 && len(foreign) > 0 {
-		all = foreign[:1] // further Python processes are often helpers of the first
+		all = foreign[:1] // use only the first, because further Python processes are often its helpers
 	}
 	return bounded(distinct(all))
 }

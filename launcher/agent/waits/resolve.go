@@ -101,7 +101,7 @@ func (h *host) follow(pid, fd int, t protocol.Thread, sockets map[uint32]int) pr
 // holders returns the processes that hold the file lock for which process pid
 // waits. locks is the content of /proc/locks.
 func holders(locks string, pid int) (pids []int) {
-	held := map[string]int{} // pid of the holder by the lock's number in /proc/locks
+	held := map[string]int{} // pids of lock holders, by the lock's number in /proc/locks
 	for line := range strings.Lines(locks) {
 		// line of a holder: "1: POSIX ADVISORY WRITE 7 fe:00:99 0 EOF"; of a
 		// waiting process: "1: -> POSIX ..."

@@ -62,7 +62,7 @@ func Python(pid int, file string) string {
 		process.Signal(p, urgePython)
 		size = grown(f, before, dumpTime)
 	}
-	dump, _ := io.ReadAll(io.NewSectionReader(f, before, min(size-before, maxDump))) // on an error, return what was read
+	dump, _ := io.ReadAll(io.NewSectionReader(f, before, min(size-before, maxDump))) // ignore an error and return what was read
 	return withoutOwn(string(dump))
 }
 

@@ -77,7 +77,7 @@ type host struct {
 	writers     map[uint32][]int              // pids of the processes with the write end of a pipe open, by the pipe's inode
 	connections map[uint32]sockets.Connection // TCP connections by the socket's inode
 	locks       []byte                        // content of /proc/locks
-	programs    map[string]bool               // whether an executable is written in Go, by its path
+	programs    map[string]bool               // key: path of an executable; value: whether it is written in Go
 }
 
 func newHost(trees map[int][]process.Process, connections []sockets.Connection) *host {
@@ -195,7 +195,7 @@ func fold(all []protocol.Thread, t protocol.Thread) []protocol.Thread {
 func (h *host) thread(pid, tid int, sockets map[uint32]int) protocol.Thread {
 	folder := fmt.Sprintf("/proc/%d/task/%d/", pid, tid)
 	t := protocol.Thread{Count: 1, Wait: protocol.OnOther}
-	where, _ := os.ReadFile(folder + "wchan") // empty if the kernel hides it
+	where, _ := os.ReadFile(folder + "wchan") // ignore an error: the text is empty if the kernel hides it
 	if t.Where = string(where); t.Where == "0" {
 		t.Where = ""
 	}
@@ -210,7 +210,7 @@ func (h *host) thread(pid, tid int, sockets map[uint32]int) protocol.Thread {
 		t.Wait = protocol.Runs
 		return t
 	}
-	text, _ := os.ReadFile(folder + "syscall") // empty if the kernel hides it
+	text, _ := os.ReadFile(folder + "syscall") // ignore an error: the text is empty if the kernel hides it
 	nr, args, ok := parseCall(string(text))
 	if !ok {
 		return t

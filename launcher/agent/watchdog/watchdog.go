@@ -153,7 +153,7 @@ func (w *Watchdog) start(spec protocol.Spec, output *os.File, locks []*os.File) 
 // that it is ready.
 func (w *Watchdog) await(spec protocol.Spec, to, from *os.File) error {
 	deadline := time.Now().Add(startTimeout)
-	to.SetDeadline(deadline) // cannot fail: pipes support deadlines
+	to.SetDeadline(deadline) // ignore the error: pipes always support deadlines
 	from.SetDeadline(deadline)
 	wrote := json.NewEncoder(to).Encode(spec)
 	var r readiness
