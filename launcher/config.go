@@ -26,7 +26,7 @@ import (
 type Config struct {
 	hosts.Reach
 	Terminal console.Terminal
-	Stdin    *os.File // standard input of plx; if data waits there, plx prints a note that the tasks do not get it
+	Stdin    *os.File // standard input of plx; if it has data, plx prints a note that the tasks do not get the data
 
 	// Program is a local executable ("./train"), the directory of a Go
 	// package, or the name of a command that is on PATH on the hosts.
@@ -47,12 +47,12 @@ type Config struct {
 	Venv        string        // local Python virtual environment to copy to the hosts for the tasks; "" copies none
 	Chdir       string        // directory on the hosts in which the tasks run; "" means a directory that plx makes for the task
 	Setup       string        // shell command line to run before the program; "" runs nothing
-	SetupTime   time.Duration // time limit of Setup on a host if Workdir is set, as Setup then runs once per host; 0 means 10 minutes
+	SetupTime   time.Duration // timeout of Setup on a host if Workdir is set, because Setup then runs once per host; 0 means 10 minutes
 	Path        string        // colon-separated directories to prepend to PATH on the hosts; "" leaves PATH unchanged
 	Detach      bool          // start the job, let the agent on worker:0's host control it, and return
 	DryRun      bool          // print what a launch would do, without starting anything
-	LocalGiven  bool          // the user gave the size of the embedded cluster (the hosts simulated on this machine) with --local
-	Verbose     bool          // print where the tasks run, and the stderr lines that plx's trainer marks as detail
+	LocalGiven  bool          // true if the user gave the size of the embedded cluster (hosts simulated on this machine) with --local
+	Verbose     bool          // print which task runs on which host, and the stderr lines that plx's trainer marks as detail
 
 	Output []string // glob patterns of files that the job writes, relative to the tasks' working directory
 
@@ -61,29 +61,29 @@ type Config struct {
 	ownVenv bool              // true if --venv is absent and Venv is the virtual environment that contains Program; set by validate
 
 	placement.Options
-	// AutoServers requests parameter servers only if Program links plx's
-	// trainer. The method launch.read then sets NoServers.
+	// AutoServers requests parameter servers if Program links plx's trainer.
+	// For other programs, the method launch.read sets NoServers.
 	AutoServers bool
 	// AutoVisible shows each worker the GPUs of all workers on its host if
-	// Program expects that, as programs for torchrun do. The method
+	// Program expects that. Programs written for torchrun do. The method
 	// launch.read then sets VisibleHost.
 	AutoVisible bool
 	NoBind      bool // do not pin each worker to its own CPU cores
 	PortLow     int  // first port on which tasks may listen; 0 means any free port
 	PortHigh    int  // last port on which tasks may listen; 0 if PortLow is 0
 
-	WaitGPUs      time.Duration     // how long to wait for GPUs that other processes use; 0 fails if one is in use
-	StartTimeout  time.Duration     // time limit for starting all tasks, at launch and at each restart; 0 means 5 minutes
-	MaxTime       time.Duration     // time limit of the job; 0 means no limit
-	Hang          protocol.HangPlan // after how long without progress the job counts as hung, and what plx then does; Timeout 0 disables the check
+	WaitGPUs      time.Duration     // how long to wait for GPUs that other processes use; 0 makes the launch fail if a GPU is in use
+	StartTimeout  time.Duration     // timeout for starting all tasks, at launch and at each restart; 0 means 5 minutes
+	MaxTime       time.Duration     // maximum duration of the job; 0 means no limit
+	Hang          protocol.HangPlan // time without progress after which the job counts as hung (0 disables the check), and what plx then does
 	FreezeTimeout time.Duration     // time without a heartbeat after which a task of plx's trainer counts as failed; 0 disables the check
-	Restarts      Restarts          // how often and how to restart after failures; the zero value ends the job at the first failure
-	Lease         time.Duration     // how long an agent keeps its tasks running without contact to the driver; 0 means jobs.DefaultLease
-	TLS           bool              // encrypt the traffic between hosts of agents and of tasks that use plx's trainer
+	Restarts      Restarts          // how often and how to restart the tasks after failures; the zero value ends the job at the first failure
+	Lease         time.Duration     // how long an agent keeps its tasks running without a message from the driver; 0 means jobs.DefaultLease
+	TLS           bool              // encrypt the traffic between the agents, and between tasks that use plx's trainer
 	Grace         time.Duration     // time between asking a task to end and killing it; 0 kills at once
 	LogDir        string            // local directory that gets one log file for each output stream of each task; "" writes none
 	LogLimit      int64             // number of bytes of each task's output that its host keeps; 0 keeps all
-	Metrics       []string          // patterns that extract metrics from the tasks' output (see metrics.ParsePatterns); empty means the built-in ones only
+	Metrics       []string          // patterns that extract metrics from the tasks' output (see metrics.ParsePatterns); they add to the built-in patterns
 	LogLevel      string            // value of PLX_LOG_LEVEL for the tasks; "" means info
 	Grep          *regexp.Regexp    // print only output lines that match; nil prints all lines
 	Timestamps    bool              // print the time before each output line
@@ -101,9 +101,9 @@ type Config struct {
 	// Fetch is the local directory to which plx copies checkpoints, outputs
 	// and logs after the job has ended. Empty leaves these files on the hosts.
 	Fetch string
-	// CheckpointTimeout limits the time of the last checkpoint, which the job takes
-	// after SIGTERM or a notice that its host will be preempted. 0 takes no
-	// last checkpoint.
+	// CheckpointTimeout is the timeout for the last checkpoint, which the job
+	// saves after SIGTERM or a notice that its host will be preempted. 0 saves
+	// no last checkpoint.
 	CheckpointTimeout time.Duration
 }
 
@@ -114,8 +114,8 @@ const DefaultHang = 10 * time.Minute
 // task's failure caused the others.
 const settle = time.Second
 
-// DefaultSaveTime limits how long a job may take for its last checkpoint
-// before it ends. Clouds seldom give a preempted host more time.
+// DefaultSaveTime is the default timeout for saving the last checkpoint before
+// the job ends. Clouds seldom give a preempted host more time.
 const DefaultSaveTime = time.Minute
 
 // leastLease is the shortest lease that --lease accepts. On a busy host, an
@@ -132,8 +132,9 @@ const mostPerHost = 4096
 const leastFreeze = 4 * time.Second
 
 // Check returns the errors that Launch would return before it connects to a
-// host. A batch submission calls Check now for a launch that will run later.
-// Check also returns the tasks' environment variables as NAME=VALUE.
+// host. When the user submits a batch script, plx calls Check for the launch
+// that will run later. Check also returns the tasks' environment variables as
+// NAME=VALUE.
 func (c Config) Check() (environ []string, err error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -204,7 +205,7 @@ func (c *Config) validate() error {
 	if c.ShareGPUs && c.WaitGPUs > 0 {
 		return exit.Mistake(errors.New("--share-gpus and --wait-gpus contradict each other: one uses GPUs beside others, the other waits until nobody else does"), "leave one of them out")
 	}
-	if len(c.Hosts) > 0 { // an embedded cluster has no host names yet
+	if len(c.Hosts) > 0 { // the host names of an embedded cluster (hosts simulated on this machine) are not known yet
 		if err := placement.CheckServers(c.Hosts, c.Servers); err != nil {
 			return err
 		}
@@ -269,8 +270,8 @@ func (c *Config) checkSetup() error {
 	return nil
 }
 
-// checkSigns rejects negative numbers and durations, and more workers per host
-// than a host can run.
+// checkSigns rejects negative numbers and durations. It also rejects more
+// workers per host than mostPerHost.
 func (c *Config) checkSigns() error {
 	for _, n := range []struct {
 		flag  string
@@ -294,7 +295,7 @@ func (c *Config) checkSigns() error {
 
 var (
 	jobName      = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`) })
-	invalidChars = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._-]+`) }) // characters that are not allowed in a job name
+	invalidChars = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._-]+`) }) // matches characters that are not allowed in a job name
 )
 
 // suggestName returns a valid job name that resembles the invalid name, to

@@ -11,8 +11,8 @@ import (
 )
 
 // trainerDevice returns the value of the program's own --device flag, or its
-// default "auto". The result is empty for a foreign program: one that does not
-// link plx's trainer.
+// default "auto". If foreign is true, the program does not link plx's trainer,
+// and the result is empty.
 func trainerDevice(args []string, foreign bool) string {
 	if foreign {
 		return ""
@@ -22,8 +22,9 @@ func trainerDevice(args []string, foreign bool) string {
 }
 
 // computesOn describes the device on which a task of plx's trainer computes,
-// for a table. The result is empty for a parameter server, which uses no
-// device. The result is "-" for a worker that demands a GPU and has none.
+// for a table. choice is the value of the flag --device. The result is empty
+// for a parameter server, which uses no device. The result is "-" for a worker
+// that demands a GPU and has none.
 func computesOn(choice string, m placement.Machine, t placement.Task) string {
 	hasGPU, known := trainedOn(t)
 	switch {
@@ -41,8 +42,8 @@ func computesOn(choice string, m placement.Machine, t placement.Task) string {
 	return t.Device
 }
 
-// trainedOn reports whether task t has a GPU that plx's trainer can compute
-// on, and whether that is known yet.
+// trainedOn reports whether task t has a GPU that plx's trainer can use. known
+// is false while plx has not found out.
 func trainedOn(t placement.Task) (hasGPU, known bool) {
 	hasGPU, known = t.GivenGPU()
 	return hasGPU && t.Vendor.Trained(), known
@@ -73,7 +74,7 @@ func untrained(choice string, machines []placement.Machine, p placement.Placemen
 }
 
 func mixed(choice string, machines []placement.Machine, p placement.Placement) []string {
-	first := map[bool]string{} // key: the worker has a GPU; value: the first such worker and its host
+	first := map[bool]string{} // the first worker with a GPU (key true) and the first without one (key false), each with its host
 	for _, h := range p.Hosts {
 		for _, t := range h.Tasks {
 			hasGPU, known := trainedOn(t)

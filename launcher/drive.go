@@ -39,22 +39,22 @@ type drive struct {
 	streams logstream.Streams
 	turns   chan struct{} // semaphore: holds one element for each agent that is being started
 	members []*member     // hosts of the launch, then hosts that joined later; hosts are never removed
-	// layout lists which tasks run on each host since the last restart, with
-	// the same indexes as members. It is nil before the first restart, when
-	// the tasks run as launch.placed says.
+	// layout lists which tasks run on each host since the last restart, by
+	// index in members. Before the first restart it is nil, and launch.placed
+	// has the tasks.
 	layout []protocol.HostPlan
 
 	agents       *console.HostProgress // progress display of the agents that are being started
 	reconnecting *console.HostProgress // progress display of the hosts that are lost or are being reconnected
 	endPhase     func()                // ends the display of the current phase; nil if no phase is displayed
 	phase        protocol.Phase        // job phase that Entered received last; "" before the first
-	line         *live.Line            // the status line
+	line         *live.Line            // status line at the bottom of the terminal
 }
 
 // begin creates a member for each host of the launch, and opens the output for
 // the tasks' logs.
 func (d *drive) begin() (reached []driver.Host) {
-	patterns, _ := metrics.ParsePatterns(d.launch.cfg.Metrics) // no error: the plx command has already checked these patterns
+	patterns, _ := metrics.ParsePatterns(d.launch.cfg.Metrics) // there is no error: the plx command has already checked these patterns
 	d.line = live.New(patterns)
 	d.agents = d.launch.printer.NewHostProgress("starting agents", len(d.launch.agents))
 	d.reconnecting = d.launch.printer.NewHostProgress("no connection to", 0)
@@ -99,10 +99,10 @@ func (l *launch) starting() string {
 	return fmt.Sprintf("starting %s on %s", plural.Count(len(taskNames(l.placed)), "task"), plural.Count(len(l.agents), "host"))
 }
 
-// namesOf returns a function that lists the names of the members for which held
-// is true, except lost ones.
+// namesOf returns a function that lists the hosts for which the job waits.
+// These are the members for which held is true, except lost members.
 func (d *drive) namesOf(held func(*member) bool) func() []string {
-	members := slices.Clone(d.members) // copied, as hosts may join while the function is in use
+	members := slices.Clone(d.members) // a copy, because hosts may join while the function is in use
 	return func() (names []string) {
 		for _, m := range members {
 			if !m.lost.Load() && held(m) {
@@ -113,8 +113,8 @@ func (d *drive) namesOf(held func(*member) bool) func() []string {
 	}
 }
 
-// States of a member for which the job waits; the display names the hosts in
-// that state.
+// unstarted and runs are values for the parameter held of namesOf: states of a
+// member for which the job waits.
 func unstarted(m *member) bool { return !m.began.Load() }
 func runs(m *member) bool      { return m.running.Load() > 0 }
 func unended(m *member) bool   { return m.made.Load() == nil }
@@ -128,8 +128,8 @@ const (
 	lateFirst = 30 * time.Second
 )
 
-// running returns the text to display while the tasks run and print nothing,
-// or "". long is the time since the tasks started.
+// running returns the text to display while the tasks run and print nothing;
+// it may be "". long is the time since the tasks started.
 func (d *drive) running(long time.Duration) string {
 	t := d.launch.cfg.Terminal
 	terminal, last := t.StderrTTY && !t.Dumb, d.out.Last()
@@ -147,7 +147,7 @@ func (d *drive) running(long time.Duration) string {
 func (d *drive) run(ctx context.Context) (int, error) {
 	reached := d.begin()
 	plan := d.launch.plan()
-	if sink, err := jobs.Events(d.launch.job); err == nil { // no error message here: if Events fails, saving the job's record has failed too and printed one
+	if sink, err := jobs.Events(d.launch.job); err == nil { // print no error: if Events fails, saving the job's record has failed too and printed an error
 		d.launch.events.Add(sink)
 	}
 	d.launch.events.Begin(d.launch.job, d.launch.cfg.Name, d.launch.cfg.Program, plan.Hosts)
@@ -174,9 +174,8 @@ func (d *drive) run(ctx context.Context) (int, error) {
 	record := d.record()
 	d.launch.report(record, verdict, d.out)
 	d.keep(ctx, stops, record)
-	// The number named lacks the files in a --chdir directory, which d.made
-	// does not count. If --output was given, such files may match, so print
-	// the hint too.
+	// named does not include the files in a --chdir directory. If --output was
+	// given, its patterns may match files there, so print the hint too.
 	if d.launch.cfg.Fetch == "" && (named > 0 || len(d.launch.cfg.Output) > 0 && d.launch.cfg.Chdir != "") {
 		d.launch.printer.Printf("hint: plx fetch %s DIR brings the outputs to this machine", d.launch.job)
 	}
@@ -204,8 +203,8 @@ func (d *drive) notify(ctx context.Context, stops <-chan jobstate.StopAsked, v p
 
 // awaitLogs waits until the logs of all hosts are complete. It prints the
 // errors of hosts that the driver has lost, and returns the errors of other
-// hosts. The argument err is the driver's result; it lists agents whose end
-// the driver did not see.
+// hosts. err is the driver's result, which lists the agents whose end the
+// driver could not confirm.
 func (d *drive) awaitLogs(err error, stops <-chan jobstate.StopAsked) error {
 	gone := map[*hosts.AgentHost]bool{} // true for agents that the driver has lost
 	for _, m := range d.members {
@@ -238,7 +237,7 @@ func (d *drive) Entered(phase protocol.Phase) {
 	d.phase = phase
 	d.line.Update(func(s *live.State) { s.Doing = doing[phase] })
 	switch phase {
-	case protocol.Idle: // before the tasks are started again
+	case protocol.Idle: // in this phase, the tasks wait to be started again
 		for _, m := range d.members {
 			m.placed.Store(0)
 			m.began.Store(false)
@@ -260,8 +259,8 @@ func (d *drive) Entered(phase protocol.Phase) {
 	}
 }
 
-// doing maps a phase to its text in the status line. In the other phases there
-// is no status line.
+// doing maps a phase to its text in the status line. In a phase that it does
+// not contain, there is no status line.
 var doing = map[protocol.Phase]string{protocol.Running: "running", protocol.Stopping: "ending"}
 
 // Noted prints a message of the driver.
@@ -289,8 +288,8 @@ func (d *drive) Laid(generation int, layout []protocol.HostPlan) {
 	}
 }
 
-// record returns the job's record for this machine, with the hosts as they are
-// now. The record's Chief is the host that runs worker:0.
+// record returns this machine's record of the job, with the present hosts. Its
+// field Chief is the host that runs worker:0.
 func (d *drive) record() *jobs.Record {
 	r := d.launch.record()
 	if len(d.layout) == 0 {
@@ -324,7 +323,7 @@ func (d *drive) record() *jobs.Record {
 }
 
 // untilSignal returns a context that is canceled at the user's next signal.
-// The context's cause then carries the exit status of plx.
+// The context's cause then determines the exit status of plx.
 func untilSignal(ctx context.Context, stops <-chan jobstate.StopAsked, cause func(reason string) error) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	go func() {
@@ -337,9 +336,9 @@ func untilSignal(ctx context.Context, stops <-chan jobstate.StopAsked, cause fun
 	return ctx, cancel
 }
 
-// made counts the files that the job left on its hosts. It returns a line
-// about files that match no --output pattern, or "". The number named counts
-// the files that match. A signal from the user stops the count.
+// made counts the files that the job left on its hosts. line is a line for the
+// user about the files that match no --output pattern, or "". named is the
+// number of files that match. A signal from the user stops the count.
 func (d *drive) made(ctx context.Context, stops <-chan jobstate.StopAsked) (line string, named int) {
 	ctx, cancel := untilSignal(ctx, stops, func(reason string) error {
 		return fmt.Errorf("what the job made is not counted: %s", reason)
@@ -347,9 +346,9 @@ func (d *drive) made(ctx context.Context, stops <-chan jobstate.StopAsked) (line
 	defer cancel(nil)
 	var from []*hosts.AgentHost
 	var counts []protocol.FileCounts
-	known := map[string]bool{} // key: job directory; a host that was lost and joined again is two members with one directory
+	known := map[string]bool{} // job directories that were counted; a host that was lost and joined again is two members with one directory
 	for _, m := range slices.Backward(d.members) {
-		if m.lost.Load() || known[m.agent.Folder] { // lost hosts are skipped, as the verdict names them
+		if m.lost.Load() || known[m.agent.Folder] { // skip lost hosts, because the verdict names them
 			continue
 		}
 		known[m.agent.Folder] = true
@@ -385,9 +384,9 @@ func (d *drive) fetch(ctx context.Context, stops <-chan jobstate.StopAsked) erro
 	return err
 }
 
-// minKeptTime is the shortest duration of a job whose metrics and log tails are
-// copied to this machine at its end. For a shorter job, plx report reads them
-// from the hosts.
+// minKeptTime is the shortest duration of a job after which plx copies metrics
+// and log tails to this machine. For a shorter job, plx report reads them from
+// the hosts.
 const minKeptTime = 5 * time.Second
 
 // keep copies the job's metrics and log tails from the hosts to this machine,
@@ -401,7 +400,7 @@ func (d *drive) keep(ctx context.Context, stops <-chan jobstate.StopAsked, recor
 	})
 	defer cancel(nil)
 	var agents []*hosts.AgentHost
-	for _, m := range slices.Backward(d.members) { // backward, because a host that was lost and joined again has two members: the later one counts
+	for _, m := range slices.Backward(d.members) { // go backward: a host that was lost and joined again has two members, and the later one has the running agent
 		if !m.lost.Load() {
 			agents = append(agents, m.agent)
 		}
@@ -419,18 +418,18 @@ type member struct {
 	drive   *drive
 	index   int // index of this member in drive.members
 	agent   *hosts.AgentHost
-	tasks   []protocol.TaskSpec // tasks of the host's first generation: those of the launch, or of plx scale
-	joined  bool                // plx scale has started the agent, so Dial only connects to the agent
-	started bool                // Dial has started the agent, so later calls only connect to the agent
-	began   atomic.Bool         // the host's tasks of the current generation have started
+	tasks   []protocol.TaskSpec // tasks of the host's first generation, from the launch or from plx scale
+	joined  bool                // true if plx scale has started the agent, so that Dial only connects to it
+	started bool                // true once Dial has started the agent; later calls of Dial only connect to it
+	began   atomic.Bool         // true once the host's tasks of the current generation have started
 	running atomic.Int32        // number of tasks that run on the host
-	placed  atomic.Int32        // number of the host's tasks, since the last restart, that have not exited with status 0
-	lost    atomic.Bool         // the driver has lost the agent; false again after a new agent is connected
-	// made counts the files that the job left on the host; the agent reports
-	// this when it ends. Nil before that report.
+	placed  atomic.Int32        // number of tasks on the host since the last restart, without those that have ended with status 0
+	lost    atomic.Bool         // true while the driver has lost the agent and no new agent is connected
+	// made is the number of files that the job left on the host. The agent
+	// reports it when it ends; before that, made is nil.
 	made atomic.Pointer[protocol.FileCounts]
-	// early receives the log lines that a newly started agent sends unasked.
-	// Nil if this process did not start the current agent.
+	// early receives the log lines that a newly started agent sends without a
+	// request. It is nil if this process did not start the current agent.
 	early atomic.Pointer[logstream.EarlyLogs]
 }
 
@@ -440,8 +439,8 @@ func (d *drive) add(m *member) driver.Host {
 	return driver.Host{Name: m.agent.Name(), Agent: m, NoAgentMeansClean: true}
 }
 
-// record returns the member's part of the job's record. The argument now is
-// the host's entry in the current layout, or zero if there is none.
+// record returns the member's part of the job's record. now is the host's
+// entry in the current layout, or the zero value if there is no layout.
 func (m *member) record(now protocol.HostPlan) jobs.HostRecord {
 	tasks := m.tasks
 	if m.joined && len(now.Tasks) > 0 {
@@ -454,10 +453,10 @@ func (m *member) record(now protocol.HostPlan) jobs.HostRecord {
 
 // Dial starts the agent at the first call and connects to the running agent at
 // later calls. If plx scale has started the agent, every call only connects.
-// The driver calls Dial from one goroutine at a time.
+// Only one goroutine at a time calls Dial.
 func (m *member) Dial(ctx context.Context) (*protocol.Conn, error) {
 	if m.joined || m.started {
-		m.early.Store(nil) // an agent sends its first logs unasked only to the process that started it
+		m.early.Store(nil) // an agent sends its first logs without a request only to the process that started it
 		m.drive.reconnecting.Begin(m.agent.Name())
 		conn, err := m.agent.Connect(ctx)
 		if err == nil {
@@ -496,8 +495,8 @@ func (m *member) count() {
 	m.drive.line.Tasks(m.index, running, int(m.placed.Load()))
 }
 
-// Exited records that a task on this host has ended. After exit status 0, the
-// task is no longer counted as expected to run.
+// Exited records that a task on this host has ended. A task that ended with
+// status 0 is no longer included in m.placed.
 func (m *member) Exited(x protocol.Exit) {
 	m.running.Add(-1)
 	if x.Code == 0 {
@@ -532,7 +531,7 @@ type unreached struct{ err error }
 func (u unreached) Dial(context.Context) (*protocol.Conn, error) { return nil, hosts.NotStarted(u.err) }
 
 // Turn waits until fewer than cap(turns) agents are being started. The caller
-// must call done after the start of its agent.
+// must call done after its agent has started.
 func (m *member) Turn(ctx context.Context) (done func(), err error) {
 	if m.joined || m.started {
 		return func() {}, nil
@@ -563,7 +562,7 @@ func (m *member) start(ctx context.Context) (*protocol.Conn, error) {
 }
 
 // Revive starts a new agent on the host after the previous agent was lost. It
-// sends the job's files again, as the host may have lost them.
+// sends the job's files again, because the host may have lost them too.
 func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	err := m.agent.Survey(ctx)
 	m.drive.launch.set.Placed(err)
@@ -581,7 +580,7 @@ func (m *member) Revive(ctx context.Context) (*protocol.Conn, error) {
 	}
 	recipe := m.drive.launch.recipe()
 	recipe.Running = true
-	recipe.PeerAddr, _ = m.agent.DataAddr() // address of the lost agent; the error needs no check, as Ready rejects a host without an address
+	recipe.PeerAddr, _ = m.agent.DataAddr() // address of the lost agent; ignore the error, because Ready rejects a host without an address
 	if err := recipe.Ready(ctx, []*provision.Target{{AgentHost: m.agent, GPUs: gpus}}); err != nil {
 		return nil, err
 	}
@@ -605,8 +604,8 @@ func (d *drive) join(ctx context.Context, j protocol.Joining) driver.Host {
 }
 
 // joining opens a connection to a host on which plx scale has started an
-// agent. If that fails, it returns the error and a placeholder host that
-// cannot be connected to.
+// agent. If that fails, it returns the error, and a placeholder for the host
+// that no connection can use.
 func (d *drive) joining(ctx context.Context, j protocol.Joining) (a *hosts.AgentHost, err error) {
 	line, err := hosts.ReadPlan(j.HostPlan)
 	if err == nil {

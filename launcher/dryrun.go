@@ -30,7 +30,7 @@ func (l *launch) dryRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !p.Guessed { // if the GPUs are only guessed, the real job may have more workers
+	if !p.Guessed { // skip the check if the number of GPUs is only guessed, because the real job may have more workers
 		if err := checkPlacement(cfg, p); err != nil {
 			return err
 		}
@@ -65,8 +65,8 @@ func (l *launch) dryRun(ctx context.Context) error {
 	return err
 }
 
-// planTable returns a table of the tasks and their devices, one string per
-// line. The argument device is the result of trainerDevice.
+// planTable returns a table of the tasks and their devices, as lines. device
+// is the value of the program's --device flag, from trainerDevice.
 func planTable(device string, machines []placement.Machine, p placement.Placement) []string {
 	head := []string{"TASK", "HOST", "DEVICE", "SEES GPUS"}
 	if device != "" {
@@ -98,15 +98,15 @@ func choices(machines []placement.Machine, p placement.Placement) (lines []strin
 			lines = append(lines, fmt.Sprintf("host %s: its data address is %s", m.Name, m.DataAddr))
 		}
 		for _, e := range m.Env {
-			name, _, _ := strings.Cut(e, "=") // print the name only: the value may be a secret
+			name, _, _ := strings.Cut(e, "=") // print only the name, because the value may be a secret
 			lines = append(lines, fmt.Sprintf("host %s: %s is set for its tasks alone", m.Name, name))
 		}
 	}
 	return lines
 }
 
-// sentLines returns lines that describe what a launch would send to each of
-// its hosts. The argument on is the number of hosts.
+// sentLines returns lines that describe what a launch would send to its hosts.
+// on is the number of hosts.
 func (l *launch) sentLines(on int) ([]string, error) {
 	lines := []string{"send: plx itself, as agent, once per host"}
 	switch l.program.Kind {

@@ -19,7 +19,7 @@ import (
 	"github.com/plx-run/plx/launcher/jobs"
 )
 
-// gitTime limits how long a launch waits for git commands in the program's
+// gitTime is how long a launch waits for git commands in the program's
 // directory.
 const gitTime = 5 * time.Second
 
@@ -30,9 +30,9 @@ type revision struct {
 	err            error  // why there is no diff; nil if no diff was requested
 }
 
-// readRevision starts git in the background. It reads the revision of
-// --workdir or, without --workdir, of the program's directory, else of the
-// current directory.
+// readRevision starts git in the background. It reads the revision of the
+// folder of --workdir. Without --workdir, it reads that of the program's
+// directory or, if there is none, of the current directory.
 func readRevision(ctx context.Context, cfg Config) <-chan revision {
 	found := make(chan revision, 1)
 	dirs := []string{cfg.Workdir}
@@ -66,7 +66,7 @@ func readRevision(ctx context.Context, cfg Config) <-chan revision {
 }
 
 // keepRun stores the job's command, versions and git revision on this machine,
-// for plx report. If storing fails, keepRun prints a note and returns nil.
+// for plx report. If it cannot store them, it prints a note and returns nil.
 func (l *launch) keepRun(ctx context.Context) error {
 	var git revision
 	select {
@@ -191,8 +191,9 @@ func (l *launch) names() (names []string) {
 	return names
 }
 
-// perHost calls of for each host. It returns the value if all hosts have the
-// same one, else each value with the names of its hosts.
+// perHost calls the function of for each host. If all hosts have the same
+// value, it returns that value. If not, it returns each value with the names
+// of its hosts.
 func (l *launch) perHost(of func(i int) string) string {
 	var values []string
 	hosts := map[string][]string{}

@@ -73,8 +73,8 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 	}
 }
 
-// piped makes a handler of a function that reads the launcher's input, and
-// writes its output, as byte streams.
+// piped makes a handler of a function that reads the data that the launcher
+// streams to this call, and writes data back.
 func piped[In any](do func(context.Context, In, io.Reader, io.Writer) error) protocol.Handler {
 	return protocol.HandleStream(func(ctx context.Context, want In, call *protocol.Answering) (none, error) {
 		return none{}, do(ctx, want, call, call)
@@ -124,8 +124,8 @@ func (u *hostUse) close() {
 }
 
 // listLocks returns the lines of /proc/net/unix that belong to GPU locks,
-// which are abstract sockets. It returns "" if that file cannot be read;
-// taking the locks reports that error later.
+// which are abstract Unix sockets. It returns "" if /proc/net/unix cannot be
+// read; the agent reports that error when it takes locks.
 func listLocks() string {
 	text, _ := os.ReadFile("/proc/net/unix")
 	var locks strings.Builder
@@ -162,8 +162,8 @@ func installVenv(ctx context.Context, want venv.Request) (ready bool, err error)
 	return ready, damagedContent(err)
 }
 
-// inJob makes a handler of a function whose only input is a job's folder on
-// this host.
+// inJob makes a handler of a function that needs only a job's folder on this
+// host.
 func inJob[Out any](do func(jobfolder.Folder) (Out, error)) func(context.Context, protocol.HostJob) (Out, error) {
 	return func(_ context.Context, of protocol.HostJob) (out Out, err error) {
 		f, err := jobfolder.Of(of.Job, of.Folder)

@@ -19,17 +19,18 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Limits on what sendCheckpoints and listKept read.
+// Limits on the sizes that the functions below accept.
 const (
-	maxManifest = 64 << 20 // size of a manifest in bytes
-	maxKept     = 10_000   // number of checkpoints with one name
+	maxManifest = 64 << 20 // largest size of a manifest in bytes
+	maxKept     = 10_000   // maximum number of checkpoints saved under one name
 )
 
 const manifestName = "manifest.json"
 
 // sendCheckpoints lists the checkpoints saved under the name want.Checkpoints,
-// or sends one file of them. It verifies the checksums of manifests only; the
-// receiver verifies any other file against the checksum in the manifest.
+// or sends one file of them. It verifies the checksum of a manifest before
+// use. The receiver verifies every other file against the checksum in the
+// manifest.
 func sendCheckpoints(want protocol.FetchRequest, out io.Writer) error {
 	dir, err := jobfolder.Checkpoints(want.Checkpoints)
 	if err != nil {
@@ -42,7 +43,7 @@ func sendCheckpoints(want protocol.FetchRequest, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("open checkpoints: %w", err)
 	}
-	defer root.Close() // only read
+	defer root.Close() // the folder was only read
 	if want.Name == "" {
 		return listKept(root, json.NewEncoder(out))
 	}
@@ -50,7 +51,7 @@ func sendCheckpoints(want protocol.FetchRequest, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() // only read
+	defer file.Close() // the file was only read
 	return copyPart(out, file, want.Offset, want.Size)
 }
 
@@ -108,7 +109,7 @@ func readManifest(root *os.Root, folder string) (files []protocol.CheckpointFile
 
 // filesOf returns the files that a checkpoint's manifest lists, and the time
 // at which the checkpoint was made. It verifies the manifest's own checksum
-// and ignores all other fields. The manifest is
+// and ignores other fields. The manifest is
 //
 //	{"sum":"<SHA-256 of the bytes of checkpoint>","checkpoint":{"time":...,"files":[...],...}}
 func filesOf(manifest []byte) (files []protocol.CheckpointFile, made time.Time, err error) {

@@ -24,8 +24,8 @@ import (
 )
 
 // prune removes the folders of ended jobs, and cached files that no job uses.
-// It keeps a job whose output files were not fetched yet, or whose files
-// cannot be checked.
+// It keeps the folder of a job with output files that the user has not
+// fetched, or with files that cannot be read.
 func prune(ctx context.Context, want protocol.PruneRequest) (answer protocol.PruneAnswer, err error) {
 	if want.Older < 0 {
 		return answer, errors.New("prune: the age must not be negative")
@@ -43,36 +43,38 @@ func prune(ctx context.Context, want protocol.PruneRequest) (answer protocol.Pru
 	return answer, nil
 }
 
-// lockPrune waits until no other process prunes dir, and returns a function that
-// releases the lock. Several hosts can share a home, and "plx prune" runs on
-// all of them at once: while one host removes a job's folder, another cannot
-// tell whether that job still runs. On a file system without locks, or after
-// ctx has ended, lockPrune returns without the lock.
+// lockPrune waits until no other process prunes dir, and returns a function
+// that releases the lock. The lock is needed because several hosts can share a
+// home folder, and "plx prune" runs on all of them at once: while one host
+// removes a job's folder, another cannot tell whether that job still runs. On
+// a file system without locks, or after ctx has ended, lockPrune returns
+// without the lock.
 func lockPrune(ctx context.Context, dir string) (done func()) {
 	f, err := os.Open(dir)
 	if err != nil {
-		return func() {} // the caller reads dir next, and reports the error
+		return func() {} // the caller reads dir next, and reports the error that Open returned
 	}
 	for unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == unix.EWOULDBLOCK && ctx.Err() == nil {
 		time.Sleep(10 * time.Millisecond)
 	}
-	return func() { _ = f.Close() } // opened only for its lock
+	return func() { _ = f.Close() } // the file was opened only for its lock
 }
 
 type pruner struct {
-	ctx         context.Context    // the pruner stops before the next removal when it is canceled
-	root        string             // ~/.plx
+	ctx         context.Context    // when ctx ends, the pruner stops before the next removal
+	root        string             // path of ~/.plx
 	before      time.Time          // remove only files and folders last changed before this time
 	keepJobs    []string           // IDs of jobs whose folders must not be removed
-	discard     bool               // remove a job's folder even if its output files were not fetched
-	dry         bool               // dry run: report what would be removed, remove nothing
+	discard     bool               // true to remove a job's folder even if its output files were not fetched
+	dry         bool               // true for a dry run, which reports what would be removed and removes nothing
 	items       []protocol.Pruned  // everything removed (in a dry run: to be removed), and job folders kept for their output files
 	removedJobs []jobfolder.Folder // job folders removed (in a dry run: to be removed); cached files that only they use can go too
-	keepBlobs   []string           // checksums of blobs to keep although no job uses them; only gc sets it
+	keepBlobs   []string           // checksums of blobs (cached programs) to keep although no job uses them; only gc sets it
 }
 
-// jobs removes the folders of jobs whose agent is dead, unless the job must be
-// kept.
+// jobs removes the folders of jobs whose agent no longer runs. It keeps the
+// jobs in keepJobs, jobs that the method keep protects, and jobs that may have
+// left processes.
 func (p *pruner) jobs() error {
 	all, err := jobfolder.States()
 	if err != nil {
@@ -83,7 +85,7 @@ func (p *pruner) jobs() error {
 		if !p.old(f.State()) || jobfolder.LifeOf(s) != jobfolder.Dead || slices.Contains(p.keepJobs, f.Job()) {
 			continue
 		}
-		if left := jobfolder.LeftoverProcesses(s); s.Phase != protocol.Over && left != "" { // keep the folder: it is the only hint at the job's leftover processes
+		if left := jobfolder.LeftoverProcesses(s); s.Phase != protocol.Over && left != "" { // keep the folder: its state file is the only record of the job's leftover processes
 			errs = append(errs, fmt.Errorf("job %s is kept: %s", f.Job(), left))
 			continue
 		}
@@ -126,7 +128,7 @@ func (p *pruner) folder(f jobfolder.Folder) error {
 }
 
 // keep reports whether the job's folder must be kept because it holds output
-// files that were not fetched, or files that cannot be checked. It adds such a
+// files that were not fetched, or files that cannot be read. keep adds such a
 // folder to p.items.
 func (p *pruner) keep(f jobfolder.Folder) (bool, error) {
 	if p.discard {
@@ -160,8 +162,8 @@ func (p *pruner) blobs() error {
 	return p.below("blobs", used)
 }
 
-// uploads removes files of interrupted plx uploads (~/.plx/blobs/.*) that are
-// more than a day old.
+// uploads removes the temporary files that interrupted uploads of plx have
+// left (~/.plx/blobs/.*), if they are more than a day old.
 func (p *pruner) uploads() error {
 	left, err := filepath.Glob(filepath.Join(p.root, "blobs", ".*"))
 	errs := []error{err}
@@ -184,8 +186,8 @@ func (p *pruner) envs() error {
 }
 
 // below removes each old entry of the folder ~/.plx/<folder> whose name is not
-// in used. The folder "spares" holds prebuilt working directories, which only
-// an earlier version of plx made.
+// in used. The entries of the folder "spares" are working directories that an
+// earlier version of plx built in advance.
 func (p *pruner) below(folder string, used map[string]bool) error {
 	dir := filepath.Join(p.root, folder)
 	entries, err := os.ReadDir(dir)
@@ -199,14 +201,15 @@ func (p *pruner) below(folder string, used map[string]bool) error {
 			continue
 		}
 		if e.IsDir() && !p.dry {
-			install.Unprotect(path) // an installed environment is read-only, so it cannot be removed
+			install.Unprotect(path) // make the folder writable: an installed environment is read-only, and RemoveAll would fail
 		}
 		errs = append(errs, p.unused(path))
 	}
 	return errors.Join(errs...)
 }
 
-// files removes cached files, the contents of sent folders, that no job uses.
+// files removes cached files of the folders that plx has sent, if no job uses
+// them.
 func (p *pruner) files() error {
 	used, err := jobfolder.UsedManifests(p.removedJobs)
 	if err != nil {
@@ -227,7 +230,7 @@ func (p *pruner) files() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if n > 0 { // one item for all files together, as there may be thousands
+	if n > 0 { // report all files as a single item, because there may be thousands
 		p.items = append(p.items, protocol.Pruned{Path: "files", Bytes: bytes})
 	}
 	if err != nil {
@@ -237,15 +240,16 @@ func (p *pruner) files() error {
 }
 
 // unused removes path if no launch has used it since p.before. A launch may
-// find path at any moment, and then updates its modification time. So unused
-// first renames path, and renames it back if its time has changed meanwhile.
+// begin to use path at any moment, and then updates its modification time. So
+// unused first renames path, and renames it back if the modification time has
+// changed.
 func (p *pruner) unused(path string) error {
 	if p.dry {
 		return p.remove(path, path)
 	}
 	away := filepath.Join(filepath.Dir(path), leavingMark+filepath.Base(path))
 	if err := os.Rename(path, away); errors.Is(err, fs.ErrNotExist) {
-		return nil // another prune process has removed path first
+		return nil // another prune process has already removed path
 	} else if err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
@@ -263,9 +267,9 @@ func (p *pruner) old(path string) bool {
 
 const leavingMark = jobfolder.LeavingMark
 
-// remove deletes the file or folder path, unless this is a dry run, and adds
-// an item with its size to p.items. name is the original path for the report,
-// since path may have been renamed.
+// remove deletes the file or folder path, except in a dry run, and adds an
+// item with its size to p.items. name is the original path, which the report
+// shows because path may be the result of a rename.
 func (p *pruner) remove(path, name string) error {
 	if err := p.ctx.Err(); err != nil {
 		return fmt.Errorf("prune: %w", err)
@@ -273,7 +277,7 @@ func (p *pruner) remove(path, name string) error {
 	var bytes int64
 	err := filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // its size counts as 0; RemoveAll below reports the error
+			return nil // count the size as 0; RemoveAll below reports the error
 		}
 		if info, err := e.Info(); err == nil && e.Type().IsRegular() {
 			bytes += info.Size()
@@ -295,8 +299,8 @@ func (p *pruner) remove(path, name string) error {
 }
 
 const (
-	unusedFor = 30 * 24 * time.Hour // gc removes files that no job has used for this long
-	gcTime    = time.Minute         // limit of one gc run; the next run removes the rest
+	unusedFor = 30 * 24 * time.Hour // time without use after which gc removes a file
+	gcTime    = time.Minute         // timeout of one gc run; the next run removes the remaining files
 )
 
 // gc is the command "agent gc". At most once a day, it removes cached
@@ -316,7 +320,7 @@ func gc(ctx context.Context, _ []string, _ streams) error {
 	if err != nil || !due {
 		return err
 	}
-	defer note.Close() // releases the lock
+	defer note.Close() // closing the file releases its lock
 	p := &pruner{ctx: ctx, root: root, before: now.Add(-unusedFor)}
 	if err := p.oldJobs(); err != nil {
 		return fmt.Errorf("gc: %w", err)
@@ -327,18 +331,18 @@ func gc(ctx context.Context, _ []string, _ streams) error {
 	return nil
 }
 
-// lowerPriority lowers the CPU and disk priority of this process, so that tasks that
-// use all cores leave it about a tenth of one. It does nothing unless the
-// process leads its own process group. Errors are ignored: gc then runs at
-// normal priority.
+// lowerPriority lowers the CPU and disk priority of this process. When tasks
+// use all cores, gc then gets about a tenth of one core. lowerPriority does
+// nothing unless the process leads its own process group. It ignores errors:
+// gc then runs at normal priority.
 func lowerPriority() {
 	const (
 		low     = 10
-		ofGroup = 2         // the constant IOPRIO_WHO_PGRP
-		last    = 2<<13 | 7 // the lowest level of the class IOPRIO_CLASS_BE
+		ofGroup = 2         // the kernel's constant IOPRIO_WHO_PGRP: the priority is for a process group
+		last    = 2<<13 | 7 // the kernel's lowest disk priority: level 7 of the class IOPRIO_CLASS_BE
 	)
 	if unix.Getpgrp() != os.Getpid() {
-		return // a user has started gc by hand: keep the normal priority
+		return // a user has started gc from a shell: keep the normal priority
 	}
 	runtime.GOMAXPROCS(1)
 	_ = unix.Setpriority(unix.PRIO_PGRP, 0, low)
@@ -349,8 +353,8 @@ func lowerPriority() {
 }
 
 // takeTurn locks the file that records the last gc run, and reports in due
-// whether gc should run now. due is false if another process has the lock, on
-// this host or on one that shares the home.
+// whether gc should run now. due is false if another process holds the lock,
+// on this host or on another host with the same home folder.
 func takeTurn(path string, now time.Time) (note *os.File, due bool, err error) {
 	if note, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return nil, false, err
@@ -370,10 +374,11 @@ func takeTurn(path string, now time.Time) (note *os.File, due bool, err error) {
 	return nil, false, errors.Join(err, note.Close())
 }
 
-// oldJobs adds jobs that ended before p.before to p.removedJobs, so that gc may
-// remove the cached files that they use. Two things stay: the agent's binary,
-// which "plx logs" runs, and the files of a job with --output patterns, since
-// finding its outputs compares with the files that were sent.
+// oldJobs adds jobs that ended before p.before to p.removedJobs, so that gc
+// may remove the cached files that they use. gc still keeps two kinds of files
+// of these jobs. The first is the agent's binary, which "plx logs" runs. The
+// second is the files that plx sent for a job with --output patterns, because
+// a file counts as output if it differs from them.
 func (p *pruner) oldJobs() error {
 	all, err := jobfolder.States()
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// put receives the files of a folder, as tree.Send sends them, into the host's
-// cache. If of.Job is set, put also builds that job's working directory from
-// them.
+// put receives the files of a folder into the host's cache; the sender is
+// tree.Send. If of.Job is set, put also builds that job's working directory
+// from the files.
 func put(ctx context.Context, of protocol.Put, in io.Reader, out io.Writer) error {
 	if of.Program {
 		return putProgram(ctx, in, out)
@@ -33,8 +33,8 @@ func put(ctx context.Context, of protocol.Put, in io.Reader, out io.Writer) erro
 	return damagedContent(files.Serve(ctx, in, out, sockets.FanoutNetwork{}, build))
 }
 
-// workdir returns a function that builds the job's working directory from a
-// manifest in the cache. build is nil if job is empty.
+// workdir returns a function that builds a job's working directory from a
+// manifest (list of files) in the cache. build is nil if job is empty.
 func workdir(ctx context.Context, job, folder string) (build func(tree.Sum) error, err error) {
 	if job == "" {
 		return nil, nil
@@ -48,8 +48,8 @@ func workdir(ctx context.Context, job, folder string) (build func(tree.Sum) erro
 	}, err
 }
 
-// damagedContent marks err for the launcher if it means a damaged file in the cache:
-// the launcher then sends that file again.
+// damagedContent changes err to an error with its own code if err means a
+// damaged file in the cache. The launcher then sends that file again.
 func damagedContent(err error) error {
 	if damaged := (*tree.DamagedError)(nil); errors.As(err, &damaged) {
 		return &protocol.Failure{Code: protocol.CodeDamaged, Text: damaged.Error()}
@@ -100,15 +100,15 @@ func putProgram(ctx context.Context, in io.Reader, out io.Writer) error {
 	})
 }
 
-// get sends a folder or a blob from this host's cache, for hosts that join the
-// job later.
+// get sends a folder or a blob (program) from this host's cache, for hosts
+// that join the job later.
 func get(ctx context.Context, of protocol.Get, _ io.Reader, out io.Writer) error {
 	if of.Blob != "" {
 		file, err := envsync.OpenBlob(of.Blob)
 		if err != nil {
 			return err
 		}
-		defer file.Close() // only read
+		defer file.Close() // the file was only read
 		return copyPart(out, file, 0, 0)
 	}
 	id, err := tree.ParseSum(of.Manifest)

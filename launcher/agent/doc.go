@@ -35,5 +35,5 @@ package agent
 const (
 	codeFailed  = 1 // the command failed; standard error has the reason, one line
 	codeUsage   = 2 // wrong arguments
-	codeNoAgent = 3 // only "start": the job has no running agent on this host, or its agent could not be started
+	codeNoAgent = 3 // returned only by "start": the job has no running agent on this host, or its agent could not be started
 )

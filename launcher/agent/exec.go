@@ -25,8 +25,9 @@ import (
 // execute is "plx agent exec", a child of the agent process that answers a
 // DoExec call. It runs one command that is no task of a job. From standard
 // input it reads an ExecRequest, one line of JSON, and then orders of one byte
-// each. It ends the command when its input ends, when no order arrives for the
-// lease, or when its parent ends. Its exit status is that of the command.
+// each. It ends the command in three cases: its input ends, no order arrives
+// for the duration of the lease, or its parent ends. Its exit status is that
+// of the command.
 func execute(_ context.Context, _ []string, std streams) error {
 	terms, guardGone := watchdog.Signals(), make(chan os.Signal, 1)
 	signal.Notify(guardGone, guardEnded)
@@ -63,18 +64,18 @@ type execution struct {
 	guardGone <-chan os.Signal // receives a signal when the parent, which runs guard, has ended
 	children  *process.Children
 	child     *process.Child
-	askedAt   time.Time // when SIGTERM was sent to the command; zero: not sent
-	ended     error     // why this process ended the command (lease, time limit); nil: it did not
+	askedAt   time.Time // when SIGTERM was sent to the command; the zero time means never
+	ended     error     // why this process ended the command, such as an expired lease; nil if it did not
 	stderr    io.Writer // standard error of this process, which the command inherits
 
 	folder jobfolder.Folder // folder of the job for which the command runs; "" for a command without a job
-	after  jobfolder.Setup  // environment changes that the job's --setup command has made earlier
-	states program.States   // only if the command is a --setup: its environment before and after
+	after  jobfolder.Setup  // changes of the environment that the job's --setup command has made; this command starts with them
+	states program.States   // if the command is a --setup command: its environment before and after
 }
 
-// findJob sets the fields that depend on the command's job. done reports that
-// the command is a --setup that has already run on this host, so there is
-// nothing to do.
+// findJob sets the fields that depend on the command's job. done means that
+// the command is a --setup command that has already run on this host, so it
+// need not run again.
 func (e *execution) findJob() (done bool, err error) {
 	if e.want.Job == "" {
 		return false, nil
@@ -90,15 +91,15 @@ func (e *execution) findJob() (done bool, err error) {
 	return false, err
 }
 
-// note compares the environment before and after a --setup, and stores the
-// changes in the job's folder.
+// note compares the environment before and after the --setup command, and
+// stores the changes in the job's folder.
 func (e *execution) note() error {
 	changed, ours, err := e.states.Compare()
 	if err != nil {
 		return err
 	}
 	for _, name := range ours {
-		fmt.Fprintf(e.stderr, "plx: --setup: it sets %s, which plx sets for each task: plx's value is used\n", name) // only a warning: its loss is harmless
+		fmt.Fprintf(e.stderr, "plx: --setup: it sets %s, which plx sets for each task: plx's value is used\n", name) // a failed write loses only a warning
 	}
 	return e.folder.WriteSetup(changed)
 }
@@ -179,8 +180,8 @@ func (e *execution) read(in io.Reader) {
 const settling = 300 * time.Millisecond
 
 // watch returns when the command has ended by itself, or when it must be
-// killed. After the command was asked to end, watch waits for its descendants
-// too, up to the grace period.
+// killed. If watch has asked the command to end, it waits until all
+// descendants of the command have ended, or until the grace period is over.
 func (e *execution) watch(terms <-chan os.Signal) {
 	lease := time.NewTimer(e.want.Lease)
 	defer lease.Stop()
@@ -219,9 +220,9 @@ func (e *execution) watch(terms <-chan os.Signal) {
 	}
 }
 
-// over returns a channel that is closed when the command ends. It returns nil
-// after the command was asked to end, because watch then waits for its
-// descendants too.
+// over returns a channel that is closed when the command ends. After SIGTERM
+// was sent to the command, over returns nil, because watch then waits for all
+// descendants of the command.
 func (e *execution) over() <-chan struct{} {
 	if e.askedAt.IsZero() {
 		return e.child.Done()
@@ -252,7 +253,7 @@ func (e *execution) giveUp(code int, why string, limit time.Duration) {
 func (e *execution) end() error {
 	if e.askedAt.IsZero() { // the command ended by itself
 		if n := e.children.Left(settling); n > 0 {
-			fmt.Fprintf(e.stderr, "plx agent: the command left processes in the background, which end with it: %d\n", n) // only a warning: its loss is harmless
+			fmt.Fprintf(e.stderr, "plx agent: the command left processes in the background, which end with it: %d\n", n) // a failed write loses only a warning
 		}
 	}
 	if err := clearAll(e.children); err != nil {
@@ -268,8 +269,8 @@ func (e *execution) end() error {
 	return exited(status.ExitStatus())
 }
 
-// exited is an error that carries the exit status of a command. The function
-// fail prints no message for it.
+// exited is an error that carries the exit status of a command. No message is
+// printed for it.
 type exited int
 
 func (e exited) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
@@ -277,8 +278,8 @@ func (e exited) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 // becomeName is the name of the subcommand "become".
 const becomeName = "become"
 
-// become is "agent become", which turns this process into a task: see
-// program.Become. Errors go to the task's standard error.
+// become is "agent become", which replaces this process by a task's program:
+// see program.Become. Errors go to the task's standard error.
 func become(_ context.Context, args []string, _ streams) error {
 	err := program.Become(args)
 	return coded{program.ExitCode(err), err}

@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// aliveEvery is the interval of the empty messages that show the launcher that
-// a slow listing is still in progress.
+// aliveEvery is the interval of empty messages to the launcher. They show that
+// a slow listing of files is still in progress.
 const aliveEvery = 5 * time.Second
 
 // fetch serves one request about a job's output files: list them, send one,
@@ -44,7 +44,7 @@ func fetch(want protocol.FetchRequest, to *protocol.Answering) error {
 		if err != nil {
 			return fmt.Errorf("open output: %w", err)
 		}
-		defer file.Close() // only read
+		defer file.Close() // the file was only read
 		return copyPart(to, file, want.Offset, want.Size)
 	case want.Fetched != nil:
 		return outputs.RecordFetched(f, want.Fetched)

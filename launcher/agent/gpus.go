@@ -14,11 +14,12 @@ import (
 )
 
 // reservation is the place of a launch in the queue for this host's GPUs, and
-// the GPU locks that it has got. The zero value is in no queue.
+// the GPU locks that the launch holds. The zero value is in no queue and holds
+// no locks.
 type reservation struct {
-	queue  *gpulock.Queue // nil: the launch is not in the queue
+	queue  *gpulock.Queue // place in the queue; nil if the launch is not in the queue
 	claims []protocol.Claim
-	locks  []*os.File // locks of all claimed GPUs; nil: none is held
+	locks  []*os.File // locks of all claimed GPUs; nil if no lock is held
 }
 
 // answer executes a Reserve request of the launch: enter the queue, take the
@@ -75,8 +76,8 @@ func (b *reservation) leave() {
 	b.queue, b.claims = nil, nil
 }
 
-// of returns the locks of the GPUs that a job uses: those already reserved for
-// the job, or newly taken ones. The caller owns them.
+// of returns the GPU locks for a job: those already reserved for the job, or
+// newly taken ones. The caller must release them.
 func (b *reservation) of(spec protocol.Spec) ([]*os.File, error) {
 	locks := b.locks
 	if locks != nil && reflect.DeepEqual(b.claims, spec.Claims) {

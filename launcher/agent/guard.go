@@ -24,10 +24,10 @@ import (
 // parent, the guard process, ends.
 const guardEnded = unix.SIGUSR2
 
-// guard runs a command through a child process, "agent exec", and kills all
-// processes that the child has left. If either of the two processes is killed,
-// the other still cleans up. While guard runs, this process has no other
-// children.
+// guard runs a command through a child process, "agent exec". After the child
+// has ended, guard kills all processes that it has left. If either of the two
+// processes is killed, the other still cleans up. While guard runs, this
+// process must have no other children.
 func guard(_ context.Context, want protocol.ExecRequest, call *protocol.Answering) (done protocol.Executed, err error) {
 	request, err := json.Marshal(want)
 	if err != nil {
@@ -59,10 +59,10 @@ func guard(_ context.Context, want protocol.ExecRequest, call *protocol.Answerin
 		}
 	}
 	if err := clearAll(children); err != nil {
-		os.Exit(fail(os.Stderr, err)) // a later call would take the surviving processes for its own children
+		os.Exit(fail(os.Stderr, err)) // end this process, because a later call would treat the surviving processes as its own children
 	}
 	children.Close()
-	printing.Wait() // all writers were killed, so both outputs end
+	printing.Wait() // clearAll has killed all writers of the two pipes, so both readers end
 	if g.child.Status().Signaled() {
 		return done, &protocol.Failure{Code: protocol.CodeKilled, Text: "its agent on the host was killed"}
 	}
@@ -100,7 +100,7 @@ func startGuarded(children *process.Children, mark protocol.HostJob) (g *guarded
 // feed writes the request and then the launcher's orders to the child, until
 // the launcher ends the call.
 func (g *guarded) feed(request []byte, orders io.Reader) {
-	defer g.in.Close() // the child ends the command at the end of its input
+	defer g.in.Close() // closing its input makes the child end the command
 	if _, err := g.in.Write(request); err == nil {
 		_, _ = io.Copy(g.in, orders) // the copy fails once the child has ended
 	}
@@ -109,7 +109,7 @@ func (g *guarded) feed(request []byte, orders io.Reader) {
 // forward sends what the command prints to the launcher. If the launcher has
 // disconnected, forward closes the pipe, so that the command gets SIGPIPE.
 func forward(call *protocol.Answering, stream int, from *os.File) {
-	defer from.Close() // only read
+	defer from.Close() // the pipe was only read
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
@@ -119,7 +119,7 @@ func forward(call *protocol.Answering, stream int, from *os.File) {
 	}
 }
 
-// clearAll kills all descendants of this process. It fails if one of them
+// clearAll kills all descendants of this process. It fails if a descendant
 // survives.
 func clearAll(children *process.Children) error {
 	left, err := children.Clear(process.KillTime)

@@ -22,7 +22,7 @@ import (
 )
 
 // readState reads a job's state file. A missing file has its own error code,
-// because the job may have been pruned.
+// because the job's folder may have been removed by "plx prune".
 func readState(f jobfolder.Folder) (protocol.State, error) {
 	s, err := f.ReadState()
 	if errors.Is(err, os.ErrNotExist) {
@@ -66,10 +66,11 @@ func ended(f jobfolder.Folder) func() bool {
 	}
 }
 
-// checkNameFree returns an error if another running job of this home saves checkpoints
-// under the same name: each job would resume from the other's checkpoints and
-// delete them. The caller has written the new job's state file before, so that
-// of two jobs that start at once at least one sees the other.
+// checkNameFree returns an error if another running job of this home folder
+// saves checkpoints under the same name. Each job would resume from the other
+// job's checkpoints and delete them. The caller must have written the new
+// job's state file before. If two jobs start at once, at least one of them
+// then finds the other.
 func checkNameFree(ctx context.Context, job, name string) error {
 	if _, err := jobfolder.Checkpoints(name); err != nil || name == "" {
 		return err
@@ -90,12 +91,13 @@ func checkNameFree(ctx context.Context, job, name string) error {
 	return nil
 }
 
-// answerTime bounds the connection attempt of agentReachable.
+// answerTime is the timeout of the connection attempt in agentReachable.
 const answerTime = 10 * time.Second
 
-// agentReachable reports whether the agent of a job runs on another machine that
-// shares this home. That agent proves that it knows the secret in the job's
-// folder, which every agent deletes when it ends.
+// agentReachable reports whether the agent of a job runs on another machine
+// that shares this home folder. It dials the agent, which must prove that it
+// knows the secret in the job's folder. An agent deletes that secret when it
+// ends.
 func agentReachable(ctx context.Context, f jobfolder.Folder, s protocol.State) bool {
 	text, err := bounded.ReadFile(f.Secret(), bounded.Words)
 	if err != nil {

@@ -23,14 +23,15 @@ import (
 
 // Main runs "plx agent" with args, which begin with the subcommand, and
 // returns the exit status. It prints an error as one line on stderr. Main
-// marks every file descriptor from 3 up close-on-exec, except for the
-// subcommand that becomes a task; so the process must do nothing else.
+// marks every file descriptor from 3 up close-on-exec, so the process must be
+// used for nothing else. The subcommand "become" is an exception: it keeps the
+// descriptors for the task.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		return fail(stderr, usage("a subcommand is missing"))
 	}
 	switch args[0] {
-	case "start", "serve", "step": // started by a login shell, whose resource limits may be too low
+	case "start", "serve", "step": // raise the limit of open files: a login shell started this process, and its limits may be too low
 		if err := limits.Check(); err != nil {
 			return fail(stderr, err)
 		}
@@ -58,8 +59,8 @@ type streams struct {
 
 // command describes a subcommand of "plx agent".
 type command struct {
-	args  int    // required number of arguments; anyArgs: run checks them itself
-	takes string // what the arguments are, for the error message
+	args  int    // required number of arguments; with anyArgs, the subcommand checks them itself
+	takes string // description of the arguments, for the error message
 	run   func(context.Context, []string, streams) error
 }
 
@@ -78,9 +79,9 @@ func commands() map[string]command {
 	}
 }
 
-// serve is "agent serve WORD": an SSH server on its standard input and output,
-// which prints WORD first. The launcher uses it for a host that it reaches by
-// the user's own command instead of SSH.
+// serve is "agent serve WORD". It prints WORD, and is then an SSH server on
+// its standard input and output. The launcher uses it on a host that it
+// reaches by the user's own command instead of SSH.
 func serve(_ context.Context, args []string, std streams) error {
 	if cluster.InStep() {
 		ignoreSIGTERM()

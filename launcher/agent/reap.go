@@ -13,16 +13,17 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// reapTime bounds the time in which reapJob repeats killing processes.
+// reapTime is how long reapJob repeats killing processes.
 const reapTime = 10 * time.Second
 
-// reapJob kills what is left of a job on this host whose watchdog and
-// supervisor may both be dead. It kills the processes whose environment names
-// the job, their descendants, those in a detached job's systemd scope, and the
-// watchdog. If the agent is dead, reapJob also records that, with the pids of
-// processes that it could not kill, and deletes the job's secret.
+// reapJob kills what is left of a job on this host; the job's watchdog and
+// supervisor may both be dead. It kills the watchdog, the processes whose
+// environment names the job, the processes in a detached job's systemd scope,
+// and all their descendants. If the agent is dead, reapJob also deletes the
+// job's secret, and records in the state file that the agent has ended and
+// which processes it could not kill.
 func reapJob(f jobfolder.Folder) error {
-	before, _ := f.ReadState() // without a state file the watchdog's pid is unknown; it ends after its supervisor is killed
+	before, _ := f.ReadState() // without a state file, the watchdog's pid is unknown; the watchdog then ends because its supervisor is killed
 	left, err := process.Sweep(func() ([]process.Process, error) {
 		all, err := process.OfJob(f.Job(), f.Name())
 		if before.Watchdog != 0 && before.Machine == jobfolder.Machine() {

@@ -18,20 +18,19 @@ import (
 
 const (
 	maxDownloads    = 8                // maximum number of simultaneous downloads; further connections are closed
-	tokenTimeout    = 5 * time.Second  // for a client to send the token
-	downloadTimeout = time.Minute      // for a client to download the plx binary
-	seedTime        = 10 * time.Minute // the server stops after this time in any case
+	tokenTimeout    = 5 * time.Second  // how long the server waits for a client's token
+	downloadTimeout = time.Minute      // timeout of one download of the plx binary
+	seedTime        = 10 * time.Minute // the server stops after this time
 )
 
 // seed is a TCP server that sends the plx binary to other hosts of the job.
 // They have no agent yet, so their login shells download it.
 type seed struct {
 	mu  sync.Mutex
-	end func() // stops the server; nil: no server runs
+	end func() // stops the server; nil if none runs
 }
 
-// begin starts a server and returns its port. It stops a server that was
-// started before.
+// begin starts a server and returns its port. An earlier server stops.
 func (s *seed) begin(_ context.Context, of protocol.Seed) (port int, err error) {
 	if of.Token == "" {
 		return 0, errors.New("serve plx to other hosts: no token")
@@ -76,7 +75,7 @@ func serveBinary(ctx context.Context, ln net.Listener, token string) {
 		case slots <- struct{}{}:
 			go func() {
 				defer func() { <-slots }()
-				sendBinary(conn, token) // after an incomplete download the client's checksum test fails
+				sendBinary(conn, token) // ignore an error: the client compares the checksum, and so detects an incomplete download
 			}()
 		default:
 			conn.Close() // too many downloads: the client gets no data and reports that
@@ -86,7 +85,7 @@ func serveBinary(ctx context.Context, ln net.Listener, token string) {
 
 // sendBinary sends this executable to a client that sends the token first.
 func sendBinary(conn net.Conn, token string) {
-	defer conn.Close() // the client compares the checksum, so an error here is noticed there
+	defer conn.Close() // the client detects an incomplete download by its checksum
 	received := make([]byte, len(token))
 	if conn.SetDeadline(time.Now().Add(tokenTimeout)) != nil {
 		return
@@ -98,7 +97,7 @@ func sendBinary(conn net.Conn, token string) {
 	if err != nil {
 		return
 	}
-	defer self.Close() // only read
+	defer self.Close() // the file was only read
 	if conn.SetDeadline(time.Now().Add(downloadTimeout)) == nil {
 		_, _ = io.Copy(conn, self)
 	}

@@ -24,9 +24,10 @@ import (
 )
 
 // start is "agent start". It answers the launcher's calls until one of three
-// things happens. With the Spec of a job, it starts the job's supervisor and
-// becomes its watchdog. After a Connect call, it relays between the launcher
-// and a running job's agent. If the launcher closes the stream, it ends.
+// things happens. When it receives the Spec of a job, it starts the job's
+// supervisor and becomes its watchdog. After a Connect call, it relays between
+// the launcher and a running job's agent. When the launcher closes the stream,
+// it ends.
 func start(ctx context.Context, _ []string, std streams) error {
 	use, err := jobfolder.LockHome()
 	if err != nil {
@@ -70,9 +71,9 @@ func (s *session) begin(ctx context.Context, launcher *protocol.Conn, spec proto
 	if err != nil {
 		return nil, coded{codeNoAgent, err}
 	}
-	// Unpacking large files can take long. Until the agent has started, send
-	// an unrequested Renewed message every second to show the launcher that
-	// this process works.
+	// Unpacking large files can take long. Until the agent has started, send a
+	// Renewed message every second, which shows the launcher that this process
+	// works.
 	stopKeepalive := repeat(keepaliveEvery, func() bool { // if Send fails, the next read from the launcher fails too
 		return launcher.Send(protocol.Message{Renewed: &protocol.Renew{}}) == nil
 	})
@@ -92,7 +93,7 @@ func (s *session) begin(ctx context.Context, launcher *protocol.Conn, spec proto
 	stopKeepalive()
 	if err == nil {
 		if spec.Detached {
-			_ = watchdog.EnterScope(ctx, spec.Job) // best effort; "plx doctor" warns if logind would kill a detached job at logout
+			_ = watchdog.EnterScope(ctx, spec.Job) // ignore the error: without a scope, logind may kill a detached job at logout, and "plx doctor" warns of that
 		}
 		w, err = watchdog.Start(f, spec, locks)
 	}
@@ -103,13 +104,13 @@ func (s *session) begin(ctx context.Context, launcher *protocol.Conn, spec proto
 }
 
 // keepaliveEvery is the interval of the messages that show the launcher that
-// the agent is still starting. It is much shorter than the launcher's timeout
-// for the first answer and than the shortest lease.
+// the agent is still starting. It is much shorter than the shortest lease, and
+// than the time that the launcher waits for the agent's first message.
 const keepaliveEvery = time.Second
 
 // repeat calls f at an interval, in a new goroutine, until f returns false or
-// stop is called. stop waits until the goroutine has ended; further calls of
-// stop do nothing.
+// the returned function stop is called. stop waits until the goroutine has
+// ended; further calls of stop do nothing.
 func repeat(every time.Duration, f func() bool) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var goroutine sync.WaitGroup
@@ -133,9 +134,9 @@ func repeat(every time.Duration, f func() bool) (stop func()) {
 	}
 }
 
-// fill writes the job's folder: the state file, the lists of files that the
-// job uses, and the tasks' working directories. least is the first generation
-// (start of all tasks) that the new agent may run.
+// fill writes the job's folder: the state file, the lists of cached files that
+// the job uses, and the tasks' working directories. least is the first
+// generation (run of all tasks) that the new agent may start.
 func fill(ctx context.Context, f jobfolder.Folder, spec protocol.Spec, least int) error {
 	own, err := process.Read(os.Getpid())
 	if err != nil {
@@ -233,18 +234,18 @@ func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error
 	return none{}, &protocol.Failure{Code: protocol.CodeNoAgent, Text: how}
 }
 
-// relay copies messages between the launcher and the agent of a running job until
-// either side closes its stream. first is the message that the launcher has
-// already sent. If the agent has ended by then, relay kills all processes that
-// it left.
+// relay copies messages between the launcher and the agent of a running job
+// until one of them closes its stream. first is a message that this process
+// has already received from the launcher. If the agent has ended when its
+// stream closes, relay kills all processes that it left.
 func (r *running) relay(launcher streams, first protocol.Message) error {
 	if err := r.agent.Send(first); err != nil {
 		return fmt.Errorf("connect to the agent of job %s: %w", r.folder.Job(), err)
 	}
 	go func() {
 		// A read from standard input cannot be interrupted, so this goroutine
-		// ends only with the process. At the end of the input, the agent sees
-		// end of file too.
+		// ends only with the process. At the end of the launcher's input,
+		// close the stream to the agent, which then sees end of file.
 		_, _ = io.Copy(r.raw, launcher.in)
 		_ = r.raw.CloseWrite()
 	}()
@@ -264,8 +265,8 @@ const (
 )
 
 // waitForDeath waits for the end of the agent whose processes state names, if
-// that agent is ending. It returns at once if the stream has ended only
-// because another driver replaced this connection.
+// the agent is ending. The stream also ends if another driver has replaced
+// this connection; waitForDeath then returns at once.
 func waitForDeath(f jobfolder.Folder, state protocol.State) error {
 	watchdog := func() bool { return process.Alive(state.Watchdog, state.WatchdogStart) }
 	supervisor := func() bool { return process.Alive(state.Supervisor, state.SupervisorStart) }

@@ -14,10 +14,10 @@ import (
 )
 
 // outlive runs an SSH server in a Slurm job step. Slurm kills all processes of
-// a step when the step's first process, which is this one, ends. Agents that
-// the server starts must outlive its connection, so outlive returns only after
-// all processes in the step have ended. This process ignores Slurm's SIGTERM;
-// the agents handle it.
+// a step when this process, the step's first, ends. Agents that the server
+// starts must outlive the SSH connection, so outlive returns only after all
+// processes in the step have ended. This process ignores Slurm's SIGTERM,
+// which the agents handle.
 func outlive(server *exec.Cmd, in io.Reader, out, complaints io.Writer) error {
 	ignoreSIGTERM()
 	for _, name := range ranks {
@@ -31,26 +31,27 @@ func outlive(server *exec.Cmd, in io.Reader, out, complaints io.Writer) error {
 	if err := server.Start(); err != nil {
 		return fmt.Errorf("start the server: %w", err)
 	}
-	for _, own := range []*os.File{os.Stdin, os.Stdout} { // close them here, so that the launcher sees end of file when the server ends
-		own.Close() // an error can be ignored, as no data is buffered
+	for _, own := range []*os.File{os.Stdin, os.Stdout} { // close this process's copies, so that the launcher sees end of file when the server ends
+		own.Close() // ignore the error: no data is buffered
 	}
 	for {
 		_, err := unix.Wait4(-1, nil, 0, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil: // no child is left
+		case err != nil: // Wait4 has failed, so no child is left
 			return nil
 		}
 	}
 }
 
-// ranks are environment variables of the one-task step that runs this process.
-// Training programs would take them for the ranks of their own job.
+// ranks are environment variables that Slurm sets for this process, the only
+// task of its step. Training programs would mistake them for the ranks of
+// their own job.
 var ranks = []string{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_GTIDS",
 	"SLURM_TASKS_PER_NODE", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"}
 
-// ignoreSIGTERM makes this process ignore SIGTERM. Child processes do not inherit
-// that.
+// ignoreSIGTERM makes this process ignore SIGTERM. Child processes still react
+// to SIGTERM.
 func ignoreSIGTERM() {
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM)
 }

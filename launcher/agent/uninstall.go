@@ -20,8 +20,8 @@ import (
 )
 
 // pruneAll implements "plx prune --all": it removes the whole folder ~/.plx,
-// unless a job or another plx process uses it. If some files must be kept, it
-// removes what prune would remove, regardless of age.
+// unless a job or another plx process uses it. If some files must be kept,
+// pruneAll removes the same files as prune, but of any age.
 func pruneAll(ctx context.Context, want protocol.PruneRequest, use *jobfolder.HomeLock) (answer protocol.PruneAnswer, err error) {
 	dir, err := jobfolder.Root()
 	if err != nil {
@@ -59,9 +59,10 @@ func pruneAll(ctx context.Context, want protocol.PruneRequest, use *jobfolder.Ho
 	return answer, nil
 }
 
-// runs describes the jobs that run, or may run on another host with this home;
-// "" means none does. For each job whose agent is dead it records in the state
-// file that the job is over, since another host cannot detect that.
+// runs describes the jobs that run, or may run on another host with the same
+// home folder; it returns "" if there are none. If a job's agent is dead, runs
+// records in the state file that the job is over, because another host cannot
+// detect that.
 func (p *pruner) runs() (string, error) {
 	all, err := jobfolder.States()
 	if err != nil {
@@ -90,8 +91,8 @@ func (p *pruner) runs() (string, error) {
 }
 
 const (
-	// An upload counts as in progress if its file was written within this
-	// time.
+	// An upload counts as in progress if its file was last written less than
+	// uploadAge ago.
 	uploadAge = time.Minute
 	beingSent = "plx is just being sent there"
 )
@@ -106,9 +107,9 @@ func uploading(blobs string) bool {
 	})
 }
 
-// otherUse describes what else uses ~/.plx, apart from jobs. If it returns "",
-// this process holds the exclusive lock of ~/.plx until it ends or calls
-// use.Share.
+// otherUse describes which other processes, apart from jobs, use ~/.plx. If
+// there are none, it returns "", and this process holds the exclusive lock of
+// ~/.plx until it ends or calls use.Share.
 func (p *pruner) otherUse(use *jobfolder.HomeLock) (busy string) {
 	if !use.Alone() {
 		return "another plx works there, such as a launch or plx exec"
@@ -121,18 +122,18 @@ func (p *pruner) otherUse(use *jobfolder.HomeLock) (busy string) {
 	if uploading(filepath.Join(p.root, "blobs")) {
 		return beingSent
 	}
-	launches, _ := filepath.Glob(filepath.Join(p.literal(), "launching", "[0-9]*")) // the error is nil, as the pattern is valid
+	launches, _ := filepath.Glob(filepath.Join(p.literal(), "launching", "[0-9]*")) // the error is always nil, because the pattern is valid
 	for _, file := range launches {
-		if locked, _ := filelock.Locked(file); locked { // on an error (the launch has just ended, or there are no locks) assume no launch
+		if locked, _ := filelock.Locked(file); locked { // on an error, assume that the launch has ended: its file is gone, or the file system has no locks
 			return "a launch is being prepared there, by process " + filepath.Base(file)
 		}
 	}
 	return ""
 }
 
-// keptFiles lists the files outside of job folders that must stay:
-// checkpoints, unless p.discard is set, and the launcher's records of jobs
-// that are not in forgotten.
+// keptFiles lists the files outside of job folders that must stay. These are
+// the checkpoints, unless p.discard is set, and the launcher's records of
+// jobs, except of the jobs in forgotten.
 func (p *pruner) keptFiles(forgotten []string) (kept []protocol.Pruned, err error) {
 	records, err := filepath.Glob(filepath.Join(p.literal(), "jobs", "*", "*.json"))
 	if err != nil {
@@ -172,9 +173,9 @@ func (p *pruner) literal() string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(p.root)
 }
 
-// keptJobs counts the job folders that must stay, because the launcher asked
-// for that or because the job's output files were not fetched. unread lists
-// the folders whose state file cannot be read.
+// keptJobs counts the job folders that must stay: the launcher has asked for
+// that, or the user has not fetched the job's output files. unread lists the
+// folders whose state file cannot be read.
 func (p *pruner) keptJobs() (n int, unread []protocol.Pruned, err error) {
 	states, err := filepath.Glob(filepath.Join(p.literal(), "jobs", "*", "*", "state.json"))
 	for _, state := range states {
@@ -191,12 +192,12 @@ func (p *pruner) keptJobs() (n int, unread []protocol.Pruned, err error) {
 	return n, unread, err
 }
 
-// removeAll removes ~/.plx. It first renames all entries into a new folder below
-// ~/.plx, the lock file last, so that a launch that starts now finds a host
-// without plx and creates ~/.plx again. left names that folder if some of its
-// files could not be removed, such as this executable on a network file
-// system. busy is the reason if an upload has just begun and nothing was
-// removed.
+// removeAll removes ~/.plx. It first renames all entries into a new folder
+// below ~/.plx, the lock file last. A launch that starts now then finds a host
+// without plx and creates ~/.plx again. left names the new folder if some of
+// its files could not be removed, such as this executable on a network file
+// system. If an upload has just begun, removeAll removes nothing, and busy is
+// the reason.
 func (p *pruner) removeAll() (left, busy string, err error) {
 	entries, err := os.ReadDir(p.root)
 	if err != nil {
@@ -228,14 +229,14 @@ func (p *pruner) removeAll() (left, busy string, err error) {
 	if err = errors.Join(err, os.Remove(away)); err != nil {
 		return filepath.Base(away), "", err
 	}
-	if info, err := os.Lstat(p.root); err == nil && info.IsDir() { // keep ~/.plx if it is a symbolic link, which the user made
-		_ = os.Remove(p.root) // fails if a new launch has used the folder meanwhile
+	if info, err := os.Lstat(p.root); err == nil && info.IsDir() { // keep ~/.plx if the user has made it a symbolic link
+		_ = os.Remove(p.root) // Remove fails if a new launch has put files into the folder
 	}
 	return "", "", nil
 }
 
-// binariesFirst is the result of removalOrder for the folder of plx binaries, which a launch
-// uses first.
+// binariesFirst is the result of removalOrder for the folder of plx binaries.
+// A launch uses this folder first.
 const binariesFirst = -1
 
 // removalOrder returns a number that sorts the entries of ~/.plx into the order of
@@ -250,12 +251,13 @@ func removalOrder(e fs.DirEntry) int {
 	return 0
 }
 
-// removeEntry removes the entry e of the folder in. The report names it by its
-// original path below ~/.plx, and lists each job's folder separately.
+// removeEntry removes the entry e of the folder with the path in. The report
+// names the entry by its original path below ~/.plx, and lists each job's
+// folder separately.
 func (p *pruner) removeEntry(in string, e fs.DirEntry) error {
 	path := filepath.Join(in, e.Name())
 	if e.IsDir() && !p.dry {
-		install.Unprotect(path) // installed environments are read-only, so they cannot be removed
+		install.Unprotect(path) // make the folder writable: installed environments are read-only, and RemoveAll would fail
 	}
 	if e.Name() != "jobs" {
 		return p.remove(path, filepath.Join(p.root, e.Name()))

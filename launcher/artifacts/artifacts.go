@@ -38,10 +38,11 @@ import (
 // here is the operating system and architecture of this process.
 var here = envsync.Platform{OS: runtime.GOOS, Arch: runtime.GOARCH}
 
-// Source says from what Pack makes the binaries of a launch.
+// Source says from which files Pack makes the binaries of a launch.
 type Source struct {
 	// Program is a local executable or the directory of a Go package,
-	// depending on Kind. For other kinds, Pack sends no program.
+	// depending on Kind. Kinds for programs that are installed on the hosts
+	// need no Program, because Pack sends none.
 	Program string
 	Kind    entrypoint.Kind
 
@@ -49,11 +50,12 @@ type Source struct {
 	// builds that binary.
 	Agent func(context.Context, envsync.Platform) (envsync.Blob, error)
 
-	hashed envsync.Blob // checksum of Program, set by Likely; zero if not yet computed
+	hashed envsync.Blob // checksum of Program, set by the method Expected; the zero value means not computed yet
 }
 
 // Own returns this process's binary if hosts of the same platform can run it.
-// Otherwise ok is false, and a binary for these hosts must be found or built.
+// If ok is false, the caller must find or build another binary for these
+// hosts.
 func Own() (b envsync.Blob, ok bool) {
 	b, err := own()
 	return b, err == nil
@@ -70,9 +72,9 @@ var own = sync.OnceValues(func() (envsync.Blob, error) {
 	return envsync.FileBlob(self)
 })
 
-// Expected returns the program, with its checksum, if it is a local executable.
-// Hosts can then report early whether they already have the file. On errors it
-// returns nothing, because Pack reports the same errors later.
+// Expected returns the program with its checksum if it is a local executable.
+// Hosts can then report early whether they already have the file. On an error
+// it returns nothing, because Pack reports the same error later.
 func (src *Source) Expected() (blobs []envsync.Blob) {
 	if src.Kind != entrypoint.Local {
 		return nil
@@ -90,7 +92,7 @@ type Set struct {
 	source   Source
 	agents   map[envsync.Platform]envsync.Blob // plx binaries, by platform of the hosts
 	programs map[envsync.Platform]envsync.Blob // the user's program, by platform; empty if the program is already installed on the hosts
-	folder   *scratch.Folder                   // temporary directory of binaries built here, removed by Close; nil if none were built
+	folder   *scratch.Folder                   // temporary directory for binaries that this machine builds, removed by Close; nil if it has built none
 }
 
 // Pack returns the binaries of a launch for the given platforms. It builds
@@ -99,7 +101,7 @@ func Pack(ctx context.Context, src Source, platforms []envsync.Platform, printer
 	s = &Set{source: src, agents: map[envsync.Platform]envsync.Blob{}, programs: map[envsync.Platform]envsync.Blob{}}
 	defer func() {
 		if err != nil {
-			s.Close() // error ignored: err already says why Pack failed
+			s.Close() // ignore an error, because err already says why Pack failed
 		}
 	}()
 	self, err := os.Executable()
@@ -147,8 +149,8 @@ func (s *Set) Program(p envsync.Platform) (envsync.Blob, bool) {
 }
 
 // agent returns a plx binary for platform p. It prefers the running binary
-// self, then a release binary in the same directory. Otherwise it builds plx
-// from source.
+// self, then a release binary in the same directory. If neither fits, it
+// builds plx from source.
 func (s *Set) agent(ctx context.Context, self string, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
 	if b, fits := Own(); p == here && fits {
 		return b, nil
@@ -213,7 +215,7 @@ func sourceFolder() string {
 	return ""
 }
 
-// program returns the user's program for platform p. If the program is a Go
+// program returns the user's program for platform p. If Source.Program is a Go
 // package, it builds the package.
 func (s *Set) program(ctx context.Context, src Source, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
 	program := src.Program
@@ -226,7 +228,7 @@ func (s *Set) program(ctx context.Context, src Source, p envsync.Platform, print
 	}
 	name := "program"
 	if abs, err := filepath.Abs(program); err == nil {
-		name = filepath.Base(abs) // the name that go build would choose
+		name = filepath.Base(abs) // use the name that go build would choose
 	}
 	b, err := s.goBuild(ctx, program, program, name, p, printer)
 	if err != nil && ctx.Err() == nil {
@@ -236,10 +238,10 @@ func (s *Set) program(ctx context.Context, src Source, p envsync.Platform, print
 }
 
 // goBuild builds the Go package in a directory without cgo, so that the binary
-// runs with every C library. Meanwhile it displays a progress line that calls
-// the package what.
+// runs with every C library. During the build it displays a progress line, in
+// which what names the package.
 func (s *Set) goBuild(ctx context.Context, what, folder, name string, p envsync.Platform, printer *console.Printer) (envsync.Blob, error) {
-	begun := time.Now() // go build prints no progress: the growing time shows that plx is alive
+	begun := time.Now() // go build prints no progress, so the elapsed time in the progress line shows that plx is alive
 	defer printer.WatchLocal(func() string {
 		return fmt.Sprintf("building %s for %s (%.0fs)", what, p, time.Since(begun).Seconds())
 	})()
@@ -255,7 +257,7 @@ func (s *Set) goBuild(ctx context.Context, what, folder, name string, p envsync.
 	s.folder.Hold(cmd)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
-	if os.Getenv("GOTMPDIR") == "" { // so that go build's temporary files are removed with s.folder, even if go build is killed
+	if os.Getenv("GOTMPDIR") == "" { // put go build's temporary files into s.folder, which is removed even if go build is killed
 		cmd.Env = append(cmd.Env, "GOTMPDIR="+s.folder.Path)
 	}
 	said, err := cmd.CombinedOutput()

@@ -1,7 +1,7 @@
 // Package bootstrap starts plx on a host through one remote shell session. It
 // first sends the plx binary if the host does not have it.
 //
-//	s := bootstrap.New(bootstrap.Config{Host: "gpu01", Act: "agent start", Guess: own, Agent: agents.Of})
+//	s := bootstrap.New(bootstrap.Config{Host: "gpu01", Args: "agent start", Expected: own, Agent: agents.Of})
 //	stream := host.Stream(ctx, s.Script())
 //	if err := s.Run(ctx, stream); err != nil {
 //		return err
@@ -9,18 +9,18 @@
 //	// From here on plx reads and writes the stream.
 //
 // The remote shell runs bootstrap.sh. If the host already has the right plx
-// binary, the script executes it. Otherwise the script reports the host's
-// platform and tools, and reads orders, one per line. The orders say where the
-// binary comes from and what to do with it. The script checks the SHA-256 of a
-// new binary before the binary runs for the first time.
+// binary, the script executes it. If not, the script reports the host's
+// platform and tools, and reads orders, one per line. The orders say from
+// where to get the binary and what to do with it. The script checks the
+// SHA-256 of a new binary before the binary runs for the first time.
 //
 // The binary is compressed with gzip. It is sent as a file over a second
 // session (sftp), or after an order on the same session. If there are many
 // hosts, most of them download it from another host; see [Seeds].
 //
-// Every line that the script prints begins with a random word. Output before
-// such a line, for example from shell startup files, is ignored. Text that a
-// host sends is never used as part of a path or command.
+// Every line that the script prints begins with a random word, the marker.
+// Output before a marker, for example from shell start-up files, is ignored.
+// Text that a host sends is never used as part of a path or command.
 package bootstrap
 
 import (
@@ -55,8 +55,8 @@ type Config struct {
 	// Args is the command line of plx on the host without the program name,
 	// such as "agent start". A shell splits it into words.
 	Args string
-	// Expected is the plx binary that the host probably needs. The zero value
-	// means that this is unknown.
+	// Expected is the plx binary that the host probably needs, or the zero
+	// value if no guess is possible.
 	Expected envsync.Blob
 	// Strict makes the host verify the SHA-256 of an existing binary before it
 	// runs.
@@ -64,15 +64,14 @@ type Config struct {
 	// Agent returns the plx binary for a platform. If it is nil, nothing is
 	// sent: the host runs the binary that it has, or Run fails.
 	Agent func(context.Context, envsync.Platform) (envsync.Blob, error)
-	// Copy creates a file on the host over a second session, such as sftp. If
-	// Copy is nil or fails, or if the host lacks disk space to unpack the
-	// file, the binary is sent over the session of the script.
+	// Copy creates a file on the host over a second session, such as sftp. The
+	// binary is sent over the session of the script in three cases: Copy is
+	// nil, Copy fails, or the host lacks disk space to unpack the file.
 	Copy func(ctx context.Context, r io.Reader, path string) error
 	// Seeds are the hosts from which other hosts can download plx. If it is
 	// nil, every host gets plx from this machine.
 	Seeds *Seeds
-	// Begin limits the time until the script prints its first line. 0 means
-	// [StartLimit].
+	// Begin is the timeout for the script's first line. 0 means [StartLimit].
 	Begin time.Duration
 	// Begun is called after the script has printed its first line. It may be
 	// nil.
@@ -91,46 +90,49 @@ type Stream interface {
 }
 
 const (
-	// StartLimit limits how long a host may take to start a command. Most
-	// hosts need less than a second; slow startup files of the login shell can
-	// take much longer.
+	// StartLimit is the timeout for a host to start a command. Most hosts need
+	// less than a second; slow start-up files of the login shell can take much
+	// longer.
 	StartLimit = 60 * time.Second
-	// answerLimit limits the time for a reply that needs little work on the
-	// host. If the home directory is on a hung file server, the reply never
-	// comes.
+	// answerLimit is the timeout for a reply that needs little work on the
+	// host. If the home directory is on a file server that hangs, the reply
+	// never comes.
 	answerLimit = 60 * time.Second
-	// stallLimit is how long a transfer to a host may make no progress.
+	// stallLimit is the time without progress after which a transfer to a host
+	// is given up.
 	stallLimit = 60 * time.Second
 	// slowest is the minimum speed, in bytes per second, that is assumed for
 	// receiving and hashing a file on a host.
 	slowest = 1 << 20
-	// maxNoise limits how many other bytes a host may print before a line of
-	// the script.
+	// maxNoise is the maximum number of other bytes that a host may print
+	// before a line of the script.
 	maxNoise = 1 << 20
-	// maxQuote limits how many bytes of a host's output an error message
-	// quotes.
+	// maxQuote is the maximum number of bytes of a host's output that an error
+	// message quotes.
 	maxQuote = 300
-	// looks is how many times, once per second, a host checks for the plx
-	// binary that another host has written into their shared home directory.
+	// looks is how many times a host checks whether another host has written
+	// the plx binary into their shared home directory. It checks once per
+	// second.
 	looks = 5
 )
 
 var (
 	// ErrStart means that the script did not print its first line in time.
 	ErrStart = errors.New("no command has started in time")
-	// ErrMissing means that the plx binary that was to run is not on the host.
+	// ErrMissing means that the host does not have the plx binary that it
+	// should run, and plx must not send it.
 	ErrMissing = errors.New("the plx binary is no longer on the host")
-	// ErrEcho means that a terminal echoes the script back, and no shell runs
-	// it.
+	// ErrEcho means that the host runs a terminal, which echoes the script
+	// back, and no shell.
 	ErrEcho = errors.New("the host echoes its input: it runs a terminal instead of a shell")
-	// ErrNoise means that the host has printed more than maxNoise bytes and no
-	// line of the script.
+	// ErrNoise means that the host has printed more than maxNoise bytes, but
+	// no line of the script.
 	ErrNoise = errors.New("the host printed more than 1 MiB before a reply")
 )
 
 // NoReplyError is the error if the script did not print an expected line.
 type NoReplyError struct {
-	Last string // last line that the host printed; "" if none
+	Last string // last line that the host printed; "" if it printed none
 	Err  error
 }
 
@@ -154,7 +156,7 @@ type RefusedError struct {
 	Homeless bool // HOME is not set to an absolute path in the remote shell
 	NoHome   bool // the home directory does not exist
 	Limited  bool // a resource limit of the remote shell is too low for plx
-	noExec   bool // the host has the plx binary, but does not permit to execute it
+	noExec   bool // the host has the plx binary, but forbids executing it
 }
 
 func (e *RefusedError) Error() string { return e.Text }
@@ -169,13 +171,13 @@ type Session struct {
 	Plx envsync.Blob
 
 	stream       Stream
-	tools        []string // the subset of gzip, bash and timeout that is installed on the host
-	disk         string   // output of df for the disk of the home directory; "" if not reported
-	processLimit string   // ulimit -u of the remote shell, which a failed script reports; "" if it has not failed
+	tools        []string // those of the programs gzip, bash and timeout that are installed on the host
+	disk         string   // output of df for the disk of the home directory; "" if the host has not reported it
+	processLimit string   // output of ulimit -u in the remote shell, which a failed script reports; "" if the script has not failed
 	limits       []string // limits of the shell that runs plx: address space and data in KiB, processes, open files
 	home         string   // home directory, as an absolute path on the host
-	turn         *turn    // this host's turn to get plx, from Seeds; nil if the host had plx already, or at the start
-	done         bool     // the method Done was called
+	turn         *turn    // state of this host while it gets plx, from Seeds; nil if the host already had plx, and at the start
+	done         bool     // true once the method Done was called
 }
 
 // New returns a Session for the configuration c. It does not connect to the
@@ -183,8 +185,8 @@ type Session struct {
 func New(c Config) *Session { return &Session{Config: c, Marker: "plx-" + rand.Text()} }
 
 // Script returns the script for a POSIX shell on the host. Its first line is a
-// comment: it only comes back if a terminal echoes the script, which is
-// reported as ErrEcho.
+// comment, which a shell never prints. If the line comes back, a terminal has
+// echoed the script, and Run returns ErrEcho.
 func (s *Session) Script() string {
 	id := make([]byte, 16)
 	rand.Read(id) // crypto/rand.Read never returns an error
@@ -209,9 +211,9 @@ func stripComments(script string) string {
 	return out.String()
 }
 
-// Run talks to the script until the script has executed plx. After that, all
-// bytes of the stream belong to plx. If Run returns nil, the caller must call
-// [Session.Done].
+// Run communicates with the script until the script has executed plx. From
+// then on, all bytes of the stream belong to plx. If Run returns nil, the
+// caller must call [Session.Done].
 func (s *Session) Run(ctx context.Context, stream Stream) error {
 	s.stream = stream
 	err := s.run(ctx)
@@ -227,7 +229,7 @@ func (s *Session) Run(ctx context.Context, stream Stream) error {
 
 // Done tells Seeds that sending plx to this host has ended. The function seed
 // makes the host serve its plx binary to other hosts; if seed is nil, the host
-// does not. Only the first call of Done has an effect.
+// serves no other hosts. Only the first call of Done has an effect.
 func (s *Session) Done(seed func(context.Context) (Seed, error)) {
 	if s.Seeds != nil && !s.done {
 		s.Seeds.leave(s.turn, s.Plx.Sum, seed)
@@ -266,7 +268,7 @@ func (s *Session) run(ctx context.Context) error {
 	}
 	s.Plx = agent
 	s.order("is %s", agent.Sum)
-	if agent.Sum != s.Expected.Sum { // otherwise the script has already reported that the binary is missing
+	if agent.Sum != s.Expected.Sum { // if this binary was expected, the script has already reported that the host does not have it
 		if here, err := s.look(ctx, agent, 0); here || err != nil {
 			return err
 		}
@@ -277,8 +279,8 @@ func (s *Session) run(ctx context.Context) error {
 var fileSystemName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[[:xdigit:]]{32}$`) })
 
 // look makes the host check whether it has the binary agent, and run it if so.
-// It reports whether plx now runs. The host checks again up to tries times,
-// once per second.
+// here is true if plx now runs. If the binary is missing, the host checks
+// again up to tries times, once per second.
 func (s *Session) look(ctx context.Context, agent envsync.Blob, tries int) (here bool, err error) {
 	s.order("look %d", tries)
 	said, err := s.answer(ctx, s.limit(agent))
@@ -298,7 +300,7 @@ func (s *Session) obtain(ctx context.Context, agent envsync.Blob, fileSystem str
 	if s.turn, shared, err = s.Seeds.enter(ctx, fileSystem+agent.Sum); err != nil {
 		return err
 	}
-	if shared { // look first: a copied disk image can give two separate file systems the same name
+	if shared { // another host has written plx to a file system of this name: check that this host sees it, because copied disk images can give two separate file systems the same name
 		if here, err := s.look(ctx, agent, looks); here || err != nil {
 			return err
 		}
@@ -321,8 +323,8 @@ func (s *Session) obtain(ctx context.Context, agent envsync.Blob, fileSystem str
 
 var plainAddress = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9A-Za-z.:_-]+$`) })
 
-// fetch makes the host download plx from another host. If the download fails,
-// missed is the reason, and plx can still be sent from this machine.
+// fetch makes the host download plx from another host. If only the download
+// fails, missed is the reason, and plx can still be sent from this machine.
 func (s *Session) fetch(ctx context.Context, agent envsync.Blob, from *source) (missed, err error) {
 	o, err := from.open()
 	if err != nil {
@@ -340,7 +342,7 @@ func (s *Session) fetch(ctx context.Context, agent envsync.Blob, from *source) (
 	switch {
 	case err != nil || said.runs():
 		return nil, err
-	case said.verb == "missed" && troubleIn(said.text, fullOrReadOnly) != "": // a full or read-only disk: sending from this machine would fail too
+	case said.verb == "missed" && troubleIn(said.text, fullOrReadOnly) != "": // the disk is full or read-only, so sending from this machine would fail too
 		return nil, &RefusedError{Text: ExplainHomeError(quote(said.text))}
 	case said.verb == "missed":
 		return fmt.Errorf("host %s could not download it from %s: %s", s.Host, net.JoinHostPort(o.Host, o.Port), quote(said.text)), nil
@@ -363,7 +365,7 @@ func (s *Session) send(ctx context.Context, agent envsync.Blob) error {
 	if s.Copy != nil && packed != nil && s.upload(ctx, agent, packed) == nil {
 		said, err = s.answer(ctx, s.limit(agent))
 	}
-	if err == nil && said.verb == "missed" { // send over the script's session: if the disk is full, the shell reports that as text
+	if err == nil && said.verb == "missed" { // send the binary over the script's session: if the disk is full, the shell then reports that as text
 		said, err = s.sendInline(ctx, agent, packed)
 	}
 	if err == nil && said.verb == "unhashed" {
@@ -424,7 +426,7 @@ func (s *Session) sendInline(ctx context.Context, agent envsync.Blob, packed []b
 	}()
 	said, err := s.answer(waiting, 24*time.Hour)
 	if err != nil {
-		cancel(err) // unblocks a Write of the goroutine
+		cancel(err) // makes a blocked Write of the goroutine return
 	}
 	<-ended
 	return said, err
@@ -439,7 +441,7 @@ func (s *Session) writeInline(ctx context.Context, agent envsync.Blob, packed []
 		if err != nil {
 			return fmt.Errorf("read it here: %w", err)
 		}
-		defer content.Close() // error ignored: the file was only read
+		defer content.Close() // the file was only read
 		from, size, program = content, agent.Size, "cat"
 	}
 	s.showProgress(agent, 0, size)
@@ -455,7 +457,7 @@ func (s *Session) writeInline(ctx context.Context, agent envsync.Blob, packed []
 			if !stuck.Stop() {
 				return stall
 			}
-			return nil // no error: the script's reply will say why the host stopped reading
+			return nil // return no error, because the script's reply will say why the host stopped reading
 		}
 		sent += int64(n)
 		s.countSent(int64(n))
@@ -469,7 +471,7 @@ func (s *Session) writeInline(ctx context.Context, agent envsync.Blob, packed []
 }
 
 // readBack verifies plx on a host that has no program to compute SHA-256: it
-// reads the file back and hashes it here.
+// reads the file back and computes the checksum on this machine.
 func (s *Session) readBack(ctx context.Context, agent envsync.Blob, said answer) (answer, error) {
 	if said.text != strconv.FormatInt(agent.Size, 10) {
 		return answer{verb: "wrong", text: said.text + " bytes"}, nil
@@ -511,8 +513,8 @@ func (s *Session) countSent(bytes int64) {
 	}
 }
 
-// order sends one line to the script. A write error is ignored, because
-// reading the script's next line returns the cause.
+// order sends one line to the script. It ignores a write error, because
+// reading the script's next line then fails too and returns the cause.
 func (s *Session) order(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.stream, format+"\n", args...)
 }
@@ -528,13 +530,13 @@ func (a answer) unexpected() error {
 }
 
 // answer reads the script's next line. If the script has ended because of a
-// problem on the host, the error is a *Refused.
+// problem on the host, the error is a *RefusedError.
 func (s *Session) answer(ctx context.Context, limit time.Duration) (answer, error) {
 	return s.within(ctx, limit, fmt.Errorf("no answer within %v: is the file system of its home stuck?", limit))
 }
 
-// within reads the script's next line, as the method answer does. It returns
-// the error late if that takes longer than limit.
+// within reads the script's next line, as the method answer does. If no line
+// arrives within limit, the returned error is the parameter late.
 func (s *Session) within(ctx context.Context, limit time.Duration, late error) (answer, error) {
 	line, err := s.lineWithin(ctx, limit, late)
 	if err != nil {
@@ -579,8 +581,8 @@ func (s *Session) within(ctx context.Context, limit time.Duration, late error) (
 	return answer{verb: verb, text: text}, nil
 }
 
-// Line returns the rest of the next line that begins with Word. After Run, plx
-// itself may print such a line too.
+// Line returns the text after the marker in the next line that begins with the
+// marker. After Run, plx itself may print such a line too.
 func (s *Session) Line(ctx context.Context, limit time.Duration) (string, error) {
 	return s.lineWithin(ctx, limit, fmt.Errorf("no answer within %v", limit))
 }
@@ -597,9 +599,9 @@ func (s *Session) lineWithin(ctx context.Context, limit time.Duration, late erro
 	return line, err
 }
 
-// Within calls talk, which reads or writes stream. After limit, or when ctx is
-// canceled, it cancels the stream, which cannot be used any more. After limit
-// the error is late.
+// Within calls talk, which reads or writes stream. If talk takes longer than
+// limit, or ctx is canceled, Within cancels the stream, which cannot be used
+// any more. In the first case, the error is late.
 func Within(ctx context.Context, stream Stream, limit time.Duration, late error, talk func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
@@ -611,16 +613,16 @@ func Within(ctx context.Context, stream Stream, limit time.Duration, late error,
 	return err
 }
 
-// NotExecutable returns the message for a host that does not permit to execute
-// plx; why is the reason. The message includes the remedy, because a job's
-// verdict shows no hints.
+// NotExecutable returns the message for a host that forbids executing plx; why
+// is the reason. The message includes the remedy, because hints are not shown
+// with a job's verdict.
 func NotExecutable(why string) string {
 	return "programs in ~/.plx cannot be executed: " + why + "; mount it without noexec, or make ~/.plx a link to a folder on another disk"
 }
 
-// line returns the text after Word in the next line that contains Word. It
-// reads nothing after that line. The result last is the line before, for error
-// messages.
+// line returns the text after the marker in the next line that contains the
+// marker. It reads nothing after that line. last is the line before it, for
+// error messages.
 func (s *Session) line() (text, last string, err error) {
 	mark := []byte(s.Marker + " ")
 	var line []byte
@@ -657,8 +659,8 @@ const fewProcesses = 16
 const LimitPrefix = "the shell limits "
 
 // Limited returns an error if plx ended at its start because of a resource
-// limit of the shell, otherwise nil. The argument said is what plx printed:
-// its own message, or a crash report of the Go runtime.
+// limit of the shell, and nil in other cases. said is what plx printed: its
+// own message, or a crash report of the Go runtime.
 func (s *Session) Limited(said string) *RefusedError {
 	if _, why, told := strings.Cut(said, "plx agent: "+LimitPrefix); told {
 		why, _, _ = strings.Cut(why, "\n")
@@ -697,8 +699,8 @@ func noProcess(said string) bool {
 // for plx.
 const LimitHint = "raise the limit in the file that sets it: a start-up file of the login shell (such as .bashrc), or /etc/security/limits.conf"
 
-// homeTroubles maps error messages of the C library to explanations about the
-// home directory.
+// homeTroubles maps error messages of the C library to explanations of what is
+// wrong with the home directory.
 var homeTroubles = []struct{ words, plain string }{
 	{"read-only file system", "the home folder is read-only"},
 	{"no space left on device", "the home folder's file system is full"},
@@ -723,8 +725,8 @@ func ExplainHomeError(said string) string {
 	return said
 }
 
-// troubleIn returns the explanation for an error message, from the first
-// entries of homeTroubles, or "".
+// troubleIn searches the given number of first entries of homeTroubles for an
+// error message. It returns the explanation, or "".
 func troubleIn(said string, first int) string {
 	for _, t := range homeTroubles[:first] {
 		if strings.Contains(strings.ToLower(said), t.words) {
@@ -735,7 +737,7 @@ func troubleIn(said string, first int) string {
 }
 
 // fullOrReadOnly is the number of entries at the start of homeTroubles that
-// only a full or read-only disk causes, not the network.
+// are about a full or read-only disk. The network cannot cause these errors.
 const fullOrReadOnly = 3
 
 // explain adds the free disk space to an error if the disk has less than size

@@ -22,32 +22,32 @@ type Seed struct {
 // measurement of them is recorded.
 const (
 	directSends = 2 // number of hosts to which this machine sends plx before other hosts wait for a serving host
-	fanOut      = 2 // number of hosts that may download from one host at the same time
-	// If no transfer makes progress for stallTimeout, a host stops waiting for
-	// other hosts and gets plx from this machine.
+	fanOut      = 2 // maximum number of hosts that download from one host at the same time
+	// If no transfer to any host makes progress for stallTimeout, a host stops
+	// waiting for other hosts and gets plx from this machine.
 	stallTimeout = 10 * time.Second
-	// seedTime limits how long a host may take to start serving plx.
+	// seedTime is the timeout for a host to start serving plx.
 	seedTime = 5 * time.Second
 )
 
-// Seeds decides from where each host gets plx. Hosts that share a file system
-// get it once. The first two hosts get it from this machine, the others from
-// hosts that have it.
+// Seeds decides from which machine each host gets plx. If hosts share a file
+// system, only one of them gets it. The first two hosts get plx from this
+// machine, the others from hosts that have it.
 type Seeds struct {
-	lost func(why string) // called with the reason when direct is set; may be nil
+	lost func(why string) // called with the reason when direct becomes true; may be nil
 
 	mu      sync.Mutex
-	homes   map[string]*home // key: name of the file system
-	plx     map[string]*plx  // key: SHA-256 of the binary
-	changed chan struct{}    // closed and replaced at each change of the fields below mu
-	moved   time.Time        // time of the last progress on any host
-	direct  bool             // a host could not reach another host, so this machine now sends plx to all hosts
+	homes   map[string]*home // file systems with home directories, by name
+	plx     map[string]*plx  // state of each plx binary, by its SHA-256
+	changed chan struct{}    // closed and replaced when one of the fields that mu guards changes
+	moved   time.Time        // time of the last progress of any transfer
+	direct  bool             // true after a host could not reach another host; this machine then sends plx to all hosts
 }
 
 // home is a file system with home directories, which several hosts may share.
 type home struct {
 	getting chan struct{} // semaphore: holds one element while one of the hosts gets plx
-	filled  bool          // the file system contains plx
+	filled  bool          // true if the file system contains plx
 }
 
 // plx is the state of distributing one plx binary. Hosts of different
@@ -61,7 +61,7 @@ type plx struct {
 // source is a host that can serve a plx binary to other hosts.
 type source struct {
 	open   func() (Seed, error) // starts serving at the first call; returns the address
-	taking int                  // number of hosts that are downloading from this one
+	taking int                  // number of hosts that are downloading from this source
 }
 
 // turn is the state of one host while it gets plx.
@@ -78,7 +78,7 @@ func NewSeeds(lost func(why string)) *Seeds {
 	return &Seeds{lost: lost, homes: map[string]*home{}, plx: map[string]*plx{}, changed: make(chan struct{}), moved: time.Now()}
 }
 
-// change calls by with s.mu locked, and wakes all waiting hosts.
+// change calls the function by with s.mu locked, and wakes all waiting hosts.
 func (s *Seeds) change(by func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,8 +96,8 @@ func (s *Seeds) progress() {
 }
 
 // enter waits until no other host with the same file system is getting plx.
-// The result shared is true if another host has already written plx to that
-// file system.
+// shared is true if another host has already written plx to that file system.
+// t is the state of this host while it gets plx.
 func (s *Seeds) enter(ctx context.Context, fileSystem string) (t *turn, shared bool, err error) {
 	s.mu.Lock()
 	h := s.homes[fileSystem]
@@ -129,9 +129,9 @@ func (s *Seeds) binary(sum string) *plx {
 }
 
 // choose returns the host from which the host of turn t downloads plx, or nil
-// if this machine must send it. It may wait until a host is free. If able is
-// false, the host lacks the tools to download from another host, and choose
-// returns nil at once.
+// if this machine must send plx. It may wait until another host can serve. If
+// able is false, the host lacks the tools for a download, and choose returns
+// nil at once.
 func (s *Seeds) choose(ctx context.Context, t *turn, sum string, able bool) *source {
 	for {
 		s.mu.Lock()
@@ -160,8 +160,9 @@ func (s *Seeds) choose(ctx context.Context, t *turn, sum string, able bool) *sou
 	}
 }
 
-// free returns a host that can serve p to one more host. If there is none,
-// wait says whether one will become free. The caller must hold s.mu.
+// free returns a host that can serve the binary p to one more host. If no host
+// can serve now, wait is true if the caller should wait for one. The caller
+// must hold s.mu.
 func (s *Seeds) free(p *plx) (from *source, wait bool) {
 	if s.direct || p.given < directSends {
 		return nil, false
@@ -175,8 +176,8 @@ func (s *Seeds) free(p *plx) (from *source, wait bool) {
 }
 
 // miss records that the host of turn t could not download plx from another
-// host. From then on this machine sends plx to all hosts, as other downloads
-// would probably fail too.
+// host. From then on this machine sends plx to all hosts, because other
+// downloads would probably fail too.
 func (s *Seeds) miss(t *turn, err error) {
 	first := false
 	s.change(func() {
@@ -189,9 +190,9 @@ func (s *Seeds) miss(t *turn, err error) {
 	}
 }
 
-// leave ends the turn t of a host; t is nil if the host already had plx. The
-// function seed makes the host serve plx to others; if it is nil, the host
-// does not serve.
+// leave ends the turn t of a host, in which the host got plx; t is nil if the
+// host already had plx. The function seed makes the host serve plx to other
+// hosts; if it is nil, the host serves none.
 func (s *Seeds) leave(t *turn, sum string, seed func(context.Context) (Seed, error)) {
 	s.change(func() {
 		if t != nil && t.from != nil {

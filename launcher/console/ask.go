@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// CanAsk reports whether Ask can prompt the user, that is, whether stderr is a
-// terminal.
+// CanAsk reports whether stderr is a terminal, so that Ask can prompt the
+// user.
 func (p *Printer) CanAsk() bool { return p != nil && p.display.Terminal(logs.Stderr) }
 
 // Ask shows a prompt on /dev/tty and returns the line that the user types. If
@@ -25,8 +25,8 @@ func (p *Printer) Ask(ctx context.Context, question string, echo bool) (answer s
 	if err != nil {
 		return "", fmt.Errorf("there is no terminal for the prompt: %w", err)
 	}
-	defer tty.Close()                                                               // an error of Close is ignored: the line was read
-	stop := context.AfterFunc(ctx, func() { tty.SetReadDeadline(time.Unix(1, 0)) }) // makes the read fail when ctx ends
+	defer tty.Close()                                                               // ignore an error, because the line was read
+	stop := context.AfterFunc(ctx, func() { tty.SetReadDeadline(time.Unix(1, 0)) }) // when ctx ends, the deadline makes the read fail
 	defer stop()
 	p.display.Alone(func() { answer, err = ask(tty, p.question(question), echo) })
 	if ctx.Err() != nil {
@@ -42,7 +42,7 @@ func (p *Printer) question(text string) string { return p.prefix() + oneLine(tex
 // ask reads one line from the terminal in raw mode, in which the terminal does
 // not echo the typed characters.
 func ask(tty *os.File, prompt string, echo bool) (answer string, err error) {
-	raw, err := tty.SyscallConn() // instead of tty.Fd, which would set the file to blocking mode
+	raw, err := tty.SyscallConn() // do not use tty.Fd, which would set the file to blocking mode
 	if err != nil {
 		return "", err
 	}

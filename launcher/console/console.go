@@ -23,14 +23,14 @@ import (
 
 // Terminal describes the stdout and stderr of this plx process.
 type Terminal struct {
-	// Stdout receives the tasks' stdout or the result of a command. Stderr
-	// receives the tasks' stderr and plx's notices.
+	// Stdout is for the tasks' stdout or the result of a command, Stderr for
+	// the tasks' stderr and plx's notices.
 	Stdout, Stderr io.Writer
-	// StdoutTTY and StderrTTY report whether the output is a terminal.
+	// StdoutTTY and StderrTTY are true if the output is a terminal.
 	StdoutTTY, StderrTTY bool
 	Dumb                 bool // true if the terminal cannot move its cursor (TERM=dumb)
 	Width                int  // width of Stdout in columns; 0 means no terminal, so lines may have any length
-	// StdoutColour and StderrColour turn colours on for each output.
+	// StdoutColour and StderrColour are true if the output may have colours.
 	StdoutColour, StderrColour bool
 	Sixteen                    bool // true if the terminal has only 16 colours
 	NoStatus                   bool // true if the user has turned the status line off
@@ -45,8 +45,8 @@ type Printer struct {
 
 	mu         sync.Mutex
 	works      map[*work]bool // running work that Watch shows; guarded by mu
-	localWorks int            // number of Here calls whose work still runs
-	localEnded time.Time      // when the work of the last Here call ended; zero: never
+	localWorks int            // number of WatchLocal calls whose work still runs
+	localEnded time.Time      // when the work of the last WatchLocal call ended; zero before the first one
 }
 
 // NewPrinter returns a Printer that writes to the stderr of t.
@@ -60,7 +60,7 @@ func NewPrinter(t Terminal) *Printer {
 // in use, all output to its Terminal must go through this display.
 func (p *Printer) Display() *logs.Display { return p.display }
 
-// Printf prints one line to stderr. It ignores errors, since a failure of
+// Printf prints one line to stderr. It ignores errors, because a failure of
 // stderr cannot be reported anywhere else.
 func (p *Printer) Printf(format string, args ...any) { p.Report(style.Plain, format, args...) }
 
@@ -71,7 +71,7 @@ func (p *Printer) Report(level style.Level, format string, args ...any) {
 
 // print writes lines to stderr with a single write.
 func (p *Printer) print(lines []string) {
-	p.display.Write(logs.Stderr, []byte(strings.Join(lines, "\n")+"\n")) // an error is ignored, as in Printf
+	p.display.Write(logs.Stderr, []byte(strings.Join(lines, "\n")+"\n")) // ignore an error: it cannot be reported anywhere else
 }
 
 // lines splits text into lines and puts the "plx: " prefix and the colour of
@@ -93,16 +93,16 @@ func (p *Printer) prefix() string {
 	return name + " "
 }
 
-// Lines prints lines. It merges lines that differ only in the host, see
-// [FoldHosts].
+// Lines prints lines. It merges lines that differ only in the name of a host,
+// see [FoldHosts].
 func (p *Printer) Lines(lines []string) {
 	for _, line := range FoldHosts(lines) {
 		p.Printf("%s", line)
 	}
 }
 
-// Error prints err and then its hint. It prints each error that err joins as a
-// line of its own, with the "plx: " prefix.
+// Error prints err and then its hint. If err joins several errors, each of
+// them gets a line with the "plx: " prefix.
 func (p *Printer) Error(err error) {
 	var lines []string
 	for _, text := range FoldHosts(separate(err)) {

@@ -10,8 +10,9 @@ import (
 	"sync"
 )
 
-// Fold abbreviates host names, such as gpu[01-03,07],login. It merges names
-// that differ in one number only, at the position of the first of them.
+// Fold abbreviates a list of host names, such as gpu[01-03,07],login. It
+// merges names that differ only in one number. The merged name stands at the
+// position of the first of them.
 func Fold(names []string) string {
 	groups := map[string][]number{}
 	var order []string
@@ -32,9 +33,9 @@ func Fold(names []string) string {
 // ofHost matches a line of the form "host NAME: TEXT".
 var ofHost = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)^host (\S+): (.*)$`) })
 
-// FoldHosts merges lines with the same text about several hosts, at the
-// position of the first of them. "host h1: text" and "host h2: text" become
-// "hosts h[1-2]: text".
+// FoldHosts merges lines that have the same text about several hosts. "host
+// h1: text" and "host h2: text" become "hosts h[1-2]: text". The merged line
+// stands at the position of the first of them.
 func FoldHosts(lines []string) (folded []string) {
 	about := map[string][]string{} // host names by the text of their line
 	for _, line := range lines {
@@ -60,15 +61,14 @@ func hostsLine(hosts []string, text string) string { return "hosts " + Fold(host
 // byte.
 const placeholder = "\x00"
 
-// number is the number in a host name, with the text that may have leading
-// zeros.
+// number is the number in a host name. text keeps its leading zeros.
 type number struct {
 	text  string
 	value uint64
 }
 
-// before reports whether m is the next number after n, with the same width: 08
-// follows 07, but 8 does not.
+// before reports whether m is the next number after n and has the same width:
+// 08 follows 07, 8 does not.
 func (n number) before(m number) bool {
 	return fmt.Sprintf("%0*d", len(n.text), n.value+1) == m.text
 }
@@ -93,7 +93,7 @@ func split(name string) (pattern string, n number) {
 	if m == nil {
 		return name, number{}
 	}
-	value, _ := strconv.ParseUint(m[2], 10, 64) // no error is possible, since the pattern allows at most 18 digits
+	value, _ := strconv.ParseUint(m[2], 10, 64) // there is no error, because the pattern allows at most 18 digits
 	return m[1] + placeholder + m[3], number{m[2], value}
 }
 

@@ -14,23 +14,24 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// Without a terminal, Watch and Phase print a line about work that lasts
-// longer than patience or tooLong, and repeat it at the interval again.
+// patience, tooLong and repeatEvery apply without a terminal: Watch prints a
+// line about work that lasts longer than patience, Phase about work that lasts
+// longer than tooLong. They repeat the line after each repeatEvery.
 const (
 	patience    = 2 * time.Second
 	tooLong     = 10 * time.Second
 	repeatEvery = time.Minute
-	redrawEvery = 200 * time.Millisecond // interval between updates of a row on a terminal
-	quietTime   = 500 * time.Millisecond // on a terminal, a Phase appears only if nothing else was shown for this long
+	redrawEvery = 200 * time.Millisecond // interval between updates of a progress line on a terminal
+	quietTime   = 500 * time.Millisecond // on a terminal, a Phase appears only if Watch has shown nothing for this long
 )
 
 // work is something that Watch shows. Its text returns the current progress.
 type work struct{ text func() string }
 
-// Watch shows the progress of some work until the caller calls done. If stderr
-// is a terminal it updates a row there, and otherwise prints a line if the
-// work lasts longer than 2 s. Watch calls text from its own goroutines; if
-// text returns "", nothing is shown.
+// Watch shows the progress of some work until the caller calls done. On a
+// terminal, it updates a progress line. Without a terminal, it prints a line
+// if the work lasts longer than 2 s. Watch calls text from its own goroutines;
+// if text returns "", nothing is shown.
 func (p *Printer) Watch(text func() string) (done func()) {
 	w := &work{text}
 	p.mu.Lock()
@@ -45,8 +46,9 @@ func (p *Printer) Watch(text func() string) (done func()) {
 	}
 }
 
-// WatchLocal is Watch for work on this machine, such as a build, that the hosts
-// depend on. While it runs, no Tally claims to be waiting for hosts.
+// WatchLocal is Watch for work on this machine, such as a build, that the
+// hosts depend on. While the work runs, no HostProgress claims that plx waits
+// for hosts.
 func (p *Printer) WatchLocal(text func() string) (done func()) {
 	p.mu.Lock()
 	p.localWorks++
@@ -61,8 +63,8 @@ func (p *Printer) WatchLocal(text func() string) (done func()) {
 	})
 }
 
-// busy reports whether work shown by Here is running. If not, localEnded is when the
-// last such work ended.
+// busy reports whether work of a WatchLocal call is running. localEnded is
+// when the last such work ended.
 func (p *Printer) busy() (busy bool, localEnded time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,10 +78,9 @@ type Phase struct {
 	Hosts bool                               // true if Text names the hosts that the phase waits for
 }
 
-// Phase shows what a command is doing until the caller calls done, so that no
-// part of a command is silent. On a terminal the text appears only while Watch
-// shows nothing else. Without a terminal it is printed after 10 s, or after 2
-// s if phase.Hosts is set.
+// Phase shows what a command is doing until the caller calls done. On a
+// terminal, the text appears only while Watch shows nothing. Without a
+// terminal, it is printed after 10 s, or after 2 s if phase.Hosts is set.
 func (p *Printer) Phase(phase Phase) (done func()) {
 	first := tooLong
 	if phase.Hosts {
@@ -99,8 +100,8 @@ func (p *Printer) Phase(phase Phase) (done func()) {
 }
 
 // Waiting returns a Phase whose text is doing, such as "connecting". After 2 s
-// the text also has the seconds so far, and the hosts that the phase waits
-// for. hosts returns these; it may be nil.
+// the text also has the elapsed seconds and the hosts that the phase waits
+// for. The function hosts returns these hosts; it may be nil.
 func Waiting(doing string, hosts func() []string) Phase {
 	text := func(elapsed time.Duration) string {
 		var on []string
@@ -119,7 +120,7 @@ func Waiting(doing string, hosts func() []string) Phase {
 	return Phase{Text: text, Hosts: hosts != nil}
 }
 
-// anyShown reports whether any work of Watch has a text to show.
+// anyShown reports whether Watch shows a text at the moment.
 func (p *Printer) anyShown() bool {
 	p.mu.Lock()
 	works := slices.Collect(maps.Keys(p.works))
@@ -143,10 +144,10 @@ func (p *Printer) watch(text func() string, first time.Duration) (done func()) {
 }
 
 // Status shows a status line at the bottom of a terminal until done is called.
-// parts returns the parts of the line, the most important one first. Parts
-// that do not fit are left out; without parts there is no line. A part must be
-// a single line without control characters, and may have colours if colour is
-// true. Without a terminal, Status shows nothing.
+// The function parts returns the parts of the line, the most important first.
+// Parts that do not fit are left out; without parts there is no line. A part
+// must be a single line without control characters, and may have colours if
+// colour is true. Without a terminal, Status shows nothing.
 func (p *Printer) Status(parts func(colour bool) []string) (done func()) {
 	if !p.ShowsStatus() {
 		return func() {}
@@ -228,22 +229,22 @@ func (p *Printer) repeat(text func() string, first time.Duration, ended <-chan s
 }
 
 // HostProgress shows, through Watch, for which hosts plx is waiting. Several
-// goroutines may call its methods at once. A nil Tally shows nothing.
+// goroutines may call its methods at once. A nil HostProgress shows nothing.
 type HostProgress struct {
 	printer *Printer
 	doing   string
-	total   int // number of hosts; 0 means unknown, so only the hosts being waited for are shown
+	total   int // number of hosts; if it is 0, the number is unknown, and the text names only the hosts that plx waits for
 
 	mu      sync.Mutex
 	ended   map[string]bool   // hosts for which End was called
 	waiting []string          // hosts for which plx is waiting, in the order of their Begin calls
 	notes   map[string]string // last text passed to Note, by host
 	since   time.Time         // when plx began to wait for the first of the current hosts
-	done    func()            // ends the Watch; nil while plx waits for no host
+	done    func()            // ends the call of Watch; nil while plx waits for no host
 }
 
-// NewHostProgress returns a Tally for work on total hosts. doing names the work, such
-// as "connecting". If total is 0, the hosts are not counted.
+// NewHostProgress returns a HostProgress for work on total hosts. doing names
+// the work, such as "connecting". If total is 0, the hosts are not counted.
 func (p *Printer) NewHostProgress(doing string, total int) *HostProgress {
 	if p == nil {
 		return nil
@@ -270,7 +271,7 @@ func (t *HostProgress) Begin(host string) {
 }
 
 // Note records what a host is doing. The text is shown while this host is the
-// first that plx is waiting for.
+// first of those that plx waits for.
 func (t *HostProgress) Note(host, text string) {
 	if t == nil {
 		return
@@ -294,7 +295,7 @@ func (t *HostProgress) End(host string) {
 	}
 	t.mu.Unlock()
 	if done != nil {
-		done() // called without t.mu: done waits for a running call of String, which takes t.mu
+		done() // t.mu must not be held here: done waits for a running call of String, which locks t.mu
 	}
 }
 
@@ -308,9 +309,10 @@ func (t *HostProgress) Stop() {
 	}
 }
 
-// String returns the progress text, which after 2 s names the hosts that plx
-// is waiting for. It is empty if there is no such host, and while the hosts
-// wait for work on this machine or did within the last 2 s.
+// String returns the progress text. After 2 s the text also names the hosts
+// that plx waits for. It is empty if plx waits for no host. It is also empty
+// during work on this machine on which the hosts depend, and for 2 s after
+// that work.
 func (t *HostProgress) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -339,7 +341,7 @@ func (t *HostProgress) String() string {
 }
 
 // Names joins at most five names with commas. more is the number of further
-// names that the caller left out.
+// names that the caller has not put into names.
 func Names(names []string, more int) string {
 	const most = 5
 	if excess := len(names) - most; excess > 0 {
@@ -364,23 +366,23 @@ type Transfer struct {
 	start time.Time       // when the transfer began or was last resumed
 	spent time.Duration   // duration of the transfer up to the last pause, without pauses
 	moves bool            // true once Moved was called since the last Resume
-	begun time.Time       // when the first bytes since the last Resume had moved; zero: none yet
-	base  int64           // bytes that had moved before the last Resume; they do not count for the rate
+	begun time.Time       // when the first bytes since the last Resume had moved; zero before that
+	base  int64           // bytes that had moved before the last Resume; they do not count for the transfer rate
 	last  time.Time       // when bytes last moved
 	left  int64           // number of bytes that this machine itself has sent
 	files map[file]moved  // progress of each file of each host
 	hosts map[string]bool // hosts to or from which bytes were moved
 }
 
-// file identifies one file of a Transfer on its way to or from one host. part
-// is the name that the user sees.
+// file identifies one file of a Transfer, and the host to or from which it is
+// copied. part is the name that the user sees.
 type file struct{ host, part, name string }
 
 // moved is the progress of a file: how many of its total bytes have moved.
 type moved struct{ bytes, total int64 }
 
 // NewTransfer returns a Transfer. doing names the work, such as "sending". The
-// caller must call Close or Sent.
+// caller must call Close or Finish.
 func (p *Printer) NewTransfer(doing string) *Transfer {
 	t := &Transfer{printer: p, doing: doing, files: map[file]moved{}, hosts: map[string]bool{}}
 	t.Resume()
@@ -424,9 +426,9 @@ func (t *Transfer) shown() string {
 	return all.bar() + " " + text
 }
 
-// Moved records that bytes of the total bytes of a file were moved so far.
-// Call it with 0 bytes as soon as the size of a file is known. It has the
-// signature of an envsync.Progress.
+// Moved records that the given number of bytes of a file have moved so far;
+// total is the file's size. Call it with 0 bytes as soon as the size is known.
+// It has the signature of an envsync.Progress.
 func (t *Transfer) Moved(host, name string, bytes, total int64) {
 	t.MovedOf(name, host, name, bytes, total)
 }
@@ -471,8 +473,8 @@ func (t *Transfer) unfinished() []string {
 	return slices.Sorted(maps.Keys(hosts))
 }
 
-// names joins the part names of the files that which selects, at most three of
-// them.
+// names joins the names, as shown to the user, of the files that the function
+// which selects. It names at most three.
 func (t *Transfer) names(which func(moved) bool) string {
 	all := map[string]bool{}
 	for name, f := range t.files {
@@ -492,8 +494,8 @@ func (t *Transfer) names(which func(moved) bool) string {
 	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
-// sending is the value of Transfer.doing for a transfer to hosts. A name may
-// follow the word.
+// sending is the beginning of Transfer.doing for a transfer to hosts. A name
+// may follow this word.
 const sending = "sending"
 
 // leastRate is how long bytes must have moved before the transfer rate is
@@ -507,7 +509,7 @@ func (t *Transfer) String() string {
 	defer t.mu.Unlock()
 	all := t.sum()
 	if !t.moves {
-		text := t.doing + ": nothing yet" // the hosts are still checking which files they lack
+		text := t.doing + ": nothing yet" // at first, the hosts check which files they lack
 		if elapsed := time.Since(t.start); elapsed >= patience {
 			text += fmt.Sprintf(" (%ds)", int(elapsed.Seconds()))
 		}
@@ -523,7 +525,7 @@ func (t *Transfer) String() string {
 	}
 	if still := time.Since(t.last); !t.begun.IsZero() && still >= patience && all.bytes < all.total {
 		text += fmt.Sprintf("; no byte for %ds", int(still.Seconds()))
-		if hosts := Fold(t.unfinished()); hosts != "" { // a host that downloads files itself is not named
+		if hosts := Fold(t.unfinished()); hosts != "" { // hosts that download files themselves are not named
 			text += "; waiting for " + hosts
 		}
 		return text
@@ -534,7 +536,7 @@ func (t *Transfer) String() string {
 	if elapsed := time.Since(t.begun); !t.begun.IsZero() && elapsed >= leastRate {
 		rate := float64(all.bytes-t.base) / elapsed.Seconds()
 		text += fmt.Sprintf(", %s/s", Size(int64(rate)))
-		if elapsed >= patience { // an earlier rate changes too much for an estimate
+		if elapsed >= patience { // estimate the remaining time only after patience, because the rate changes too much at first
 			left := time.Duration(float64(all.total-all.bytes) / rate * float64(time.Second))
 			text += fmt.Sprintf(", %s left", left.Round(time.Second))
 		}
@@ -551,13 +553,13 @@ func (t *Transfer) Close() {
 	}
 	t.mu.Unlock()
 	if done != nil {
-		done() // called without t.mu: done waits for a running call of shown, which takes t.mu
+		done() // t.mu must not be held here: done waits for a running call of shown, which locks t.mu
 	}
 }
 
-// Finish ends the Transfer. If err is nil and bytes were sent, it prints what
-// was sent and the number of bytes that this machine sent. This number is
-// smaller than the total if hosts passed the files on to other hosts.
+// Finish ends the Transfer. If err is nil and bytes were sent, it prints their
+// total and the number of bytes that this machine sent. The second number is
+// smaller if hosts passed the files on to other hosts.
 func (t *Transfer) Finish(err error) {
 	t.Close()
 	t.mu.Lock()

@@ -21,7 +21,7 @@ func HasInput(stdin *os.File) bool {
 		at, err := stdin.Seek(0, io.SeekCurrent)
 		return err == nil && at < info.Size()
 	case info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0:
-		return false // a terminal, or /dev/null
+		return false // stdin is a terminal or /dev/null
 	}
 	ready := []unix.PollFd{{Fd: int32(stdin.Fd()), Events: unix.POLLIN}}
 	n, err := unix.Poll(ready, 0)

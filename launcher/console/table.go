@@ -17,9 +17,10 @@ type Table struct {
 	// Level returns the level of a cell, which decides its colour. If it is
 	// nil, all cells are style.Plain.
 	Level func(column, cell string) style.Level
-	// Spare names columns to leave out if a row does not fit into one terminal
-	// line, in this order. The first is shortened instead if enough room
-	// remains for part of it. If Spare is nil, a row may take several lines.
+	// Spare names columns to leave out, in this order, if a row does not fit
+	// into one terminal line. If enough room remains for part of the first of
+	// these columns, it is shortened instead. If Spare is nil, a row may take
+	// several lines.
 	Spare []string
 	rows  [][]string // the head and then the rows, all with the same number of cells
 }
@@ -52,9 +53,10 @@ func (t *Table) Write(to Terminal) error {
 // Lines returns the lines of the whole table without colours, in any width.
 func (t *Table) Lines() []string { return t.lines(0, false) }
 
-// These constants, in terminal columns, say when the last column moves to a
-// line below its row. It does so if it is wider than longColumn, and less than
-// leastLast would remain for it. That line is indented by indent.
+// longColumn, leastLast and indent are numbers of terminal columns. The
+// table's last column moves to a line below its row in one case: it is wider
+// than longColumn, and less than leastLast would remain for it. This line is
+// indented by indent.
 const leastLast, longColumn, indent = 24, 10, 4
 
 // hangIndent is the indent of the second and further lines of the first column, in
@@ -62,7 +64,7 @@ const leastLast, longColumn, indent = 24, 10, 4
 const hangIndent = 2
 
 // lines returns the table as lines of at most width terminal columns. A line
-// may be wider if a single word is. 0 means any width.
+// is wider only if a single word is. A width of 0 means no limit.
 func (t *Table) lines(width int, colour bool) (lines []string) {
 	t = t.dropSpare(width)
 	widths, gap := t.fit(width)
@@ -87,8 +89,8 @@ func (t *Table) lines(width int, colour bool) (lines []string) {
 	return lines
 }
 
-// rowLines returns the lines of one row, with those columns that have a width in
-// widths side by side.
+// rowLines returns the lines of one row. It puts the columns for which widths
+// has a width side by side.
 func (t *Table) rowLines(row int, widths []int, gap int, colour bool) (lines []string) {
 	var cells [][]string
 	height := 1
@@ -181,9 +183,9 @@ func (t *Table) excess(widths []int, gap, width int) int {
 }
 
 // fit returns the column widths and the gap between columns for lines of the
-// given width. Last columns that get no width move to a line below their row.
-// A long last column shrinks first, because it usually has a description. The
-// first column shrinks last, because it has names. No word is split.
+// given width. Columns at the end that get no width move to a line below their
+// row. A long last column shrinks first, because it usually has a description.
+// The first column shrinks last, because it has names. No word is split.
 func (t *Table) fit(width int) (widths []int, gap int) {
 	widths, minWidths := t.natural(), t.minWidths()
 	for {
@@ -212,8 +214,8 @@ func (t *Table) fit(width int) (widths []int, gap int) {
 	}
 }
 
-// narrow reduces widths by over in total, each time at the widest column. No
-// column becomes narrower than its longest word.
+// narrow reduces widths by excess in total, one by one at the column that is
+// widest. No column becomes narrower than its longest word.
 func narrow(widths, minWidths []int, excess int) {
 	for ; excess > 0; excess-- {
 		widest := -1
@@ -245,8 +247,8 @@ func wrap(text string, width int) (lines []string) {
 	return lines
 }
 
-// style returns the style of a cell: the style of the head in row 0, and
-// otherwise that of the cell's level.
+// style returns the style of a cell. Row 0 is the head and has a style of its
+// own; other cells have the style of their level.
 func (t *Table) style(row, column int, colour bool) lipgloss.Style {
 	switch {
 	case !colour:

@@ -10,8 +10,8 @@ import (
 	"github.com/plx-run/plx/logs/style"
 )
 
-// All text that plx itself prints passes through visible or oneLine, and gets
-// its colours afterwards. They escape control characters. So a text that plx
+// All text that plx itself prints passes through visible or oneLine, which
+// escape control characters. plx adds colours afterwards. So a text that plx
 // quotes, such as an error of a host, can neither control the terminal nor
 // imitate a line of plx.
 
@@ -47,7 +47,8 @@ func (t Terminal) Print(format string, args ...any) error {
 	return t.Marked(style.Plain, "", fmt.Sprintf(format, args...))
 }
 
-// Marked writes word in the colour of level, followed by text, to stdout.
+// Marked writes a line to stdout: word in the colour of level, followed by
+// text.
 func (t Terminal) Marked(level style.Level, word, text string) error {
 	_, err := fmt.Fprintf(t.Stdout, "%s%s\n", level.Paint(logs.Escape(word), t.StdoutColour), strings.Join(visible(text), "\n"))
 	return err

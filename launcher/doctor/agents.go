@@ -19,7 +19,7 @@ import (
 // Time limits for replies of an agent, which is plx's process on a host.
 const (
 	reportTime = 15 * time.Second
-	peersTime  = 20 * time.Second // an agent itself limits each connection to another host to 12 s
+	peersTime  = 20 * time.Second // longer than 12 s, which is the agent's own timeout for a connection to another host
 )
 
 // askAgents requests a report from each host's agent (plx's process on the
@@ -28,7 +28,7 @@ func (e *examination) askAgents(ctx context.Context) error {
 	_ = e.stage(ctx, e.placed, e.recipe.FindAddresses, (*visit).unaddressed)
 	tally := e.recipe.Printer.NewHostProgress("asking agents", len(e.placed))
 	secret := make([]byte, 32)
-	rand.Read(secret) // never fails
+	rand.Read(secret) // crypto/rand.Read never fails
 	if err := eachVisit(ctx, e.placed, tally, func(i int, v *visit) {
 		v.requestReport(ctx, protocol.Checkup{Secret: secret, Index: i, PortLow: e.cfg.PortLow, PortHigh: e.cfg.PortHigh})
 	}); err != nil {
@@ -51,7 +51,7 @@ var inBrackets = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompil
 // requestReport requests the report of the agent (plx's process on the host)
 // and adds the findings from it.
 func (v *visit) requestReport(ctx context.Context, want protocol.Checkup) {
-	if !v.has(Network) { // if the host has a Network error, the agent has no address to listen on
+	if !v.has(Network) { // after a Network error, the agent has no address to listen on
 		want.Addr, _ = v.DataAddr()
 	}
 	asked := time.Now()
@@ -98,8 +98,8 @@ func (e *examination) connectPeers(ctx context.Context) error {
 	})
 }
 
-// peersToDial returns the hosts that host i of n must connect to. These are
-// the next host, so that each host is tested, and the first host, which all
+// peersToDial returns the hosts that host i of n must connect to. The first is
+// the next host, so that each host is tested. The second is host 0, which all
 // workers need. The total number of connections is linear in n.
 func peersToDial(i, n int) (to []int) {
 	if next := (i + 1) % n; next != i {

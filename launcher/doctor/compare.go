@@ -11,15 +11,15 @@ import (
 	"github.com/plx-run/plx/launcher/console"
 )
 
-// compare adds findings for properties in which hosts differ, such as the MTU.
-// Each is a warning that lists all values. It names the hosts that have
-// another value than most hosts.
+// compare returns findings for properties in which hosts differ, such as the
+// MTU. Each finding is a warning that lists all values, and names the hosts
+// whose value differs from that of most hosts.
 func compare(all []HostFacts) (found []Finding) {
 	const onePython = "install the same on all hosts, or send an environment with plx launch --venv"
 	for _, c := range []struct {
 		check        Check
 		text, remedy string
-		value        func(HostFacts) string // returns the host's value; "" if it is unknown
+		value        func(HostFacts) string // returns the host's value of the property; "" if it is unknown
 	}{
 		{Platform, "the processors are not all of one kind", "an executable file runs on one kind only: launch a Go package folder, or a command that all hosts have", processor},
 		{Network, "the interfaces for data differ in their MTU", "give the interfaces of all hosts one MTU: ip link set dev NAME mtu N", mtu},
@@ -88,9 +88,10 @@ func torchVersion(h HostFacts) string {
 	return h.Python.Torch
 }
 
-// mergeClockFindings replaces the clock findings of all hosts by a single one if the
-// clock of this machine is the wrong one. It concludes that if at least two
-// hosts agree with each other, and none with this machine.
+// mergeClockFindings replaces the clock findings of all hosts by a single
+// finding if the clock of this machine is the wrong one. It concludes this if
+// at least two hosts agree with each other, and no host agrees with this
+// machine.
 func mergeClockFindings(all []HostFacts, findings []Finding) []Finding {
 	var skews []float64
 	for _, h := range all {

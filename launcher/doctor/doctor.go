@@ -10,19 +10,20 @@
 //	}
 //	err = d.Print(cfg.Terminal)
 //
-// Examine prepares the hosts as a launch does: it runs those steps of package
-// provision that leave no files of a job on a host. Each step runs on all
-// hosts at once and has a time limit. A failed step becomes a finding.
-// agents.go asks the agents for reports and lets them connect to each other.
+// Examine prepares the hosts in the same way as a launch: it runs those steps
+// of package provision that leave no files of a job on a host. Each step runs
+// on all hosts at once and has a time limit. A failed step becomes a finding.
+// The functions in agents.go ask the agents for reports and make them connect
+// to each other.
 //
 // judge.go and compare.go are pure functions that derive findings from what
-// the hosts report. A finding is an error if it makes a launch fail, and
-// otherwise a warning.
+// the hosts report. A finding is an error if it makes a launch fail. All other
+// findings are warnings.
 //
 // # What the package does not do
 //
-// It starts no job and repairs nothing. It leaves on a host only what each
-// launch leaves: the directory ~/.plx with the agent.
+// It starts no job and repairs nothing. On a host it leaves only the directory
+// ~/.plx with the agent, as every launch does.
 package doctor
 
 import (
@@ -44,7 +45,7 @@ import (
 type Config struct {
 	hosts.Reach
 	Terminal          console.Terminal
-	PortLow, PortHigh int // range of ports that firewalls allow for data; 0 and 0: any port
+	PortLow, PortHigh int // first and last port that firewalls allow for data between hosts; 0 and 0 allow any port
 
 	Python      bool     // true to check that each host has python3
 	CheckImport []string // modules that python3 on each host must be able to import; they imply Python
@@ -53,15 +54,15 @@ type Config struct {
 
 // Diagnosis is the result of an examination.
 type Diagnosis struct {
-	Hosts        []HostFacts `json:"hosts"`    // in the order of the resource file
+	Hosts        []HostFacts `json:"hosts"`    // facts about each host, in the order of the resource file
 	Findings     []Finding   `json:"findings"` // problems found, errors first; never nil
 	Reachability Dialled     `json:"dialled"`
 }
 
-// Reachability counts the connections that were tried between hosts.
+// Dialled counts the connections that were tried between hosts.
 type Dialled struct {
 	Hosts int `json:"hosts"` // number of hosts that listened at the address that tasks would use
-	Pairs int `json:"pairs"` // number of pairs of hosts of which the first connected to the second
+	Pairs int `json:"pairs"` // number of ordered pairs of hosts in which the first host dialled the second
 }
 
 // HostFacts holds what was found out about one host.
@@ -71,12 +72,12 @@ type HostFacts struct {
 	Noise     int64  `json:"noise,omitempty"`      // number of bytes that shell start-up files print before each command
 	Facts     *Facts `json:"facts,omitempty"`      // system properties and clock; nil if the host did not reply
 
-	Agent  *protocol.HostReport `json:"agent,omitempty"`  // report of the plx agent; nil if it was not sent or did not reply
-	Python *provision.Imported  `json:"python,omitempty"` // python3 and its modules; nil if not checked, or no reply came
+	Agent  *protocol.HostReport `json:"agent,omitempty"`  // report of the plx agent; nil if no report arrived
+	Python *provision.Imported  `json:"python,omitempty"` // result of checking python3 and its modules; nil if they were not checked or no reply came
 }
 
-// Time limits for one host. connectTime includes the retries after an
-// overloaded SSH server has refused the connection.
+// Time limits for one host. connectTime includes repeated attempts while the
+// host's SSH server is overloaded and refuses connections.
 const (
 	connectTime = 3 * time.Minute
 	sendTime    = 2 * time.Minute
@@ -86,13 +87,13 @@ const (
 type examination struct {
 	cfg     Config
 	recipe  provision.Recipe
-	visits  []*visit // in the order of the resource file
+	visits  []*visit // one visit for each host, in the order of the resource file
 	placed  []*visit // visits of the hosts on which the plx agent was installed
 	dialled Dialled
 }
 
 // visit holds what was found on one host. Only one goroutine at a time writes
-// it.
+// to it.
 type visit struct {
 	*provision.Target
 	notes
@@ -119,7 +120,7 @@ func Examine(ctx context.Context, cfg Config) (Diagnosis, error) {
 	if err != nil {
 		return Diagnosis{}, errors.Join(err, set.Close())
 	}
-	defer set.Close() // all replies have arrived, so an error of Close does not matter
+	defer set.Close() // ignore an error of Close, because all replies have arrived
 	e := newExamination(cfg, set, printer)
 	for _, step := range []func(context.Context) error{e.placeAgents, e.askAgents, e.askPython} {
 		if err := step(ctx); err != nil {
@@ -138,12 +139,12 @@ func newExamination(cfg Config, set *hosts.Set, printer *console.Printer) *exami
 	return e
 }
 
-// placeAgents connects to all hosts, installs the plx agent there, and lets it
-// search for GPUs.
+// placeAgents connects to all hosts, installs the plx agent there, and makes
+// it search for GPUs.
 func (e *examination) placeAgents(ctx context.Context) error {
 	connected := e.stage(ctx, e.visits, e.recipe.Connect, (*visit).unreached)
 	e.placed = e.stage(ctx, connected, e.recipe.Place, (*visit).unplaced)
-	e.recipe.Set.Placed(context.Cause(ctx)) // prints how much was sent, even after an error
+	e.recipe.Set.Placed(context.Cause(ctx)) // Placed prints how much was sent, even after an error
 	for _, v := range e.stage(ctx, e.placed, e.recipe.FindGPUs, (*visit).unprobed) {
 		m := placement.Machine{Host: v.Resource, Report: &v.Report}
 		v.judgeGPUs(m)
@@ -152,14 +153,14 @@ func (e *examination) placeAgents(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// stage runs one step of a launch, such as connecting, on the hosts of on. It
+// stage runs one step of a launch, such as connecting, on the given hosts. It
 // calls note for each host that failed, and returns the other hosts.
 func (e *examination) stage(ctx context.Context, on []*visit, run func(context.Context, []*provision.Target) error, note func(*visit, error)) (good []*visit) {
 	var targets []*provision.Target
 	for _, v := range on {
 		targets = append(targets, v.Target)
 	}
-	_ = run(ctx, targets) // ignored, because each target has its own error
+	_ = run(ctx, targets) // ignore the result, because each target has its own error
 	for _, v := range on {
 		if v.Err != nil {
 			note(v, v.Err)
@@ -183,7 +184,7 @@ func (e *examination) diagnosis() Diagnosis {
 		}
 	}
 	for _, v := range e.visits {
-		if v.StartUpOutput.Load() > 0 && !v.has(Home) { // with an error in Home, sshd itself may print about the missing home
+		if v.StartUpOutput.Load() > 0 && !v.has(Home) { // if the home directory is missing (an error in Home), sshd itself may print a message about it
 			v.add(Warning, Shell, "let start-up files such as .bashrc print only if the shell is interactive: case $- in *i*) ;; *) return ;; esac",
 				"start-up files of the login shell print at each command, which breaks other programs")
 		}

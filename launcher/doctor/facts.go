@@ -18,9 +18,9 @@ type Facts struct {
 	SkewError float64 `json:"clock_skew_error_s"`
 }
 
-// factsOf returns the facts in the report r. asked and answered are the times
-// of this machine's clock when it sent the request and received r; the skew is
-// computed from them. The result is nil if r has no facts.
+// factsOf returns the facts in the report r. asked and answered are the
+// readings of this machine's clock when it sent the request and received r;
+// the clock error is computed from them. The result is nil if r has no facts.
 func factsOf(r protocol.HostReport, asked, answered time.Time) *Facts {
 	if r.Facts == nil {
 		return nil

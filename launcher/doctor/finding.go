@@ -54,11 +54,11 @@ type Finding struct {
 // doctor.
 const thisMachine = "this machine"
 
-// group merges equal findings of several hosts and sorts the result: errors
+// group merges equal findings of several hosts. It sorts the result: errors
 // first, then by check, then by host. labels lists all hosts in the order of
 // the resource file.
 func group(all []Finding, labels []string) []Finding {
-	grouped := []Finding{} // not nil, which JSON would encode as null
+	grouped := []Finding{} // an empty slice instead of nil, which JSON would encode as null
 	for _, f := range all {
 		i := slices.IndexFunc(grouped, func(g Finding) bool {
 			return g.Level == f.Level && g.Check == f.Check && g.Text == f.Text && g.Remedy == f.Remedy
@@ -74,12 +74,12 @@ func group(all []Finding, labels []string) []Finding {
 			}
 		}
 	}
-	place := func(host string) int { return slices.Index(labels, host) } // -1 for this machine, which sorts it first
+	place := func(host string) int { return slices.Index(labels, host) } // Index returns -1 for this machine, so it sorts first
 	for _, f := range grouped {
 		slices.SortStableFunc(f.Hosts, func(a, b string) int { return place(a) - place(b) })
 	}
 	slices.SortStableFunc(grouped, func(a, b Finding) int {
-		return cmp.Or(strings.Compare(string(a.Level), string(b.Level)), // as strings, "error" sorts before "warning"
+		return cmp.Or(strings.Compare(string(a.Level), string(b.Level)), // the levels sort as strings: "error" before "warning"
 			slices.Index(order, a.Check)-slices.Index(order, b.Check), place(a.Hosts[0])-place(b.Hosts[0]))
 	})
 	return grouped

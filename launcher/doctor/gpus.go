@@ -29,11 +29,11 @@ func (n *notes) judgeGPUs(m placement.Machine) {
 	n.add(Warning, GPUs, m.Report.Vendor.Remedy(), "%s", m.Report.GPUError)
 }
 
-// placeAlone returns the error of placing a job on this host only, without the
-// host's name, or nil.
+// placeAlone plans a job on this host only. It returns the error of the plan,
+// without the host's name, or nil.
 func placeAlone(m placement.Machine) error {
 	if m.Devices.Kind == hostfile.ServerOnly {
-		return nil // a host for parameter servers only can run no job by itself
+		return nil // accept a host that is for parameter servers only, because it never runs a job alone
 	}
 	_, err := placement.Place([]placement.Machine{m}, placement.Options{})
 	if err == nil {
@@ -50,7 +50,7 @@ var ofHost = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^
 func judgeMachines(machines []placement.Machine) (found []Finding) {
 	p, err := placement.Place(machines, placement.Options{})
 	if err != nil {
-		return nil // no host has workers, only parameter servers
+		return nil // all hosts are for parameter servers only
 	}
 	for _, line := range p.Busy(machines) {
 		if m := ofHost().FindStringSubmatch(line); m != nil {

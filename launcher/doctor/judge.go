@@ -15,19 +15,19 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// Values below which judge adds a finding: an error below a least value, and a
-// warning below a good value. The good values are what common training
-// programs need.
+// Values below which judge adds a finding: an error below a value whose name
+// begins with least, a warning below one whose name begins with good. The good
+// values are what common training programs need.
 const (
 	leastHomeKiB  = 64 << 10 // room for plx itself and a small program
-	goodHomeKiB   = 2 << 20  // room also for checkpoints and for task logs of the largest allowed size
+	goodHomeKiB   = 2 << 20  // room also for checkpoints, and for task logs of the largest allowed size
 	goodTmpKiB    = 256 << 10
 	leastInodes   = 100
 	goodInodes    = 10_000
 	leastFiles    = 128
 	goodFiles     = 1024
 	goodProcesses = 1024
-	goodSkew      = 5 // seconds
+	goodSkew      = 5 // largest clock error without a warning, in seconds
 )
 
 // notes collects the findings of one host. host is the host's name.
@@ -40,7 +40,7 @@ func (n *notes) add(level Level, check Check, remedy, format string, args ...any
 	n.all = append(n.all, Finding{Level: level, Check: check, Hosts: []string{n.host}, Text: truncated(fmt.Sprintf(format, args...)), Remedy: truncated(remedy)})
 }
 
-// truncated shortens text to 1000 bytes, since a host may send texts of any
+// truncated shortens text to 1000 bytes, because a host may send texts of any
 // length.
 func truncated(text string) string {
 	const most = 1000
@@ -50,8 +50,8 @@ func truncated(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "..."
 }
 
-// addError adds err as an error of the host. The remedy is the hint of err, or
-// else the given one.
+// addError adds err as an error of the host. The remedy that it shows is the
+// hint of err, or remedy if err has no hint.
 func (n *notes) addError(check Check, err error, remedy string) {
 	// Replace the host's name in the hint, so that equal findings of several
 	// hosts can be merged.
@@ -64,8 +64,8 @@ func (n *notes) has(check Check) bool {
 	return slices.ContainsFunc(n.all, func(f Finding) bool { return f.Check == check && f.Level == Error })
 }
 
-// unreached adds the error of a failed connection to the host, by its cause:
-// host key, login or network.
+// unreached adds the error of a failed connection to the host. The cause, such
+// as a wrong host key, determines the check to which the error belongs.
 func (n *notes) unreached(err error) {
 	switch by, cure := transport.RefusedBy(err); by {
 	case transport.HostKey:
@@ -119,15 +119,15 @@ func (n *notes) judge(f Facts) {
 	}
 }
 
-// judgeHome checks the free space of the home directory. No other check is
-// needed there, because the plx agent was installed in it.
+// judgeHome checks the free space of the home directory. It need not check
+// whether plx can write there, because the plx agent was installed in it.
 func (n *notes) judgeHome(f protocol.Folder) {
 	n.judgeRoom(Home, "~/.plx", f, room{leastHomeKiB, goodHomeKiB, leastInodes, goodInodes},
 		"free space: plx prune --hosts FILE, or make ~/.plx a link to a folder on another disk")
 }
 
-// judgeTmp adds warnings about /tmp. They are never errors, since plx itself
-// does not use /tmp, but many programs do.
+// judgeTmp adds warnings about /tmp. It adds no errors, because plx itself
+// does not use /tmp. Many programs do.
 func (n *notes) judgeTmp(f protocol.Folder) {
 	const remedy = "repair /tmp, or give programs another folder: --env TMPDIR=/PATH"
 	switch {
@@ -147,8 +147,8 @@ func (n *notes) judgeTmp(f protocol.Folder) {
 // enlargeShm is the remedy for a /dev/shm that is too small.
 const enlargeShm = "as root mount -o remount,size=8G /dev/shm (size= in /etc/fstab keeps it), for a container --shm-size=8g or --ipc=host"
 
-// judgeShm adds warnings about /dev/shm. They are never errors, since plx
-// itself uses no shared memory, but many programs do.
+// judgeShm adds warnings about /dev/shm. It adds no errors, because plx itself
+// uses no shared memory. Many programs do.
 func (n *notes) judgeShm(f protocol.Folder) {
 	remedy := enlargeShm
 	fault, text := protocol.OfShm(f)
@@ -165,16 +165,16 @@ func (n *notes) judgeShm(f protocol.Folder) {
 	n.add(Warning, Shm, remedy, "%s, and data loaders of PyTorch and NCCL share memory there", text)
 }
 
-// room holds limits for the free space of a file system: less than a least
-// value is an error, and less than a good value a warning.
+// room holds limits for the free space of a file system. Free space below
+// leastKiB or leastInodes is an error, below goodKiB or goodInodes a warning.
 type room struct{ leastKiB, goodKiB, leastInodes, goodInodes int64 }
 
 // judgeRoom adds findings about the free space and free inodes of the file
 // system of folder f.
 func (n *notes) judgeRoom(check Check, name string, f protocol.Folder, r room, remedy string) {
 	if free := f.FreeKiB; free != protocol.NotKnown && free < r.goodKiB {
-		// Whole MiB, so that the findings of hosts that are about equally full
-		// can be merged.
+		// Print whole MiB, so that the findings of hosts whose disks are about
+		// equally full can be merged.
 		n.add(levelOf(free < r.leastKiB), check, remedy, "the disk of %s has %d MiB left (%s)", name, free>>10, f.Mount)
 	}
 	if free := f.FreeInodes; free != protocol.NotKnown && free < r.goodInodes {
@@ -182,7 +182,7 @@ func (n *notes) judgeRoom(check Check, name string, f protocol.Folder, r room, r
 	}
 }
 
-// levelOf returns Error if isError is true, and Warning otherwise.
+// levelOf returns Error if isError is true, and Warning if not.
 func levelOf(isError bool) Level {
 	if isError {
 		return Error

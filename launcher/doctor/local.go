@@ -12,13 +12,15 @@ import (
 )
 
 // Estimated number of files that plx opens on the machine that launches a job.
+// TODO: count them in a large launch; no measurement is recorded.
 const (
 	filesHere    = 64 // independent of the number of hosts
-	filesForHost = 4  // for each host: its SSH connection, and log files
+	filesForHost = 4  // for each host: its SSH connection and its log files
 )
 
-// judgeThisMachine returns findings about the launching machine. openFileLimit is its
-// hard limit of open files, and home the error of a test write to ~/.plx.
+// judgeThisMachine returns findings about the launching machine. openFileLimit
+// is the machine's hard limit of open files, and home is the error of a test
+// write to ~/.plx.
 func judgeThisMachine(hosts int, openFileLimit int64, home error) []Finding {
 	n := notes{host: thisMachine}
 	if needed := int64(filesHere + filesForHost*hosts); openFileLimit != protocol.NotKnown && openFileLimit < needed {
@@ -40,8 +42,8 @@ func openFileLimit() int64 {
 	return int64(l.Max)
 }
 
-// writable returns an error if plx cannot create files in ~/.plx/jobs below
-// home. It removes its test file.
+// writable returns an error if plx cannot create files in the folder .plx/jobs
+// of the home folder. It removes its test file.
 func writable(home string) error {
 	if home == "" {
 		return errors.New("HOME is not set")

@@ -15,7 +15,8 @@ import (
 // host. A lower limit is a warning.
 const leastPids = 1024
 
-// site holds what judgeReport must know about a host besides its report.
+// site contains facts about a host that judgeReport needs in addition to the
+// host's report.
 type site struct {
 	line  hostfile.Host // the host's line in the resource file
 	root  bool          // true if plx logs in as root
@@ -92,8 +93,8 @@ func (n *notes) judgeInterface(r protocol.HostReport, s site) {
 	}
 }
 
-// usableSpeed returns the speed of the interface in Mbit/s, or 0 if data cannot be
-// sent over it.
+// usableSpeed returns the speed of the interface in Mbit/s, or 0 if other
+// hosts cannot send data over it.
 func usableSpeed(l protocol.Interface) int {
 	dialable := slices.ContainsFunc(l.Addrs, func(text string) bool {
 		p, err := netip.ParsePrefix(text)
@@ -105,9 +106,9 @@ func usableSpeed(l protocol.Interface) int {
 	return l.Speed
 }
 
-// judgePeers adds an error for each peer that the host could not connect to.
-// peers are the hosts that it was asked to try; it ignores failures for any
-// other host.
+// judgePeers adds an error for each peer to which the host could not connect.
+// peers are the hosts that plx asked it to dial. Failures for any other host
+// are ignored.
 func (n *notes) judgePeers(failures []protocol.CheckupFailure, peers []protocol.Peer) {
 	for _, f := range failures {
 		at := slices.IndexFunc(peers, func(p protocol.Peer) bool { return p.Index == f.Peer.Index })

@@ -7,8 +7,9 @@ import (
 	"github.com/plx-run/plx/launcher/placement"
 )
 
-// askPython runs python3 on each host with a working agent, in the way a task
-// would run it. It does nothing unless the Config asks for Python.
+// askPython runs python3 on each host with a working agent, in the way in
+// which a task would run it. It does nothing unless Config.Python or
+// Config.CheckImport is set.
 func (e *examination) askPython(ctx context.Context) error {
 	if !e.cfg.Python && len(e.cfg.CheckImport) == 0 {
 		return nil
@@ -22,8 +23,8 @@ func (e *examination) askPython(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// unimported adds the error that python3 is missing on a host or cannot import
-// the required modules.
+// unimported adds the error that python3 is missing on a host, or cannot
+// import the required modules.
 func (v *visit) unimported(err error) {
 	remedy := "install it there, or send an environment with plx launch --venv"
 	if v.Python == nil {
@@ -37,7 +38,7 @@ func (v *visit) unimported(err error) {
 func gpuWorkers(m placement.Machine) int {
 	p, err := placement.Place([]placement.Machine{m}, placement.Options{})
 	if err != nil || len(p.Hosts) == 0 {
-		return 0 // the host runs parameter servers only
+		return 0 // the host is for parameter servers only
 	}
 	return p.Hosts[0].GPUWorkers()
 }

@@ -15,29 +15,30 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// contact keeps the driver connected to the agent of one host. If that agent
-// is lost, contact has a new agent started and connects to it.
+// contact keeps the driver connected to the agent of one host. If the agent is
+// lost, contact makes the host's Reviver start a new agent, and connects to
+// that.
 type contact struct {
 	index   int // index of the host in the job's plan
 	host    Host
 	reviver Reviver              // starts a new agent after one was lost; nil if lost agents are not replaced
-	watcher Watcher              // receives a call when an agent is connected or lost; may be nil
+	watcher Watcher              // is called when an agent is connected or lost; may be nil
 	lease   time.Duration        // time without a message from the agent after which the agent counts as lost
-	deliver func(jobstate.Event) // passes an event to the driver's state machine
+	deliver func(jobstate.Event) // passes an event to the job's state machine (package jobstate)
 	events  *event.Log           // the job's event log; nil if events are not logged
 
-	out outbox // messages to the agent
+	out outbox // queue of messages to the agent
 
 	over     chan struct{}   // closed when the method run has returned
 	finished context.Context // canceled after the agent received its final order to end
 	conclude func()          // cancels the context finished
-	greeted  bool            // Watcher.Up was called for the current agent; used only by run's goroutine
+	greeted  bool            // true if Watcher.Up was called for the current agent; used only by run's goroutine
 
 	mu       sync.Mutex
 	liveness liveness  // when the current agent last sent a message
 	clock    stamper   // timestamps the lease renewals
 	renewed  time.Time // when a lease renewal was last queued for the current agent; zero if never
-	err      error     // why the agent's end was not confirmed; nil if it was confirmed, or while method run is active
+	err      error     // why the agent's end was not confirmed; nil if it was confirmed, and while the method run is active
 	clear    time.Time // time after which no process of a lost agent can still run; zero if no agent was lost
 }
 
@@ -68,15 +69,15 @@ func (c *contact) begin() {
 	c.renewed, c.err, c.clear = time.Time{}, nil, time.Time{}
 }
 
-// finish sends m, such as the order to end, as the last message to the agent.
-// After every reconnection, m is sent again.
+// finish queues m, the order to end, as the last message to the agent. After
+// every reconnection, m is sent again.
 func (c *contact) finish(m protocol.Message) {
 	c.conclude()
 	c.out.finish(m)
 }
 
-// received records that the agent has sent message m. As long as an agent has
-// sent no State message, it is still starting.
+// received records that the agent has sent message m. An agent counts as
+// starting until it has sent a State message.
 func (c *contact) received(m protocol.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,9 +95,9 @@ func (c *contact) alive() liveness {
 	return c.liveness
 }
 
-// settle records how the connection to the agent ended. The argument err is
-// why the agent's end was not confirmed, or nil. After the time clear, no
-// process of the agent can still run.
+// settle records how the connection to the agent ended. err is why the agent's
+// end was not confirmed, or nil. clear is the time after which no process of
+// the agent can still run.
 func (c *contact) settle(err error, clear time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,8 +105,9 @@ func (c *contact) settle(err error, clear time.Time) {
 }
 
 // outcome returns why the agent's end was not confirmed. It returns nil if the
-// end was confirmed, or if the lost agent's lease has expired, after which
-// none of its processes run. The argument waited only appears in the error.
+// end was confirmed. It also returns nil if the lost agent's lease has
+// expired, because none of its processes can run then. waited is only a part
+// of the error's text.
 func (c *contact) outcome(waited time.Duration) error {
 	select {
 	case <-c.over:
@@ -124,15 +126,15 @@ func (c *contact) outcome(waited time.Duration) error {
 type liveness struct {
 	lease time.Duration // how long a running agent may send nothing before it counts as lost
 	heard time.Time     // when the agent last sent a message; before its first message, when the driver began to connect
-	met   bool          // the agent has sent its first State message, so it has started
-	ended bool          // the agent's last State says that the job has ended on its host
+	met   bool          // true once the agent has sent its first State message, which shows that it has started
+	ended bool          // true if the agent's last State says that the job has ended on its host
 }
 
 // idle returns the time since the agent's last message.
 func (h liveness) idle() time.Duration { return time.Since(h.heard) }
 
 // startTimeout is the minimum time that a new agent has to send its first
-// message. While it starts, it has no lease yet.
+// message. Its lease begins only later.
 const startTimeout = 30 * time.Second
 
 // timeout returns how long the agent may send nothing before it counts as
@@ -165,8 +167,9 @@ func withinTime(ctx context.Context, limit time.Duration) (context.Context, cont
 
 // live connects to the agent, exchanges messages, and reconnects whenever the
 // connection is lost. It returns nil if the agent has ended as ordered. It
-// returns an error if the agent has sent nothing for a lease, or no longer
-// exists. It first uses conn, if conn is not nil.
+// returns an error if the agent has sent nothing for the duration of a lease,
+// or no longer exists. If conn is not nil, live uses conn as the first
+// connection.
 func (c *contact) live(ctx context.Context, conn *protocol.Conn) error {
 	var first error // why the first attempt to connect, or the first connection, failed
 	for reported := false; ; conn = nil {
@@ -192,9 +195,9 @@ func (c *contact) live(ctx context.Context, conn *protocol.Conn) error {
 	}
 }
 
-// connect dials the agent unless conn is not nil, and then exchanges messages
-// until the connection ends. The error is nil if the agent closed the
-// connection.
+// connect exchanges messages with the agent until the connection ends. It uses
+// conn, or dials the agent if conn is nil. The error is nil if the agent
+// closed the connection.
 func (c *contact) connect(ctx context.Context, conn *protocol.Conn) (connected bool, err error) {
 	if conn == nil {
 		if conn, err = c.dial(ctx); err != nil {
@@ -222,14 +225,14 @@ func (c *contact) dial(ctx context.Context) (*protocol.Conn, error) {
 	defer cancel()
 	conn, err := c.host.Agent.Dial(dialling)
 	if end, _ := dialling.Deadline(); errors.Is(err, os.ErrDeadlineExceeded) && !time.Now().Before(end) {
-		<-dialling.Done() // the connection's own deadline is the same and may fire first; the context's cause is the better error
+		<-dialling.Done() // wait for the context: the connection has the same deadline and may report it first, but the context's cause is the better error
 		err = context.Cause(dialling)
 	}
 	return conn, err
 }
 
-// resetTimeout resets the liveness timeout of an agent that has sent nothing yet,
-// because the driver dials it only now.
+// resetTimeout restarts the liveness timeout of an agent that has sent nothing
+// yet, because the driver begins to dial it only now.
 func (c *contact) resetTimeout() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +242,7 @@ func (c *contact) resetTimeout() {
 }
 
 // neverStarted returns the error for an agent that has never sent its State.
-// It adds the first connection error to end, because that error may be the
+// It adds first, the first connection error, to end, because first may be the
 // only hint at the cause, such as a full disk.
 func (c *contact) neverStarted(end, first error) error {
 	if c.alive().met || first == nil || strings.Contains(first.Error(), strings.TrimPrefix(end.Error(), ErrNoAgent.Error()+": ")) {
@@ -265,9 +268,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Time limits for starting a new agent: reviving limits each attempt, and
-// lastAttempt limits an attempt that is under way when the job ends. The pause
-// between attempts grows from revivePause to revivePauses.
+// Time limits for starting a new agent. reviving is the timeout of each
+// attempt. When the job ends, a running attempt gets lastAttempt more. The
+// pause between attempts grows from revivePause to revivePauses.
 const (
 	reviving     = 45 * time.Second
 	lastAttempt  = 5 * time.Second
@@ -275,9 +278,8 @@ const (
 	revivePauses = 15 * time.Second
 )
 
-// lose reports to the state machine that the agent was lost. It does not
-// report an agent that was ordered to end and has ended with all its
-// processes.
+// lose reports to the state machine that the agent was lost. If the agent was
+// ordered to end, and has ended with all its processes, lose reports nothing.
 func (c *contact) lose(err error) {
 	noAgent := errors.Is(err, ErrNoAgent)
 	wait := c.leaseLeft()
@@ -298,9 +300,9 @@ func (c *contact) lose(err error) {
 	}
 }
 
-// revive starts a new agent after one was lost, and retries until it succeeds.
-// It returns nil if the job ends before that, or if lost agents are not
-// replaced.
+// revive starts a new agent after the previous one was lost, and retries until
+// it succeeds. It returns nil if the job ends before that, or if the host has
+// no Reviver.
 func (c *contact) revive(ctx context.Context) *protocol.Conn {
 	if c.reviver == nil || !c.await(ctx, 0) {
 		return nil
@@ -317,9 +319,9 @@ func (c *contact) revive(ctx context.Context) *protocol.Conn {
 	}
 }
 
-// attempt tries once to start a new agent. If the job ends meanwhile, attempt
-// continues for a few seconds, because a half-started agent would otherwise
-// run until its lease expires.
+// attempt tries once to start a new agent. If the job ends during the attempt,
+// it continues for a few seconds, because a half-started agent would run until
+// its lease expires.
 func (c *contact) attempt(ctx context.Context) (*protocol.Conn, error) {
 	ctx, cancel := withinTime(ctx, reviving)
 	defer cancel()
@@ -328,7 +330,7 @@ func (c *contact) attempt(ctx context.Context) (*protocol.Conn, error) {
 	return c.reviver.Revive(ctx)
 }
 
-// await waits for d. It returns false early if the job ends.
+// await waits for d. If the job ends earlier, it returns false at once.
 func (c *contact) await(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

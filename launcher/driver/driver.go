@@ -5,7 +5,7 @@
 // agents' leases, and redials lost connections. It returns the job's verdict
 // when every agent has ended or is lost. For an attached job the driver runs
 // in the plx launch process. For a detached job it runs in the agent on the
-// host of worker:0. The driver does not depend on where it runs.
+// host of worker:0. The driver works in the same way in both processes.
 //
 //	verdict, err := driver.Run(ctx, plan, hosts, driver.Options{Lease: 30 * time.Second})
 //
@@ -36,17 +36,18 @@ import (
 type Host struct {
 	Name  string
 	Agent Dialer // connects to the host's agent; may also implement Reviver, Queuer and Watcher
-	// NoAgentMeansClean promises that if Dial returns ErrNoAgent, no process that the
-	// host's agent started is still running.
+	// NoAgentMeansClean is true if ErrNoAgent from Dial proves that no process
+	// that the host's agent started is still running.
 	NoAgentMeansClean bool
 }
 
-// Dialer connects to the agent of one host. It is called by one goroutine at a
-// time.
+// Dialer connects to the agent of one host. Only one goroutine at a time calls
+// it.
 type Dialer interface {
-	// Dial returns a new connection, on which no Attach message was sent yet.
-	// An error that wraps ErrNoAgent means that the job's agent no longer runs
-	// on the host. The driver then does not dial the host again.
+	// Dial returns a new connection, on which no message was sent yet. The
+	// driver sends the first message, Attach. An error that wraps ErrNoAgent
+	// means that the job's agent no longer runs on the host. The driver then
+	// does not dial the host again.
 	Dial(ctx context.Context) (*protocol.Conn, error)
 }
 
@@ -75,12 +76,13 @@ type Watcher interface {
 	Lost() // the driver has given up the agent
 	// Started receives the tasks that the agent has started, at the launch or
 	// at a restart. Exited receives a task that has ended. If the connection
-	// was lost meanwhile, Exited may be called twice for a task.
+	// is lost, the agent may report a task again, and Exited is called twice
+	// for it.
 	Started(protocol.Started)
 	Exited(protocol.Exit)
 	// Logged receives log lines that the agent sends, possibly before Up is
-	// called. At the end of every connection, it receives a message with Done
-	// set.
+	// called. At the end of every connection, Logged receives a message in
+	// which Done is set.
 	Logged(protocol.Logged)
 	// Made receives the agent's count of the files that the job left on the
 	// host. The agent counts them after the job's last process has ended; if
@@ -116,9 +118,9 @@ type Options struct {
 // Observer receives the events of a job.
 type Observer interface {
 	Entered(phase protocol.Phase)
-	Noted(line string)                              // line is a message for the user
-	Hung(protocol.Hang)                             // the job makes no progress; Noted has already received the messages about it
-	Laid(generation int, hosts []protocol.HostPlan) // on which hosts the tasks of a new generation (after a restart) run
+	Noted(line string)                              // receives a message for the user
+	Hung(protocol.Hang)                             // is called when the job makes no progress; Noted has already received the messages about that
+	Laid(generation int, hosts []protocol.HostPlan) // receives on which hosts the tasks of a new generation (after a restart) run
 }
 
 // driver is the state of one call of Run. Only the goroutine of Run uses the
@@ -127,14 +129,14 @@ type driver struct {
 	plan     protocol.Plan
 	opts     Options
 	machine  *jobstate.Machine
-	contacts []*contact // one per host, in the order of their indices
+	contacts []*contact // one contact per host, in the order of the hosts' indices
 	events   chan jobstate.Event
 	timers   map[jobstate.Timer]time.Time // time at which each pending timer fires
-	grace    time.Duration                // shortest time that tasks have received to end before they are killed; at first Plan.Grace
+	grace    time.Duration                // shortest time between asking tasks to end and killing them that was requested so far; at first Plan.Grace
 	verdict  *protocol.Verdict            // final result; nil until the state machine has ended the job
 	done     context.Context              // canceled when Run returns
 	running  sync.WaitGroup               // waits for the goroutines of contacts and pulse
-	left     map[int]bool                 // key: index of a host that has left the job
+	left     map[int]bool                 // indices of the hosts that have left the job
 	pulse    *pulse
 	held     time.Time // when the chief (worker:0) last paused the job for plx scale; zero if never
 }
@@ -190,7 +192,7 @@ func (d *driver) loop(ctx context.Context) (protocol.Verdict, error) {
 }
 
 // step passes an event to the state machine. If this process was suspended,
-// step reports the suspension first, as it may be the cause of the event.
+// step reports the suspension first, because it may be the cause of the event.
 func (d *driver) step(e jobstate.Event) {
 	if gap := d.pulse.take(sinceBoot()); gap > 0 {
 		d.carryOut(d.machine.Step(jobstate.Suspended{For: gap}))
@@ -274,8 +276,8 @@ func (d *driver) answer(a jobstate.Answer) {
 const endMargin = 15 * time.Second
 
 // end sends every agent the verdict, and waits until all agents have closed
-// their connections. An agent does so after all the job's processes on its
-// host have ended. The wait has a time limit.
+// their connections. An agent closes its connection when all the job's
+// processes on its host have ended. The wait has a time limit.
 func (d *driver) end(ctx context.Context) (protocol.Verdict, error) {
 	d.sendEnd()
 	most := max(d.grace+endMargin, d.opts.Lease)
@@ -290,7 +292,7 @@ func (d *driver) end(ctx context.Context) (protocol.Verdict, error) {
 					d.opts.Observer.Noted(fmt.Sprintf("host %s: %s", d.contacts[h.Host].host.Name, h.Message.Notice))
 				}
 			case ask := <-d.opts.Stop:
-				if ask.Grace < d.grace { // repeat End with the shorter grace
+				if ask.Grace < d.grace { // send the End message again, with the shorter grace
 					d.grace = ask.Grace
 					d.sendEnd()
 				}
@@ -325,7 +327,7 @@ func (e *UnendedError) Error() string {
 func (e *UnendedError) Unwrap() error { return e.Cause }
 
 // unended returns an error that lists the hosts on which processes of the job
-// may still run. For hosts that have left the job it only prints a note.
+// may still run. It prints only a note for hosts that have left the job.
 func (d *driver) unended(waited time.Duration) error {
 	var errs []error
 	for i, c := range d.contacts {

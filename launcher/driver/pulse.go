@@ -26,9 +26,9 @@ type pulse struct {
 }
 
 // newPulse returns the pulse of a driver. Pauses shorter than a third of the
-// lease do not count as suspensions. In a longer pause, agents may have
-// received no renewal for half a lease, as the last one may be a sixth of the
-// lease old.
+// lease do not count as suspensions. The last renewal before a pause may be a
+// sixth of the lease old. So after a longer pause, agents may have received no
+// renewal for half of the lease.
 func newPulse(lease, now time.Duration) *pulse {
 	return &pulse{least: max(lease/3, leastGap), beat: now}
 }
@@ -52,7 +52,7 @@ func (p *pulse) run(ctx context.Context) {
 // which the machine slept. Setting the system time does not change it.
 func sinceBoot() time.Duration {
 	var t unix.Timespec
-	_ = unix.ClockGettime(bootClock, &t) // error ignored: the kernel has this clock, and t is writable
+	_ = unix.ClockGettime(bootClock, &t) // ignore the error: every kernel has this clock, and t is writable
 	return time.Duration(t.Nano())
 }
 

@@ -88,13 +88,13 @@ func (c *contact) reportTasks(m protocol.Message) {
 	}
 }
 
-// drainTime limits how long the driver still reads from a connection to which
-// it can no longer write.
+// drainTime is how long the driver continues to read from a connection to
+// which it can no longer write.
 const drainTime = 2 * time.Second
 
 // write sends the queued messages on conn, and closes conn at the end. Only
-// this goroutine can block on a slow network; when receive or renew closes
-// conn, it is unblocked.
+// this goroutine can block on a slow network. If receive or renew closes conn,
+// the blocked Send returns.
 func write(ctx context.Context, conn *protocol.Conn, queue <-chan protocol.Message) {
 	defer conn.Close()
 	for {
@@ -103,7 +103,7 @@ func write(ctx context.Context, conn *protocol.Conn, queue <-chan protocol.Messa
 			return
 		case m := <-queue:
 			if conn.Send(m) != nil {
-				select { // wait before closing conn: the method receive may still read messages that the agent sent earlier
+				select { // wait before closing conn, so that the method receive can read messages that the agent sent earlier
 				case <-ctx.Done():
 				case <-time.After(drainTime):
 				}
@@ -116,16 +116,16 @@ func write(ctx context.Context, conn *protocol.Conn, queue <-chan protocol.Messa
 // renewEvery is the longest interval between two renewals of an agent's lease.
 const renewEvery = 2 * time.Second
 
-// renew renews the agent's lease regularly, and closes a connection on which
-// the agent sends nothing. It stops renewing the lease of an agent that sends
-// nothing. The lease then expires soon, after which the agent's tasks are
-// certain to be dead.
+// renew renews the agent's lease regularly. If the agent sends nothing for a
+// third of the lease, renew stops renewing it. The lease then expires, after
+// which the agent's tasks are certain to be dead. If the agent sends nothing
+// for longer, renew closes the connection.
 func (c *contact) renew(ctx context.Context, conn *protocol.Conn) {
 	defer conn.Close()
 	every := min(renewEvery, c.lease/6)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	begun, answering := time.Now(), 2*every // a reconnected agent needs some time for its first reply
+	begun, answering := time.Now(), 2*every // a reconnected agent has this time for its first reply
 	for {
 		select {
 		case <-ctx.Done():
@@ -152,8 +152,8 @@ func (c *contact) sendRenewal() {
 	}
 }
 
-// mostQueued is the capacity of the queue of a connection. If the queue is
-// full, the connection is considered dead.
+// mostQueued is the capacity of the queue of a connection. A connection whose
+// queue is full is considered dead.
 const mostQueued = 1024
 
 // outbox is the queue of messages to one agent. Its methods may be called from
@@ -161,11 +161,11 @@ const mostQueued = 1024
 type outbox struct {
 	mu    sync.Mutex
 	queue chan protocol.Message // messages for the current connection; nil without a connection
-	last  *protocol.Message     // End message set by finish; open sends it on every later connection; nil before finish
+	last  *protocol.Message     // End message set by finish, which open sends on every later connection; nil before finish
 }
 
 // open creates the queue of a new connection. The queue begins with the Attach
-// message and, after finish, the End message.
+// message. After finish was called, the End message follows.
 func (o *outbox) open() <-chan protocol.Message {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -183,9 +183,9 @@ func (o *outbox) close() {
 	o.queue = nil
 }
 
-// send queues a message and reports whether it did. It drops the message if
-// there is no connection, or if the queue is full because the agent does not
-// read. The state machine later resends messages that still matter.
+// send queues a message and reports whether it succeeded. It drops the message
+// if there is no connection, or if the queue is full because the agent does
+// not read. The state machine later resends messages that are still needed.
 func (o *outbox) send(m protocol.Message) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -206,17 +206,17 @@ func (o *outbox) finish(m protocol.Message) {
 }
 
 // leaseMargin is added to the lease of a lost agent before the driver assumes
-// that its processes are dead. It covers clocks that run at different speeds.
-// An agent kills its tasks before its lease expires.
+// that its processes are dead. It allows for clocks that run at different
+// speeds. An agent kills its tasks before its lease expires.
 const leaseMargin = 2 * time.Second
 
 // leaseLeft returns how long the lost agent's lease may still be valid. It
-// counts from the last renewal sent, which the agent may have received
-// although it sent nothing afterwards.
+// counts from the last renewal that the driver sent, because the agent may
+// have received it.
 func (c *contact) leaseLeft() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.renewed.IsZero() { // no renewal was sent, but the agent may have been started a moment ago
+	if c.renewed.IsZero() { // no renewal was sent; assume that the agent was started just now
 		return c.lease + leaseMargin
 	}
 	return max(c.lease+leaseMargin-time.Since(c.renewed), 0)
@@ -225,9 +225,9 @@ func (c *contact) leaseLeft() time.Duration {
 // stamper makes the timestamps of lease renewals. Its zero value is ready to
 // use.
 type stamper struct {
-	name  string        // random name of the current clock, sent with each timestamp; "" before the first
+	name  string        // random name of the current clock, sent with each timestamp; "" before the first timestamp
 	begun time.Time     // zero point of the current clock's timestamps
-	skew  time.Duration // difference of wall clock and monotonic clock since begun, at the last timestamp
+	skew  time.Duration // wall clock minus monotonic clock, each counted from begun, at the last timestamp
 }
 
 // suspended is the largest accepted drift between wall clock and monotonic

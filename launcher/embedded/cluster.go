@@ -41,8 +41,8 @@ type Cluster struct {
 	key     gossh.Signer // private key of the client; the servers accept no other key
 }
 
-// Start starts n SSH servers on the addresses from 127.0.0.2 on, each on a
-// free port. Canceling ctx aborts the start only; Close stops the servers.
+// Start starts n SSH servers on the addresses from 127.0.0.2 upward, each on a
+// free port. Canceling ctx aborts only the start; Close stops the servers.
 func Start(ctx context.Context, n int) (*Cluster, error) {
 	if n < 1 || n > maxHosts {
 		return nil, fmt.Errorf("embedded cluster: %d hosts, want 1 to %d", n, maxHosts)
@@ -55,7 +55,7 @@ func Start(ctx context.Context, n int) (*Cluster, error) {
 	for i := range n {
 		s, err := startServer(ctx, Address(i), key.PublicKey())
 		if err != nil {
-			_ = c.Close() // error ignored: the failed start is reported instead
+			_ = c.Close() // ignore the error, because the failed start is reported
 			return nil, fmt.Errorf("embedded cluster: %w", err)
 		}
 		c.servers = append(c.servers, s)
@@ -67,8 +67,8 @@ func Start(ctx context.Context, n int) (*Cluster, error) {
 func Address(i int) string { return fmt.Sprintf("127.0.%d.%d", (i+2)>>8, (i+2)&255) }
 
 // dialTime is the connection timeout for embedded servers. It is longer than
-// for remote hosts: without a network, a late reply only means that this
-// machine is overloaded, as when a hundred embedded hosts end a job.
+// for remote hosts. A late reply of an embedded server only means that this
+// machine is overloaded, for example when a hundred embedded hosts end a job.
 const dialTime = time.Minute
 
 // Configs returns the SSH client configuration for each server, in order of
@@ -86,7 +86,7 @@ func (c *Cluster) Configs() []ssh.Config {
 }
 
 // Close stops the servers and closes their connections. Like sshd, it does not
-// kill processes that commands started. Their streams are closed, and this
+// kill processes that commands started: it closes their streams, and this
 // process reaps them in the background. Close may be called repeatedly and
 // returns within about 2 s.
 func (c *Cluster) Close() error {
@@ -147,12 +147,12 @@ func (s *server) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // such as "too many open files": retry after some connections have closed
+		if err != nil { // Accept failed, for example because too many files are open: retry after some connections have closed
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
 		if !s.admit(conn) {
-			_ = conn.Close() // error ignored: the connection was rejected anyway
+			_ = conn.Close() // ignore the error, because the connection is rejected
 			continue
 		}
 		s.serves.Go(func() {
@@ -175,7 +175,7 @@ func (s *server) admit(conn net.Conn) bool {
 }
 
 func (s *server) dismiss(conn net.Conn) {
-	_ = conn.Close() // error ignored: the connection may already be closed
+	_ = conn.Close() // ignore the error: the connection may already be closed
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, conn)
@@ -186,9 +186,9 @@ func (s *server) dismiss(conn net.Conn) {
 func (s *server) close() {
 	s.mu.Lock()
 	s.closed = true
-	_ = s.listener.Close() // error ignored: it means that the listener is already closed
+	_ = s.listener.Close() // ignore the error: it means that the listener is already closed
 	for conn := range s.conns {
-		_ = conn.Close() // error ignored: it means that conn is already closed
+		_ = conn.Close() // ignore the error: it means that conn is already closed
 	}
 	s.mu.Unlock()
 	ended := make(chan struct{})

@@ -8,7 +8,7 @@
 //	}
 //	p, err := entrypoint.Resolve(ctx, src, folder) // folder: src.Workdir, read by package tree
 //
-// The launch takes all it knows about the program from the returned Program.
+// The returned Program contains all that the launch knows about the program.
 //
 // # What it refuses to do
 //
@@ -44,18 +44,18 @@ type Source struct {
 // Program describes what the tasks execute, and how it reaches the hosts.
 type Program struct {
 	Kind    Kind
-	Command string // name on the hosts' PATH, or path in the working folder; unused if the program itself is sent
-	Trainer bool   // the program contains plx's trainer package, so it can use parameter servers
-	// AskHosts is true if only the hosts can tell whether the program contains
-	// plx's trainer package. That is so for a command on the hosts that is not
-	// a known interpreter, wrapper or launcher.
+	Command string // name on the hosts' PATH, or path in the working folder; unused if plx sends the program itself
+	Trainer bool   // true if the program contains plx's trainer package, so that it can use parameter servers
+	// AskHosts is true if only the hosts can find out whether the program
+	// contains plx's trainer package. It is true for a command on the hosts,
+	// unless that is a known interpreter, wrapper or launcher.
 	AskHosts bool
-	// SeesAllDevices is true if the program selects its device by LOCAL_RANK, as
-	// programs for torchrun do, or starts other programs that do. Each task
+	// SeesAllDevices is true if the program, or a program that it starts,
+	// selects its device by LOCAL_RANK. Programs for torchrun do. Each task
 	// then sees the devices of all workers on its host.
 	SeesAllDevices bool
-	// Launcher is a launcher such as mpirun that the program is or starts; ""
-	// if none was found. Where names the script and line that start the
+	// Launcher is the launcher, such as mpirun, that the program is or starts;
+	// "" if none was found. Where names the script and the line that start the
 	// launcher; "" if each worker executes the launcher directly.
 	Launcher, Where string
 	Notes           []string // lines to print for the user, for example about arguments that name local files
@@ -105,7 +105,7 @@ func Resolve(ctx context.Context, s Source, sent *tree.Folder) (p Program, err e
 }
 
 // place returns how a local executable reaches the hosts, and the path by
-// which the tasks execute it there.
+// which the tasks execute it on the hosts.
 func (s Source) place(sent *tree.Folder) (Kind, string) {
 	if root, command := venvOf(s.Program); root != "" && sameFolder(root, s.Venv) {
 		return InVenv, command

@@ -15,12 +15,12 @@ import (
 )
 
 // checkMissing returns an error if the script is not in the folder of
-// --workdir. It accepts a missing script if --setup is used, because the
-// --setup line may create the script.
+// --workdir. It accepts a missing script if there is a --setup line, because
+// that line may create the script.
 func (s Source) checkMissing() error {
 	script, _ := s.script()
 	if s.Workdir == "" || s.Setup != "" || script == "" || filepath.IsAbs(script) || isFile(script) || s.copies(script) {
-		return nil // a script that is in the current folder but not in --workdir is found later, by checkFiles
+		return nil // checkFiles later handles a script that is in the current folder but not in --workdir
 	}
 	if _, err := os.Stat(filepath.Join(s.Workdir, script)); !errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -31,18 +31,18 @@ func (s Source) checkMissing() error {
 
 // checkFiles returns an error if the program or its script is a local file
 // that is not sent to the hosts. notes are lines for the user about other
-// arguments that name such files.
+// arguments that name local files which are not sent.
 func (s Source) checkFiles(sent *tree.Folder) (notes []string, err error) {
 	if s.Chdir != "" {
-		return nil, nil // the files may be in that folder of the hosts
+		return nil, nil // check nothing: the files may be in the folder of --chdir on the hosts
 	}
 	f := files{s, sent}
 	if isBareFile(s.Program) {
 		bare := fmt.Sprintf("%s is a file on this machine, but a name without a slash means a command on the hosts", s.Program)
 		if !f.reaches(s.Program) {
 			if _, err := kindOf("./" + s.Program); err != nil {
-				// "plx launch ./NAME" would fail too, so give the hint for
-				// that error instead.
+				// "plx launch ./NAME" would fail too. Give the hint for the
+				// error of that command.
 				return nil, exit.Mistake(errors.New(bare), "%s", exit.Hint(err))
 			}
 			return nil, exit.Mistake(errors.New(bare), "plx launch ./%s", s.Program)
@@ -67,9 +67,9 @@ func (s Source) checkFiles(sent *tree.Folder) (notes []string, err error) {
 	return slices.Concat(notes, f.note(others), f.absolute(script)), nil
 }
 
-// isBareFile reports whether program is a name without a slash that exists as
-// a file in the current folder but not as a command on PATH. The user has
-// probably forgotten the "./".
+// isBareFile reports whether program is a name without a slash that is a file
+// in the current folder, but no command on PATH. The user has probably
+// forgotten the "./".
 func isBareFile(program string) bool {
 	if strings.Contains(program, "/") || !isFile(program) {
 		return false
@@ -100,8 +100,8 @@ type files struct {
 }
 
 // checkWrapped returns an error if a wrapper such as numactl runs a program of
-// a local virtual environment, such as .venv/bin/python, and the hosts do not
-// get that file.
+// a local virtual environment that plx does not send, such as
+// .venv/bin/python.
 func (f files) checkWrapped() error {
 	in, before := f.inner()
 	root, command := venvOf(in.Program)
@@ -113,7 +113,7 @@ func (f files) checkWrapped() error {
 }
 
 // checkLine returns an error if the line for "sh -c" names a Python script
-// that a pattern in .plxignore excludes, so that the hosts do not get it.
+// that plx does not send because a pattern in .plxignore excludes it.
 func (f files) checkLine() error {
 	line, given := f.shellLine()
 	if f.sent == nil || !given || movesAway(line) || movesAway(f.Setup) {
@@ -147,8 +147,8 @@ func (f files) lost(file string) bool {
 
 // lostFolder reports whether a relative path names a local folder that is not
 // sent to the hosts. It returns false for an empty folder, because programs
-// create the folders that they write to. It also returns false for a path that
-// leads out of the current folder.
+// create the folders that they write to. It also returns false for a path to a
+// folder outside of the current folder.
 func (f files) lostFolder(name string) bool {
 	if name == "" || !filepath.IsLocal(name) || path.Clean(name) == "." || !isFolder(name) || f.reaches(name) {
 		return false
@@ -158,7 +158,8 @@ func (f files) lostFolder(name string) bool {
 }
 
 // excluded returns the rule that excludes a file from the folder of --workdir,
-// and the file's path in that folder. It returns "" if no rule does.
+// and the file's path in that folder. The rule is "" if no rule excludes the
+// file.
 func (f files) excluded(file string) (why, except string) {
 	if f.sent == nil {
 		return "", ""
@@ -170,8 +171,8 @@ func (f files) excluded(file string) (why, except string) {
 	return f.sent.Excluded(except), except
 }
 
-// refuse returns the error for a script that is not sent to the hosts, with a
-// hint how to send it.
+// refuse returns the error for a script that is not sent to the hosts. Its
+// hint says how to send the script.
 func (f files) refuse(script string) error {
 	if f.sent == nil {
 		return exit.Mistake(fmt.Errorf("%s is not on the hosts", script), "%s is a local file: add --workdir .", script)

@@ -30,8 +30,8 @@ const (
 )
 
 // kindOf returns how a program reaches the hosts. As in a shell, only a name
-// with a slash is a path. If the program cannot be run, the error has the exit
-// status that a shell would return, 126 or 127.
+// with a slash is a path. If the program cannot be run, the error carries the
+// exit status that a shell would return, 126 or 127.
 func kindOf(program string) (Kind, error) {
 	if !strings.ContainsRune(program, '/') && program != "." && program != ".." {
 		return OnHost, nil
@@ -121,8 +121,8 @@ func checkPackage(folder string) error {
 }
 
 // linksTrainer reports whether a program contains plx's trainer package. It
-// can tell only for a local executable and a Go package, and returns false for
-// all other programs, see Program.AskHosts.
+// can find this out only for a local executable and a Go package. For other
+// programs it returns false, see Program.AskHosts.
 func linksTrainer(ctx context.Context, kind Kind, program string) (bool, error) {
 	switch kind {
 	case Local:
@@ -146,9 +146,9 @@ func linksTrainer(ctx context.Context, kind Kind, program string) (bool, error) 
 const trainerPackage = "github.com/plx-run/plx/trainer"
 
 // importsTrainer reports whether a Go package imports plx's trainer package.
-// It returns an error if the package is not package main, which go build would
-// compile without making a program. If go list fails, importsTrainer returns
-// false: go build will fail too, and report why.
+// It returns an error if the package is not package main, because go build
+// would make no program of it. If go list fails, importsTrainer returns false:
+// go build will fail too, and report the reason.
 func importsTrainer(ctx context.Context, folder string) (bool, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-f", "{{.ImportPath}} {{.Name}}", ".")
 	cmd.Dir = folder
@@ -156,7 +156,7 @@ func importsTrainer(ctx context.Context, folder string) (bool, error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	words := strings.Fields(string(out)) // go list prints dependencies first, so the package itself is the last one
+	words := strings.Fields(string(out)) // go list prints dependencies first, so the last line is the package itself
 	if err != nil || len(words) == 0 {
 		return false, nil
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 // launchers are programs and Python modules that start one process per device.
-// true means that plx launch replaces the launcher, so plx rejects it as the
-// program. false means that plx runs the launcher in each worker, because the
-// user may have reasons for that.
+// The value true means that plx launch replaces the launcher, so plx rejects
+// it as the program. The value false means that plx runs the launcher in each
+// worker, because the user may have reasons for that.
 var launchers = sync.OnceValue(func() map[string]bool {
 	return map[string]bool{"torchrun": true, "torch.distributed.run": true, "torch.distributed.launch": true,
 		"accelerate": true, "accelerate.commands.launch": true, "deepspeed": false, "mpirun": false, "mpiexec": false, "horovodrun": false}
@@ -45,7 +45,7 @@ func startedByPython(args []string) string {
 		case joined && i+1 < len(args):
 			return args[i+1]
 		case !strings.HasPrefix(arg, "-") && (i == 0 || !slices.Contains(withValue, args[i-1])):
-			return filepath.Base(arg) // for example "torchrun" for .venv/bin/torchrun
+			return filepath.Base(arg) // the name is, for example, "torchrun" for .venv/bin/torchrun
 		}
 	}
 	return ""
@@ -75,10 +75,10 @@ func (s Source) checkLauncher() error {
 }
 
 // withoutLauncher returns the command that a launcher with these arguments
-// would run, a script or a Python module. If it finds neither, it returns
-// "python3 SCRIPT".
+// would run: a script or a Python module. If it finds no script and no module,
+// it returns "python3 SCRIPT".
 func withoutLauncher(inner string, args []string) string {
-	if i := slices.Index(args, inner); i >= 0 { // as in python3 -m torch.distributed.run
+	if i := slices.Index(args, inner); i >= 0 { // an argument names the launcher, as in python3 -m torch.distributed.run
 		args = args[i+1:]
 	}
 	for i, arg := range args {

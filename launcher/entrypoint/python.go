@@ -13,19 +13,19 @@ import (
 
 // OwnVenv returns the folder of the local virtual environment that contains
 // the program, such as ".venv" for ".venv/bin/python". It returns "" if the
-// program is in none.
+// program is in no virtual environment.
 func (s Source) OwnVenv() string {
 	root, _ := venvOf(s.Program)
 	return root
 }
 
-// maxLinks is how many symbolic links venvOf follows at most.
+// maxLinks is the maximum number of symbolic links that venvOf follows.
 const maxLinks = 10
 
 // venvOf returns the root folder of the virtual environment that contains a
 // local file, and the file's name in its bin folder. It follows the file's
-// symbolic links one by one and stops at the first one that is in a virtual
-// environment. Following all links would lead out of it, because a virtual
+// symbolic links one by one, and stops at the first path that is in a virtual
+// environment. Further links would lead out of it, because a virtual
 // environment's python is itself a link to the system's python.
 func venvOf(file string) (root, command string) {
 	if !strings.Contains(file, "/") || !isFile(file) {
@@ -65,8 +65,8 @@ func sameFolder(a, b string) bool {
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
-// checkVenv returns an error if the program is in another virtual environment
-// than the one that --venv sends.
+// checkVenv returns an error if the program is in a virtual environment that
+// is not the one that --venv sends.
 func (s Source) checkVenv() error {
 	root, command := venvOf(s.Program)
 	if root == "" || s.Venv == "" || sameFolder(root, s.Venv) {
@@ -77,13 +77,13 @@ func (s Source) checkVenv() error {
 }
 
 // checkInterpreter handles a local Python interpreter that would be sent to
-// the hosts without its modules. That is an error, except for the system's
-// interpreter: it can find the modules of the hosts' Python, so
-// checkInterpreter returns a note.
+// the hosts without its modules. It returns an error, except for the system's
+// interpreter. For that it returns a note, because the interpreter can find
+// the modules of the hosts' Python.
 func (s Source) checkInterpreter() (notes []string, err error) {
 	real, err := filepath.EvalSymlinks(s.Program)
 	if err != nil || !interpreter().MatchString(filepath.Base(s.Program)) && !interpreter().MatchString(filepath.Base(real)) || beginning(real, 2) == "#!" {
-		return nil, nil // no Python interpreter, or unreadable; sending an unreadable file fails with its own error
+		return nil, nil // the program is no Python interpreter, or cannot be resolved; in the second case, sending it fails with its own error
 	}
 	alone := fmt.Sprintf("%s would be sent alone, without its modules", s.Program)
 	hosts := shellWords("python3", s.Args)
@@ -98,10 +98,10 @@ func (s Source) checkInterpreter() (notes []string, err error) {
 	return nil, exit.Mistake(errors.New(alone), "%s -m venv .venv makes an environment: plx launch --venv .venv %s; with the Python of the hosts, without --venv", s.Program, hosts)
 }
 
-// noteVenv returns a note about the first path that names a file in a local
-// virtual environment, which does not exist at that path on the hosts. It
-// checks the program that a wrapper such as numactl runs, and the words of a
-// shell script.
+// noteVenv returns a note about the first path of a file in a local virtual
+// environment, because the hosts have no file at that path. It checks the
+// program that a wrapper such as numactl runs, and the words of a shell
+// script.
 func (s Source) noteVenv(c code) []string {
 	in, before := s.inner()
 	var words []string

@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// interpreters matches programs whose first argument without a dash is a
-// script. interpreter matches only Python interpreters, and python matches
-// Python interpreters and scripts. pythonScript finds the Python scripts that
-// a shell line names.
+// Patterns for names of programs and files. interpreters matches programs
+// whose first argument without a dash is a script. interpreter matches only
+// Python interpreters. python matches Python interpreters and scripts.
+// pythonScript finds the Python scripts that a shell line names.
 var (
 	interpreters = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^(python|pypy|perl|ruby|node|lua|julia|Rscript|php|tclsh)[0-9.]*$|^(ba|da|z|k)?sh$`)
@@ -22,8 +22,9 @@ var (
 	pythonScript = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[\w./-]+\.py\b`) })
 )
 
-// maxScripts is how many Python scripts of a shell line are examined at most.
-// maxScript is how many bytes of each script are read.
+// maxScripts is the maximum number of Python scripts of a shell line that plx
+// examines. maxScript is the maximum number of bytes that it reads of each
+// script.
 const (
 	maxScripts = 10
 	maxScript  = 64 << 10
@@ -38,9 +39,9 @@ func isShell(program string) bool {
 // withValue are options of interpreters whose value is the next argument.
 var withValue = []string{"-W", "-X", "--check-hash-based-pycs", "-o", "-O", "--init-file", "--rcfile"}
 
-// withoutScript reports whether arg makes the interpreter run no script file,
-// as -c does. The options differ: -s does so in shells but not in Python, and
-// -e does so in perl and ruby but not in shells.
+// withoutScript reports whether arg makes the interpreter run no script file.
+// The option -c does so in most interpreters, -s in shells but not in Python,
+// and -e in perl and ruby but not in shells.
 func withoutScript(interpreter, arg string) bool {
 	switch arg {
 	case "-", "-c":
@@ -54,8 +55,8 @@ func withoutScript(interpreter, arg string) bool {
 }
 
 // script returns the file that the interpreter runs, and the arguments after
-// it. For a Python module, file is the module's file. It is "" if the
-// interpreter runs no file.
+// the file. For a Python module, file is the module's file. If the interpreter
+// runs no file, file is "".
 func (s Source) script() (file string, others []string) {
 	s, _ = s.inner()
 	file, module, others := target(s.Program, s.Args)
@@ -66,8 +67,8 @@ func (s Source) script() (file string, others []string) {
 }
 
 // target returns the file or the Python module that an interpreter with these
-// arguments runs, and the arguments after it. If program is no interpreter, it
-// returns all arguments in others.
+// arguments runs, and the arguments after that. If program is no interpreter,
+// it returns all arguments in others.
 func target(program string, args []string) (file, module string, others []string) {
 	interpreter := path.Base(program)
 	if !interpreters().MatchString(interpreter) {
@@ -112,8 +113,8 @@ func (s Source) shellLine() (line string, given bool) {
 	return s.Args[at+1], true
 }
 
-// code is the source code that the tasks run, as far as this machine can read
-// it.
+// code is the source code that the tasks run, as far as plx can read it on
+// this machine.
 type code struct {
 	src   Source
 	text  string // text of a local script, or the interpreter's arguments if there is no script; "" if no code can be read
@@ -128,7 +129,7 @@ func (s Source) code() code {
 		first, _, _ := strings.Cut(c.text, "\n")
 		c.shell = strings.HasSuffix(s.Program, ".sh") || strings.HasPrefix(first, "#!") && strings.HasSuffix(strings.TrimSpace(first), "sh")
 		if !c.shell && !strings.HasPrefix(first, "#!") && !strings.HasSuffix(s.Program, ".py") {
-			c.text = "" // the file is a compiled program
+			c.text = "" // the file is a compiled program, so there is no source code
 		}
 		return c
 	}
@@ -151,14 +152,14 @@ func (s Source) read(file string) string {
 	return beginning(file, maxScript)
 }
 
-// byLocalRank matches words by which a program shows that it selects its
-// device by LOCAL_RANK: that variable, or a library that reads it.
+// byLocalRank matches words which show that a program selects its device by
+// LOCAL_RANK: the name of that variable, or of a library that reads it.
 var byLocalRank = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(local_rank|torch|lightning|accelerate|transformers|deepspeed)\b`)
 })
 
-// ownChoice is a variable. If a program mentions it, the program itself
-// selects the devices that it sees.
+// ownChoice is a variable's name. A program that mentions it selects the
+// devices that it sees by itself.
 const ownChoice = "CUDA_VISIBLE_DEVICES"
 
 // choosesDevice reports whether the code, or a Python script that it names,

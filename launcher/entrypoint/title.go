@@ -13,7 +13,7 @@ var scriptFile = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompil
 // Title returns the name of a job, derived from its program. If the program is
 // an interpreter, a launcher such as torchrun or a wrapper such as env, the
 // name is that of the script or module which it runs, without the extension.
-// Otherwise it is the program's own name.
+// For any other program, it is the program's own name.
 func Title(program string, args []string) string {
 	in, _ := Source{Program: program, Args: args}.inner()
 	program, args = in.Program, in.Args
@@ -40,9 +40,9 @@ func Title(program string, args []string) string {
 	return cmp.Or(scriptFile().ReplaceAllString(base, ""), base)
 }
 
-// launched returns the command that a launcher such as torchrun starts, as far
-// as its arguments show. It returns nil if launcher is no launcher or the
-// command cannot be found.
+// launched returns the command that a launcher such as torchrun starts,
+// according to its arguments. It returns nil if launcher is no launcher, or if
+// its arguments name no command.
 func launched(launcher string, args []string) []string {
 	if _, known := launchers()[launcher]; !known {
 		return nil

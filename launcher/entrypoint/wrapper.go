@@ -12,11 +12,11 @@ import (
 // wrapper describes a program such as nice or "uv run", which runs the command
 // that its arguments name.
 type wrapper struct {
-	sub    string // subcommand after which the command comes, such as "run"; "" if the program has no subcommand
-	values string // options whose value is the next argument, if that value can be something other than a number
-	// venv is the value for --venv that sends the local environment which the
-	// wrapper would use. It is "" if the wrapper does not select a Python
-	// environment.
+	sub    string // subcommand before the command, such as "run"; "" if the program has no subcommand
+	values string // options whose value is the next argument; options with numeric values need no entry, see numeric
+	// venv is the value for plx's option --venv that sends the local
+	// environment which the wrapper would use. It is "" if the wrapper does
+	// not select a Python environment.
 	venv string
 }
 
@@ -62,7 +62,7 @@ func (s Source) inner() (in Source, before int) {
 }
 
 // wrapped returns the index in args of the command that a wrapper runs. It
-// returns -1 if program is no wrapper, or args name no command.
+// returns -1 if program is no wrapper, or if args name no command.
 func wrapped(program string, args []string) int {
 	w, known := wrappers()[program]
 	if !known {
@@ -88,8 +88,8 @@ func wrapped(program string, args []string) int {
 }
 
 // manager returns the first wrapper of s that selects a Python environment on
-// each host, such as "uv run". flag is the option that sends the local
-// environment instead. Both are "" if there is no such wrapper.
+// each host, such as "uv run". flag is the option of plx launch that sends the
+// local environment instead. Both are "" if there is no such wrapper.
 func (s Source) manager() (name, flag string) {
 	for in := s; ; {
 		w := wrappers()[path.Base(in.Program)]

@@ -35,7 +35,7 @@ type Log struct {
 	mu    sync.Mutex
 	sinks []Sink
 	job   string           // id of the job; "" before Begin
-	ended map[taskRun]bool // tasks whose exit event was written, as an agent may report an exit twice
+	ended map[taskRun]bool // tasks whose exit event was written; it prevents a second event, because an agent may report an exit twice
 }
 
 // Sink receives one event as a JSON line that ends with a newline. It returns
@@ -68,11 +68,12 @@ const (
 	End     Kind = "end"     // the job has ended
 )
 
-// Size limits of a job's event file, in bytes. Above fileRoom, only the rarer
-// and more important events (begin, restart, hang, end) are written.
+// Size limits of a job's event file, in bytes. When the file is larger than
+// fileRoom, only the rarer and more important events (begin, restart, hang,
+// end) are written.
 const (
 	MaxFile  = 2 << 20
-	fileRoom = MaxFile - 256<<10 // limit up to which start, exit and note events are written
+	fileRoom = MaxFile - 256<<10 // size up to which start, exit and note events are written
 )
 
 // File returns a sink that appends events to a file of mode 0600, up to a size
@@ -83,7 +84,7 @@ func File(path string) Sink {
 		if err != nil {
 			return
 		}
-		defer f.Close() // error ignored: a job continues even if its events cannot be written
+		defer f.Close() // ignore the error: a job continues even if its events cannot be written
 		limit := int64(MaxFile)
 		if kind == Start || kind == Exit || kind == Note {
 			limit = fileRoom
@@ -116,8 +117,8 @@ func Parse(text []byte) (all []Event) {
 	return all
 }
 
-// taskRun identifies one run of a task: the task and the generation (number of
-// restarts of the job).
+// taskRun identifies one run of a task: the task, and the generation (the
+// number of restarts of the job before that run).
 type taskRun struct {
 	task       cluster.Task
 	generation int
@@ -132,7 +133,7 @@ const version = 1
 type Event struct {
 	Version int    `json:"v"`
 	Event   Kind   `json:"event"`
-	Time    string `json:"time"` // UTC, in the format Stamp, as in the tasks' output lines
+	Time    string `json:"time"` // UTC, in the format TimeFormat, as in the tasks' output lines
 	Job     string `json:"job,omitempty"`
 
 	Name       string   `json:"name,omitempty"`
@@ -170,7 +171,7 @@ func (l *Log) write(kind Kind, of Event) {
 	defer l.mu.Unlock()
 	of.Version, of.Event, of.Job = version, kind, l.job
 	of.Time = time.Now().UTC().Format(TimeFormat)
-	text, _ := json.Marshal(of) // no error: strings and finite numbers can always be encoded
+	text, _ := json.Marshal(of) // there is no error: strings and finite numbers can always be encoded
 	for _, sink := range l.sinks {
 		sink(kind, append(logs.EscapeJSON(text), '\n'))
 	}
@@ -223,7 +224,7 @@ func (l *Log) Started(host string, s protocol.Started) {
 	}
 }
 
-// Exited writes the exit event of a task, once per generation.
+// Exited writes the exit event of a task, at most once per generation.
 func (l *Log) Exited(host string, x protocol.Exit) {
 	if l == nil {
 		return

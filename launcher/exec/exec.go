@@ -1,6 +1,6 @@
 // Package exec runs one command on all hosts at the same time and prints the
-// output. Hosts with the same output are printed together at the end, or each
-// line is printed at once.
+// output. It prints hosts with the same output together at the end, or prints
+// each line at once.
 //
 //	code, err := exec.Run(ctx, exec.Config{
 //		Reach:    hosts.Reach{Hosts: lines}, // from package hostfile
@@ -59,8 +59,8 @@ type Config struct {
 	Stream  bool          // print each line when it arrives, with the name of its host before it
 }
 
-// minLease is the shortest allowed lease. On a busy host, renewals could
-// arrive too late for a shorter one.
+// minLease is the shortest allowed lease. With a shorter lease, renewals could
+// arrive too late on a busy host.
 const minLease = 5 * time.Second
 
 // request validates the configuration and returns the request that is sent to
@@ -100,11 +100,11 @@ func raws(texts []string) (rs []protocol.Raw) {
 	return rs
 }
 
-// Run runs the command on all hosts, on at most hosts.FanOut of them at the
-// same time, and prints the output. It returns the highest exit status of all
-// hosts. A host that could not be reached or was lost counts as exit.CodePlx.
-// sig delivers the user's signals: the first one asks the command to end on
-// all hosts, the second one kills the command.
+// Run runs the command on all hosts and prints the output. It runs the command
+// on at most hosts.FanOut hosts at the same time. It returns the highest exit
+// status of all hosts. A host that could not be reached or was lost counts as
+// exit.CodePlx. sig delivers the user's signals: the first signal asks the
+// command to end on all hosts, the second kills the command.
 func Run(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err error) {
 	request, err := cfg.request()
 	if err != nil {
@@ -154,7 +154,7 @@ type run struct {
 	printer    *console.Printer
 	interrupts *interrupts
 	set        *hosts.Set
-	results    []*result     // one for each host, in the order of the resource file
+	results    []*result     // result of each host, in the order of the resource file
 	live       *logs.Printer // prints each line when it arrives; nil if results are printed at the end
 }
 
@@ -163,7 +163,7 @@ type run struct {
 // hosts.
 func (r *run) prepare(ctx context.Context) error {
 	r.each("probing", func(res *result, tell *console.HostProgress) error {
-		if err := res.host.Dial(ctx); err != nil { // Dial reports its own progress
+		if err := res.host.Dial(ctx); err != nil { // show nothing here, because Dial shows its own progress
 			return err
 		}
 		tell.Begin(res.host.Label())
@@ -205,8 +205,8 @@ func (r *run) command(a *hosts.AgentHost, res *result, tell *console.HostProgres
 	return err
 }
 
-// each calls work for all hosts that have not failed, and shows for which
-// hosts it still waits.
+// each calls work for all hosts that have not failed, and shows which hosts
+// have not finished.
 func (r *run) each(doing string, work func(*result, *console.HostProgress) error) {
 	var going []*result
 	for _, res := range r.results {
@@ -215,7 +215,7 @@ func (r *run) each(doing string, work func(*result, *console.HostProgress) error
 		}
 	}
 	tell := r.printer.NewHostProgress(doing, len(going))
-	hosts.Each(context.Background(), going, func(_ int, res *result) error { // errors are in the results
+	hosts.Each(context.Background(), going, func(_ int, res *result) error { // ignore the error, because each result has its own
 		defer tell.End(res.host.Label())
 		// The host's name is removed from the error, because it is printed
 		// with the result.

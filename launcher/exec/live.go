@@ -9,8 +9,8 @@ import (
 )
 
 // outputs returns the writers for the command's stdout and stderr on one host.
-// If Config.Stream is set, they print each line when it arrives. Otherwise
-// they keep the output until the end.
+// If Config.Stream is set, the writers print each line when it arrives. If
+// not, they keep the output until the end.
 func (r *run) outputs(res *result, tell *console.HostProgress) (stdout, stderr io.Writer) {
 	if r.live != nil {
 		return &liveStream{to: r.live, host: res.host.Label(), stream: logs.Stdout}, &liveStream{to: r.live, host: res.host.Label(), stream: logs.Stderr}
@@ -25,7 +25,7 @@ type liveStream struct {
 	to     *logs.Printer
 	host   string
 	stream logs.Stream
-	next   int64 // number of bytes written so far, which is the offset of the next ones
+	next   int64 // number of bytes written so far, which is the offset of the next byte
 }
 
 // anyTask is the task name that package logs requires. It is never shown,
@@ -33,7 +33,7 @@ type liveStream struct {
 const anyTask = "command"
 
 // Write prints the lines that p completes. It never returns an error, because
-// the command must continue; logs.Printer.Close returns the first failed
+// the command must continue. logs.Printer.Close returns the first failed
 // write.
 func (l *liveStream) Write(p []byte) (int, error) {
 	// Ignore the error: r.live.Close returns it.
@@ -49,7 +49,7 @@ type newestLine struct {
 	host string
 }
 
-// longestNote is how many bytes of a line newestLine shows at most.
+// longestNote is the maximum number of bytes of a line that newestLine shows.
 const longestNote = 200
 
 func (n newestLine) Write(p []byte) (int, error) {

@@ -16,14 +16,15 @@ import (
 
 // interrupts holds what the user has requested by signals such as SIGINT.
 type interrupts struct {
-	stop, kill chan struct{}   // closed by the first and by the second signal
-	bounded    context.Context // canceled some time after the agents should have killed all commands
+	stop, kill chan struct{}   // stop is closed by the first signal, kill by the second
+	bounded    context.Context // canceled if the agents do not report the end of all commands in time after a signal
 	ended      chan struct{}   // closed by the method close, to end the goroutine
 	goroutine  sync.WaitGroup
 	status     atomic.Int32 // exit status of plx, 128 + signal number; 0 before the first signal
 }
 
-// ending is how long agents may take to kill a command and to report its end.
+// ending is how long an agent may take to kill a command and to report the
+// end.
 const ending = 15 * time.Second
 
 // watch starts a goroutine that handles the user's signals. The returned

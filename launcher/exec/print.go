@@ -30,14 +30,15 @@ func (r *run) print() error {
 	out := printer{w: t.Stdout, tty: t.StdoutTTY, colour: t.StdoutColour}
 	err := out.print(r.results, func(res *result) *kept { return &res.stdout })
 	errs := printer{w: t.Stderr, tty: t.StderrTTY, colour: t.StderrColour}
-	errs.print(r.results, func(res *result) *kept { return &res.stderr }) // a failed stderr cannot report its own error
+	errs.print(r.results, func(res *result) *kept { return &res.stderr }) // ignore the error, because a failed stderr cannot report it
 	r.printCuts()
 	r.printEnds()
 	return err
 }
 
-// groups groups results with the same key. The groups are in the order of
-// their first hosts. Results with the key "" are omitted.
+// groups groups results for which the function key returns the same text. The
+// groups are in the order of their first hosts. Results with the key "" are
+// omitted.
 func groups(all []*result, key func(*result) string) [][]*result {
 	at := map[string]int{}
 	var found [][]*result
@@ -148,18 +149,18 @@ func (r *run) printEnds() {
 	}
 }
 
-// notFound is the exit status of a command that was not found on the host, as
-// in a shell.
+// notFound is the exit status that the agent, like a shell, reports for a
+// command that was not found on the host.
 const notFound = 127
 
 // answer is the result of one host in the JSON output.
 type answer struct {
 	Host         string  `json:"host"`
 	Status       *int    `json:"status,omitempty"` // exit status of the command; nil if Error is set
-	Stdout       *string `json:"stdout,omitempty"` // nil if the output is not UTF-8, and is in StdoutBase64
+	Stdout       *string `json:"stdout,omitempty"` // stdout of the command as text; nil if it is not UTF-8, and then StdoutBase64 has it
 	StdoutBase64 []byte  `json:"stdoutBase64,omitempty"`
 	StdoutCut    int64   `json:"stdoutCut,omitempty"` // number of bytes that are missing at the end of stdout
-	Stderr       *string `json:"stderr,omitempty"`    // nil if the output is not UTF-8, and is in StderrBase64
+	Stderr       *string `json:"stderr,omitempty"`    // stderr of the command as text; nil if it is not UTF-8, and then StderrBase64 has it
 	StderrBase64 []byte  `json:"stderrBase64,omitempty"`
 	StderrCut    int64   `json:"stderrCut,omitempty"`
 	Error        string  `json:"error,omitempty"` // why the command has no exit status; "" if it has one
@@ -186,8 +187,7 @@ func (r *run) printJSON() error {
 	return nil
 }
 
-// textual returns text as a string if it is valid UTF-8, and as bytes
-// otherwise.
+// textual returns text as a string if it is valid UTF-8, or else as bytes.
 func textual(text []byte) (*string, []byte) {
 	if !utf8.Valid(text) {
 		return nil, text

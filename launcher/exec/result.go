@@ -12,14 +12,14 @@ import (
 type result struct {
 	host           *hosts.Host
 	status         int   // exit status of the command
-	err            error // why there is no exit status; nil if there is one. A host with an error is skipped from then on.
+	err            error // why there is no exit status; nil if there is one. A host with an error is skipped in later steps.
 	stdout, stderr kept
 }
 
 // Limits of the memory for the hosts' output, in bytes.
 const (
-	maxKept      = 4 << 20   // for one stream of one host
-	maxKeptOfAll = 256 << 20 // for the streams of all hosts together
+	maxKept      = 4 << 20   // maximum for one stream of one host
+	maxKeptOfAll = 256 << 20 // maximum for the streams of all hosts together
 )
 
 func newResult(h *hosts.Host, n int) *result {
@@ -30,7 +30,7 @@ func newResult(h *hosts.Host, n int) *result {
 // Named puts the host's name before an error.
 func (r *result) Named(err error) error { return r.host.Named(err) }
 
-// code returns the exit status that counts for this host in the result of Run.
+// code returns the exit status of this host that Run uses for its result.
 func (r *result) code() int {
 	if r.err != nil {
 		return exit.CodePlx
@@ -40,7 +40,7 @@ func (r *result) code() int {
 
 // kept stores the beginning of a stream, and the checksum of the whole stream.
 type kept struct {
-	limit int // most bytes to store in text
+	limit int // maximum number of bytes to store in text
 	text  []byte
 	total int64     // number of bytes written to the stream
 	sum   hash.Hash // SHA-256 of all bytes written to the stream

@@ -44,7 +44,7 @@ func WithHint(err error, hint string) error {
 // coded is an error with an exit status for plx.
 type coded struct {
 	error
-	code int // plx's exit status
+	code int // exit status of plx
 }
 
 func (c *coded) Unwrap() error { return c.error }
@@ -54,7 +54,7 @@ func WithCode(err error, code int) error { return &coded{err, code} }
 
 // Mistake marks err as a mistake of the user, for which [Code] returns
 // CodeUsage. The hint is formatted with args as by fmt.Sprintf. If err already
-// has a hint, Mistake keeps that one, because it is more specific.
+// has a hint, Mistake keeps the hint of err, because it is more specific.
 func Mistake(err error, hint string, args ...any) error {
 	if Hint(err) == "" {
 		err = WithHint(err, fmt.Sprintf(hint, args...))

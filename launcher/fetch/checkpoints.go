@@ -13,16 +13,17 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// maxRounds is how often the hosts are asked for their lists at most. A
-// running job writes new checkpoints and removes old ones, so a listed
-// checkpoint can be gone when it is fetched.
+// maxRounds is the maximum number of times that plx asks the hosts for their
+// lists. A running job writes new checkpoints and removes old ones, so a
+// listed checkpoint can be gone when plx fetches it.
 const maxRounds = 5
 
-// checkpoints fetches every checkpoint whose files the hosts have completely.
-// If the newest checkpoint of a folder was removed in the meantime, it asks
-// the hosts for new lists. It prints which hosts it cannot reach and which
-// checkpoints it cannot fetch. It returns an error if the newest checkpoint of
-// a folder cannot be fetched, or if there is no checkpoint.
+// checkpoints fetches every checkpoint of which the hosts together have all
+// files. If the newest checkpoint of a folder was removed in the meantime,
+// checkpoints asks the hosts for new lists. It prints which hosts it cannot
+// reach and which checkpoints it cannot fetch. It returns an error if the
+// newest checkpoint of a folder cannot be fetched, or if there is no
+// checkpoint.
 func (f *fetcher) checkpoints(ctx context.Context) error {
 	f.bar = f.from.Printer.NewTransfer("fetching")
 	defer f.bar.Close()
@@ -43,7 +44,7 @@ func (f *fetcher) checkpoints(ctx context.Context) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		// Ask again only if new lists can show other checkpoints.
+		// Ask the hosts again only if new lists can show other checkpoints.
 		if r.gone && unreached == nil && n < maxRounds && !slices.Equal(before, r.first) {
 			before = r.first
 			continue
@@ -64,7 +65,7 @@ func (f *fetcher) listCheckpoints(ctx context.Context) (lists [][]protocol.HostC
 	return lists, hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) error {
 		var all []protocol.HostCheckpoint
 		if err := list(ctx, a, protocol.FetchRequest{Checkpoints: f.from.Name}, listOf(&all)); err != nil {
-			if ctx.Err() == nil { // do not report the error if the user has interrupted plx
+			if ctx.Err() == nil { // report the error only if the user has not interrupted plx
 				f.from.Printer.Error(a.Named(fmt.Errorf("its checkpoints are not fetched: %w", err)))
 			}
 			return err
@@ -79,14 +80,14 @@ func (f *fetcher) listCheckpoints(ctx context.Context) (lists [][]protocol.HostC
 	})
 }
 
-// round is the result of fetching the checkpoints that the hosts have listed
-// once.
+// round is the result of one attempt to fetch the checkpoints. In each round,
+// the hosts are asked for new lists.
 type round struct {
 	fetched int      // number of checkpoints that were fetched
 	first   []string // name of the newest checkpoint of each folder
-	newest  []error  // one error per folder whose newest checkpoint was not fetched; nil if all were fetched
+	newest  []error  // errors of newest checkpoints that were not fetched, at most one per folder; nil if all were fetched
 	older   []string // messages about older checkpoints that could not be fetched
-	gone    bool     // a newest checkpoint was not fetched; perhaps the job has removed it
+	gone    bool     // true if a newest checkpoint was not fetched; perhaps the job has removed it
 }
 
 func (f *fetcher) round(ctx context.Context, all []checkpoint, t *tally) (r round) {
@@ -123,8 +124,8 @@ func (f *fetcher) round(ctx context.Context, all []checkpoint, t *tally) (r roun
 	return r
 }
 
-// checkpoint fetches the files of one checkpoint. It starts each file at
-// another host, to spread the load, and fetches the manifest last.
+// checkpoint fetches the files of one checkpoint, the manifest last. For each
+// file it starts with another host, to spread the load.
 func (f *fetcher) checkpoint(ctx context.Context, c checkpoint, t *tally) error {
 	if c.missing != "" {
 		return errors.New(c.missing)

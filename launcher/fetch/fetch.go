@@ -4,9 +4,9 @@
 //	err := fetch.Job(ctx, fetch.Request{Hosts: agents, Name: "mnist", Dir: "saved", Printer: p})
 //
 // Each host has some files of a checkpoint, and several hosts can have the
-// same file. gather.go combines the hosts' lists. Outputs are the files that
-// --output names, and TensorBoard summaries and timelines; outputs.go fetches
-// these and the logs.
+// same file. The functions in gather.go combine the hosts' lists. Outputs are
+// the files that match the patterns of --output, and TensorBoard summaries and
+// timelines. The functions in outputs.go fetch outputs and logs.
 //
 // Each file is verified against the SHA-256 in the host's list. An existing
 // file is never replaced. The package rejects a listed name that leads out of
@@ -30,7 +30,7 @@ type Request struct {
 	Hosts   []*hosts.AgentHost // hosts to fetch from, by their agents
 	Name    string             // name of the job's checkpoints, a folder below ~/.plx/ckpt on the hosts
 	Outputs []protocol.Output  // values of --output with which the job was launched; nil for none
-	Wanted  protocol.Wanted    // further files to fetch; if it has patterns, no checkpoints and logs are fetched
+	Wanted  protocol.Wanted    // further files to fetch; if Wanted has patterns, no checkpoints and logs are fetched
 	Dir     string             // local folder to write the files to
 	Printer *console.Printer
 }
@@ -47,7 +47,7 @@ type fetcher struct {
 // errNone is the error if the hosts have nothing to fetch.
 type errNone struct {
 	error
-	unreached bool // some hosts could not be reached; they may have files
+	unreached bool // true if some hosts could not be reached; they may have files
 }
 
 // IsNothing reports whether err, an error of Job, only means that the job has
@@ -58,9 +58,10 @@ func IsNothing(err error) bool {
 }
 
 // Job fetches the checkpoints, outputs and logs of a job. It returns an error
-// if there is nothing to fetch, see Nothing, or if a file cannot be fetched. A
-// log that cannot be fetched is an error only if Request.Wanted.Made is set;
-// otherwise Job prints a message about it.
+// if there is nothing to fetch, see IsNothing, or if a file cannot be fetched.
+// For a log that cannot be fetched, it returns an error only if
+// Request.Wanted.Made is set. If Made is not set, it prints a message about
+// the log.
 func Job(ctx context.Context, r Request) error {
 	f := &fetcher{from: r}
 	var err error = errNone{error: errors.New("no file of the job matches")}

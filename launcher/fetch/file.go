@@ -20,19 +20,19 @@ import (
 )
 
 // file is a file to fetch. It is transferred once, even if several hosts have
-// it and several paths need it.
+// it and it is written to several paths.
 type file struct {
 	size int64
 	sum  string   // SHA-256, hexadecimal
 	from []origin // hosts that have the file, in the order in which they are tried
 	to   []string // paths below Request.Dir to write the file to, separated by slashes
-	log  bool     // the file is a log; a shorter local copy from an earlier fetch is completed
+	log  bool     // true for a log; a shorter local copy from an earlier fetch is then completed
 }
 
 // origin is the location of a file on one host.
 type origin struct {
 	host        int    // index in Request.Hosts
-	place, name string // where the host finds the file, as in protocol.FetchRequest
+	place, name string // folder and name by which the host finds the file, as in protocol.FetchRequest
 }
 
 // tally counts the files of one kind, such as outputs, that are complete in
@@ -42,8 +42,8 @@ type tally struct {
 
 	mu    sync.Mutex
 	done  map[string]bool // complete files, by path below Request.Dir
-	there int             // how many of the files in done were fetched by an earlier plx fetch
-	bytes int64           // bytes that were transferred by this fetch
+	there int             // number of files in done that an earlier plx fetch has written
+	bytes int64           // number of bytes that this fetch has transferred
 }
 
 func newTally(kind string) *tally { return &tally{kind: kind, done: map[string]bool{}} }
@@ -51,7 +51,7 @@ func newTally(kind string) *tally { return &tally{kind: kind, done: map[string]b
 func (t *tally) took(name string, there bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if there && !t.done[name] { // if it is in done, an earlier round of this fetch has written it
+	if there && !t.done[name] { // a file that is already in done was written by an earlier round of this fetch
 		t.there++
 	}
 	t.done[name] = true
@@ -75,11 +75,11 @@ func (f *fetcher) expect(all []file) {
 	}
 }
 
-// atOnce is how many files are fetched at the same time.
+// atOnce is the maximum number of files that are fetched at the same time.
 const atOnce = 8
 
-// all fetches files, at most atOnce at the same time. It returns one error per
-// file.
+// all fetches files, at most atOnce at the same time. It returns the error of
+// each file, nil for a file that was fetched, with the same indexes as files.
 func (f *fetcher) all(ctx context.Context, files []file, t *tally) []error {
 	errs := make([]error, len(files))
 	var g errgroup.Group
@@ -162,7 +162,7 @@ type progressWriter struct {
 	bar   *console.Transfer
 	tally *tally
 	file  file
-	sent  int64 // bytes of the file written so far, including those of earlier fetches
+	sent  int64 // number of bytes of the file written so far, including those of earlier fetches
 }
 
 func (p *progressWriter) Write(b []byte) (int, error) {

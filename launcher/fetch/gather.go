@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// checkpoint combines the lists of all hosts that have the same manifest of a
-// checkpoint.
+// checkpoint is one version of a checkpoint. It combines the lists of all
+// hosts that have the same manifest.
 type checkpoint struct {
 	version
 	made    time.Time // time in the manifest; zero if the manifest is unreadable
@@ -32,8 +32,8 @@ type version struct {
 
 // gather combines the hosts' lists of checkpoints. In the result, the newest
 // checkpoint of each folder is first. If hosts have different manifests of a
-// checkpoint, gather prefers a version that is complete, and then the version
-// that most hosts have.
+// checkpoint, gather prefers a version of which all files exist. Among several
+// of these, it prefers the version that most hosts have.
 func gather(lists [][]protocol.HostCheckpoint) []checkpoint {
 	versions := map[version]*checkpoint{}
 	for host, list := range lists {

@@ -54,17 +54,17 @@ func list[T any](ctx context.Context, a *hosts.AgentHost, want protocol.FetchReq
 
 // Limits for the list that one host sends.
 const (
-	maxList   = 16 << 20 // bytes of the whole list
-	maxLine   = 8 << 20  // bytes of one line, which describes an output or a checkpoint with all its files
-	maxListed = 100_000  // number of checkpoints, and number of their files
+	maxList   = 16 << 20 // size of the whole list in bytes
+	maxLine   = 8 << 20  // size of one line in bytes; a line describes an output, or a checkpoint with all its files
+	maxListed = 100_000  // maximum number of checkpoints, and of their files
 )
 
 // lines is a writer that decodes a JSON object from each line. It buffers at
 // most one line.
 type lines[T any] struct {
 	take   func(T) error // called with each decoded object
-	silent *time.Timer   // timer that Write resets; it fires if the host sends nothing for idleTime; nil for no limit
-	rest   []byte        // the last line so far, without its end
+	silent *time.Timer   // timer that Write resets, and that fires if the host sends nothing for idleTime; nil means no limit
+	rest   []byte        // beginning of the line that Write has not received completely
 	total  int           // number of bytes written, plus one for each call of Write
 }
 
@@ -72,7 +72,7 @@ func (l *lines[T]) Write(p []byte) (int, error) {
 	if l.silent != nil {
 		l.silent.Reset(idleTime)
 	}
-	if l.total += 1 + len(p); l.total > maxList { // empty messages, which a busy host sends as heartbeats, count too
+	if l.total += 1 + len(p); l.total > maxList { // count one more for each message, because a busy host sends empty messages as heartbeats
 		return 0, fmt.Errorf("the list has more than %d bytes", maxList)
 	}
 	for rest := p; ; {
@@ -121,7 +121,7 @@ func listOf(all *[]protocol.HostCheckpoint) *lines[protocol.HostCheckpoint] {
 }
 
 // listOfOutputs returns a decoder for a list of outputs and logs. It appends
-// each decoded one to the slice.
+// each decoded output or log to the slice.
 func listOfOutputs(all *[]protocol.HostOutput) *lines[protocol.HostOutput] {
 	return &lines[protocol.HostOutput]{take: func(o protocol.HostOutput) error {
 		if len(*all) == protocol.MaxOutputs {

@@ -98,7 +98,8 @@ func (s *settings) run(ctx context.Context, stdout io.Writer) error {
 	return errors.Join(err, s.plot(curves))
 }
 
-// measure runs the example in one mode and returns the curve of its test loss.
+// measure runs the example in one mode and returns the test loss during the
+// run.
 func (s *settings) measure(ctx context.Context, mlp, mode string) (curve, error) {
 	args := []string{"launch", "--color", "never", "--local", "1x" + strconv.Itoa(s.workers)}
 	if s.hosts != "" {
@@ -114,8 +115,8 @@ func (s *settings) measure(ctx context.Context, mlp, mode string) (curve, error)
 	return follow(mode, cmd)
 }
 
-// curve is the test loss of a run of one mode, at some steps of the chief.
-// Times are in seconds since the chief's first line.
+// curve is the test loss of one run, as samples that the chief (worker 0)
+// printed. Times are in seconds since the first sample.
 type curve struct {
 	mode                 string
 	steps, seconds, loss []float64
@@ -171,7 +172,7 @@ func table(curves []curve) string {
 	rows := [][]string{{"mode", "chief's steps at the last point", "last test loss", "seconds", fmt.Sprintf("until loss %.3f", bound)}}
 	for _, c := range curves {
 		last := len(c.steps) - 1
-		seconds, _ := c.until(bound) // every mode reaches the bound
+		seconds, _ := c.until(bound) // ignore ok, which is always true: every mode reaches this bound
 		rows = append(rows, []string{c.mode, fmt.Sprintf("%.0f", c.steps[last]+1), fmt.Sprintf("%.4f", c.loss[last]),
 			fmt.Sprintf("%.1f", c.ended.Seconds()), fmt.Sprintf("%.1f s", seconds)})
 	}

@@ -29,7 +29,7 @@ const (
 	exitUsage  = 2 // wrong command line, or no GPU
 )
 
-// whole is the timeout of a run.
+// whole is the timeout for all parts together.
 const whole = 5*time.Minute - 3*time.Second
 
 func main() {
@@ -42,7 +42,7 @@ func main() {
 	defer cancel()
 	var err error
 	switch info, missing := os.Stat(*out); {
-	case flag.NArg() == 1 && flag.Arg(0) == "gpu": // checkAll runs this program again with the argument gpu
+	case flag.NArg() == 1 && flag.Arg(0) == "gpu": // checkAll starts this program again, with the argument gpu
 		err = tellGPU()
 	case flag.NArg() > 0:
 		err = usage(fmt.Sprintf("%q is unknown: the program takes the flags -quick and -out", flag.Arg(0)))

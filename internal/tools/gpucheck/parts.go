@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// part is a program that checks something, usually a test binary of plx.
+// part is one check: a program to run, usually a test binary of plx.
 type part struct {
 	name    string
 	limit   time.Duration
@@ -71,13 +71,13 @@ func openFolder(path string, quick bool) (*folder, error) {
 	return &folder{path, temp, quick}, err
 }
 
-// check runs a part. measured lists the benchmarks that PyTorch should repeat;
-// it is used only for the PyTorch part.
+// check runs the part p. measured lists the names of benchmarks that PyTorch
+// should repeat; only the PyTorch part uses it.
 func (f *folder) check(ctx context.Context, p part, measured []string) check {
 	c, begin := check{Name: p.name, Status: failed}, time.Now()
 	path, err := f.program(p.program)
 	if err == nil && p.program == "examples.test" {
-		_, err = f.program("examples") // the test runs this program
+		_, err = f.program("examples") // TestExamples, which this part runs, starts the program examples
 	}
 	if errors.Is(err, errAbsent) || errors.Is(err, exec.ErrNotFound) {
 		c.Status, c.Text = absent, oneLine(err.Error())
@@ -131,7 +131,7 @@ func (f *folder) program(name string) (string, error) {
 	} else if err != nil {
 		return "", err
 	}
-	defer packed.Close() // the error is ignored: the file was only read
+	defer packed.Close() // ignore the error: the file was only read
 	plain, err := gzip.NewReader(packed)
 	if err != nil {
 		return "", fmt.Errorf("unpack %s: %w", packed.Name(), err)
@@ -156,7 +156,7 @@ func (f *folder) exec(ctx context.Context, limit time.Duration, path string, arg
 	cmd.Dir, cmd.Stdout, cmd.Stderr = f.temp, &stdout, &stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 2 * time.Second // for a process that SIGKILL does not end, because it is blocked in the kernel
+	cmd.WaitDelay = 2 * time.Second // a process that is blocked in the kernel does not end on SIGKILL: stop waiting for it after this time
 	err = cmd.Run()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("it did not end within %v", limit)
@@ -164,5 +164,5 @@ func (f *folder) exec(ctx context.Context, limit time.Duration, path string, arg
 	return stdout.String(), stderr.String(), err
 }
 
-// end returns the last most bytes of a text.
+// end returns the end of a text, with at most the given number of bytes.
 func end(text string, most int) string { return text[max(0, len(text)-most):] }

@@ -15,14 +15,14 @@ import (
 
 // record is the result of a run, the content of gpu-check.json.
 type record struct {
-	Format  int         `json:"format"` // 2
+	Format  int         `json:"format"` // version of the file format, 2
 	Plx     string      `json:"plx"`    // version of plx's source
 	Kernels string      `json:"kernels"`
 	Begin   time.Time   `json:"begin"`
-	Quick   bool        `json:"quick"` // small sizes were used, so the times mean nothing
+	Quick   bool        `json:"quick"` // whether small sizes were used; the times then mean nothing
 	GPU     device.Info `json:"gpu"`
 	Checks  []check     `json:"checks"`  // results of the parts, in the order in which they ran
-	Answers string      `json:"answers"` // output of nvidia-smi, as collected by gpuprobe's script
+	Answers string      `json:"answers"` // output of nvidia-smi, as collected by the shell script of package gpuprobe
 }
 
 // check is the result of one part.
@@ -63,7 +63,7 @@ func (c *check) read(out string) (verdicts map[string]int) {
 	for _, found := range figureLine.FindAllStringSubmatch(out, -1) {
 		f, words := figure{found[1], map[string]float64{}}, strings.Fields(found[2])
 		for i := 1; i < len(words); i += 2 {
-			if x, err := strconv.ParseFloat(words[i-1], 64); err == nil { // otherwise the line is not a benchmark result
+			if x, err := strconv.ParseFloat(words[i-1], 64); err == nil { // if this is not a number, the line is no benchmark result
 				f.Units[words[i]] = x
 			}
 		}
@@ -76,7 +76,7 @@ func (c *check) read(out string) (verdicts map[string]int) {
 	return verdicts
 }
 
-// names returns the names of all benchmark results so far.
+// names returns the names of all benchmarks measured so far.
 func (r *record) names() (all []string) {
 	for _, c := range r.Checks {
 		for _, f := range c.Figures {
@@ -108,7 +108,7 @@ func (r *record) markdown() string {
 		b.WriteString("Measured with -quick: the times say nothing about the GPU.\n")
 	}
 	b.WriteString("\n| what | plx | PyTorch | plx / PyTorch |\n|---|---|---|---|\n")
-	torch := map[string]float64{} // nanoseconds
+	torch := map[string]float64{} // PyTorch's times in nanoseconds, by benchmark
 	for _, c := range r.Checks {
 		fmt.Fprintf(&b, "| %s | **%s**, %.0f s: %s | | |\n", cell(c.Name), c.Status, c.Seconds, cell(c.Text))
 		for _, f := range c.Figures {

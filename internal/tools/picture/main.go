@@ -28,7 +28,8 @@ func main() {
 	}
 }
 
-// run makes the pictures with these names; without names, it makes all.
+// run makes the pictures with the given names, or all pictures if names is
+// empty. If draw is true, it only draws the stored screens again.
 func run(draw bool, folder string, names []string) error {
 	for _, name := range names {
 		if name == reportName {

@@ -15,14 +15,15 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// limit is the timeout of a scene.
+// limit is the timeout for recording one picture.
 const limit = 3 * time.Minute
 
 //go:embed folds.py
 var folds string
 
-// record runs a scene on test hosts and writes the final content of the screen
-// to a file. Processes that are still running then are killed with the hosts.
+// record runs a scene (the commands of one picture) on test hosts and writes
+// the final content of the screen to a file. It then removes the hosts, which
+// kills processes that still run.
 func (s scene) record(path string) (err error) {
 	cluster, err := testhosts.Open(testhosts.Options{Hosts: 2}, testhosts.ReportTo(os.Stderr))
 	if err != nil {
@@ -63,7 +64,8 @@ func (s scene) record(path string) (err error) {
 	return os.WriteFile(path, []byte(strings.TrimRight(text, "\n")+"\n"), 0o644)
 }
 
-// await waits until the screen matches s.until, and returns the screen.
+// await waits until the screen matches the scene's pattern, s.until, and
+// returns the screen.
 func (s scene) await(capture func() ([]byte, error)) (string, error) {
 	for begun := time.Now(); ; time.Sleep(200 * time.Millisecond) {
 		text, err := capture()
@@ -90,8 +92,8 @@ func (s scene) shellScript() string {
 	return strings.Join(append(lines, `printf '\033[1m$\033[0m '`, "read -r", ""), "\n")
 }
 
-// prepare clones the committed state of this repository into folder, and
-// builds plx in bin.
+// prepare clones the last commit of this repository into folder, and builds
+// plx in bin.
 func prepare(folder, bin string) error {
 	for _, words := range [][]string{
 		{"git", "clone", "--quiet", ".", folder},

@@ -18,9 +18,10 @@ const (
 	margin     = 16
 )
 
-// named are the first 16 of the 256 colors, which terminals may choose freely.
-// These are readable on the picture's own background, so that the picture
-// looks the same on dark and light pages.
+// named are the colors of the palette with the numbers 0 to 15. Terminals
+// choose these 16 colors freely. The values below are readable on the
+// picture's own background, so the picture looks the same on dark and light
+// pages.
 var named = strings.Fields(`#585b70 #f38ba8 #a6e3a1 #f9e2af #89b4fa #f5c2e7 #94e2d5 #bac2de
 	#7f849c #f38ba8 #a6e3a1 #f9e2af #89b4fa #f5c2e7 #94e2d5 #ffffff`)
 
@@ -28,10 +29,10 @@ var named = strings.Fields(`#585b70 #f38ba8 #a6e3a1 #f9e2af #89b4fa #f5c2e7 #94e
 // style.
 var piece = regexp.MustCompile(`\x1b\[([0-9;]*)m|[^\x1b]+|\x1b`)
 
-// paint draws a screen, lines of text with escape sequences for styles, as
-// SVG. Other control sequences are an error. Each piece of text has a fixed
-// position and width, so that columns are aligned in any font. Bar characters
-// are drawn as paths that fill their cells.
+// paint draws a screen as SVG. The screen is lines of text with escape
+// sequences for styles; other escape sequences are an error. Each piece of
+// text has a fixed position and width, so that columns are aligned in any
+// font. Bar characters are drawn as paths that fill their cells.
 func (c scene) paint(screen string) (string, error) {
 	lines := strings.Split(strings.TrimRight(screen, "\n"), "\n")
 	width, height := 2*margin+charWidth*float64(c.columns), 2*margin+lineHeight*len(lines)
@@ -58,7 +59,7 @@ func (c scene) paint(screen string) (string, error) {
 			wide := charWidth * float64(utf8.RuneCountInString(text))
 			if strings.TrimSpace(text) != "" {
 				fmt.Fprintf(&b, `<text x="%.1f" y="%d" textLength="%.1f"%s>`, x, y+13, wide, s.attributes())
-				_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder takes everything
+				_ = xml.EscapeText(&b, []byte(text)) // a strings.Builder returns no errors
 				b.WriteString("</text>\n")
 			}
 			x += wide
@@ -67,8 +68,9 @@ func (c scene) paint(screen string) (string, error) {
 	return b.String() + "</g>\n</svg>\n", nil
 }
 
-// bars replaces the characters ▁ to █ in text by spaces. It returns the text
-// and an SVG path that draws these bars, beginning at x, y.
+// bars replaces the characters ▁ to █ in text by spaces. It returns the
+// changed text and an SVG path that draws the bars; x, y is the position of
+// the text.
 func bars(text string, x float64, y int) (rest, path string) {
 	runes := []rune(text)
 	for i, r := range runes {
@@ -83,7 +85,7 @@ func bars(text string, x float64, y int) (rest, path string) {
 
 // style is the style of a text. The zero value is plain text.
 type style struct {
-	colour      string // "": the foreground
+	colour      string // color of the text; "" is the default color
 	bold, faint bool
 }
 
@@ -104,7 +106,7 @@ func (s *style) set(sequence string, parameters []string) error {
 			s.colour = named[n-30]
 		case n >= 90 && n <= 97:
 			s.colour = named[n-90+8]
-		case n == 49: // resets the background, which paint never changes
+		case n == 49: // this parameter resets the background, which paint never changes
 		case n == 39:
 			s.colour = ""
 		case n == 38 && i+2 < len(parameters) && parameters[i+1] == "5":

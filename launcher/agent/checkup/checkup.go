@@ -1,9 +1,9 @@
 //go:build linux
 
 // Package checkup is the part of "plx doctor" that an agent runs on a host.
-// The agent reports how the host ends processes and what earlier jobs have
-// left behind. It also accepts test connections from the agents of the other
-// hosts, and dials some of these agents.
+// The agent reports how the host ends processes, and which processes and
+// folders earlier jobs have left. It also accepts test connections from the
+// agents of the other hosts, and dials some of these agents.
 //
 // The package changes nothing on the host. The launcher's package doctor
 // judges the reports.
@@ -29,8 +29,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// oldJob is the age from which an ended job counts as old. "plx prune" removes
-// old jobs.
+// oldJob is the time after its end from which a job counts as old, so that
+// "plx doctor" recommends "plx prune".
 const oldJob = 30 * 24 * time.Hour
 
 // Agent examines its host for "plx doctor". The zero value is ready to use.
@@ -96,7 +96,7 @@ func serveExchanges(ctx context.Context, ln net.Listener, id sockets.Identity) {
 				conn.Close() // the peer did not prove that it knows the shared secret
 				return
 			}
-			_ = sockets.Echo(peer) // ignore the error: the agent that dialled reports it
+			_ = sockets.Echo(peer) // the agent that dialled reports the error
 		}()
 	}
 }
@@ -159,7 +159,7 @@ func logindKills(root string) (kills bool) {
 	files := []string{filepath.Join(root, "etc/systemd/logind.conf")}
 	// Drop-in files override logind.conf, so they are read after it.
 	for _, folder := range []string{"usr/lib", "run", "etc"} {
-		more, _ := filepath.Glob(filepath.Join(root, folder, "systemd/logind.conf.d/*.conf")) // the pattern is valid
+		more, _ := filepath.Glob(filepath.Join(root, folder, "systemd/logind.conf.d/*.conf")) // ignore the error, which is always nil because the pattern is valid
 		files = append(files, more...)
 	}
 	for _, file := range files {
@@ -178,7 +178,7 @@ func logindKills(root string) (kills bool) {
 // control group and all its parent groups; 0 means no limit. root is "/", or a
 // test's folder that stands for the root folder.
 func pidsMax(root string) (least int64) {
-	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // if the file is missing, there is no limit
+	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // ignore an error: without this file there is no limit
 	for line := range strings.Lines(string(text)) {
 		path, unified := strings.CutPrefix(strings.TrimSpace(line), "0::")
 		if !unified {

@@ -33,7 +33,7 @@ func facts(ctx context.Context) *protocol.HostFacts {
 	// The Go runtime has raised this process's own limit of open files. A
 	// child process gets the login's limit back, so cat reads the limits of a
 	// child.
-	limits, _ := exec.CommandContext(ctx, "cat", "/proc/self/limits").Output() // if cat fails, the limits stay unknown
+	limits, _ := exec.CommandContext(ctx, "cat", "/proc/self/limits").Output() // ignore an error: the limits then stay unknown
 	for line := range strings.Lines(string(limits)) {
 		if text, is := strings.CutPrefix(line, "Max open files"); is {
 			f.OpenFiles = limitOf(text)
@@ -41,7 +41,7 @@ func facts(ctx context.Context) *protocol.HostFacts {
 			f.Processes = limitOf(text)
 		}
 	}
-	home, _ := os.UserHomeDir() // plx agents do not start without a home folder
+	home, _ := os.UserHomeDir() // ignore the error: plx agents do not start without a home folder
 	f.Home, f.Tmp, f.Shm = process.ReadFolder(filepath.Join(home, ".plx")), process.ReadFolder("/tmp"), process.ReadFolder(protocol.Shm)
 	return f
 }

@@ -63,7 +63,7 @@ import (
 // the abstract namespace.
 const prefix = "@" + protocol.LockPrefix
 
-// maxShared is how many jobs can share a device at the same time.
+// maxShared is the maximum number of jobs that share a device.
 const maxShared = 16
 
 // If another process is just taking or releasing a lock, take retries: for
@@ -165,7 +165,7 @@ func take(c protocol.Claim) (fd int, err error) {
 func sharedName(device string, i int) string { return prefix + device + "/shared/" + strconv.Itoa(i) }
 
 // attempt tries once to take the lock of one device. It binds the device's own
-// name first, because only the process that has this name may look for bound
+// name first, because only the process that has bound this name may search the
 // shared names and bind one.
 func attempt(c protocol.Claim) (fd int, err error) {
 	own, err := bind(prefix + c.Device)
@@ -185,7 +185,7 @@ func attempt(c protocol.Claim) (fd int, err error) {
 		err = unix.Listen(fd, backlog)
 	}
 	if (c.Shared || err != nil) && fd != own {
-		unix.Close(own) // a shared lock needs the device's own name only while it is taken
+		unix.Close(own) // release the device's own name, which a shared lock needs only while it is being taken
 	}
 	if err != nil {
 		unix.Close(fd) // the socket has no data to flush

@@ -21,16 +21,15 @@ import (
 // lock does not accept any. The kernel limits it to net.core.somaxconn.
 const backlog = 1024
 
-// Limits for the reply of a lock's holder: how long a client waits for it, and
-// its size.
+// Limits for the reply of a lock's holder.
 const (
 	replyTimeout = 500 * time.Millisecond
-	maxReply     = 1 << 10 // bytes
+	maxReply     = 1 << 10 // size of a reply in bytes
 )
 
 // Held is the error for a device that another job has reserved.
 type Held struct {
-	Device string // UUID
+	Device string // UUID of the device
 	Holder Holder
 }
 
@@ -78,7 +77,7 @@ func ServeHolder(locks []*os.File, job string) error {
 			for {
 				conn, err := ln.Accept()
 				if err != nil {
-					return // out of file descriptors: clients get no reply, and report the user without the job
+					return // Accept failed because file descriptors have run out: clients get no reply, and report only the user, not the job
 				}
 				// The text fits into the socket's buffer, so Write does not
 				// block; it fails if the client has disconnected.
@@ -104,17 +103,17 @@ func heldBy(device, name string) error {
 		return errLockChanging
 	}
 	held := &Held{Device: device, Holder: Holder{User: "unknown"}}
-	if err != nil { // for example, the holder does not accept connections and its backlog is full
-		unix.Close(fd) // never connected
+	if err != nil { // the holder does not accept connections and its backlog is full, or connect failed for another reason
+		unix.Close(fd) // the socket was never connected
 		return held
 	}
 	if cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
 		held.Holder.User = userName(cred.Uid)
 	}
 	f := os.NewFile(uintptr(fd), name)
-	defer f.Close() // only read
+	defer f.Close() // the socket was only read
 	if f.SetReadDeadline(time.Now().Add(replyTimeout)) != nil {
-		return held // without a deadline, the read below could block for ever
+		return held // give up: without a deadline, the read below could block for ever
 	}
 	var got reply
 	if json.NewDecoder(io.LimitReader(f, maxReply)).Decode(&got) == nil {

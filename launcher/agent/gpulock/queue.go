@@ -17,10 +17,10 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// A launch that waits for GPUs binds one socket for each of them, in the
-// abstract namespace. The socket's name contains the device and the launch's
-// ticket. Tickets sort by the time at which the launches began. Every user can
-// read the queue, because /proc/net/unix lists all bound names.
+// A launch that waits for GPUs binds one abstract Unix socket for each GPU.
+// The socket's name contains the device and the launch's ticket. Tickets sort
+// by the time at which the launches began. Every user can read the queue,
+// because /proc/net/unix lists all bound names.
 
 // validTicket matches a valid ticket: lower-case letters, digits and "-".
 var validTicket = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-z-]{1,24}$`) })
@@ -98,8 +98,8 @@ func ticketsBefore(list io.Reader, claims []protocol.Claim, ticket string) (befo
 	return before, lines.Err()
 }
 
-// Waiting is the error for devices for which launches with earlier tickets
-// wait.
+// Waiting is the error of Take if launches with earlier tickets wait for one
+// of the devices.
 type Waiting struct {
 	Launches int // number of waiting launches with an earlier ticket
 }

@@ -58,7 +58,7 @@ type Folder string
 func (f Folder) State() string { return filepath.Join(string(f), "state.json") }
 
 // GCEvery is the minimum time between two runs of "agent gc" (removal of
-// unused cached files) in one home.
+// unused cached files) in one home folder.
 const GCEvery = 24 * time.Hour
 
 // LastGC returns the path of the file whose modification time is that of the
@@ -66,9 +66,9 @@ const GCEvery = 24 * time.Hour
 func LastGC(root string) string { return filepath.Join(root, "tidied") }
 
 // GCDue reports whether "agent gc" should run again. file describes the file
-// of LastGC.
+// that LastGC names.
 func GCDue(file fs.FileInfo, now time.Time) bool {
-	return file.Size() == 0 || now.Sub(file.ModTime()) >= GCEvery // an empty file was only just created: gc has never run
+	return file.Size() == 0 || now.Sub(file.ModTime()) >= GCEvery // gc has never run if the file is empty
 }
 
 // Secret returns the path of the file with the job's secret.
@@ -86,8 +86,8 @@ func (f Folder) Blobs() string { return filepath.Join(string(f), blobsName) }
 
 const blobsName = "blobs"
 
-// Names of the lists of the cached folders (by manifest) and virtual
-// environments that the job uses. Pruning keeps them.
+// Names of the files that list the cached folders (by manifest) and the
+// virtual environments that the job uses. Pruning keeps what they list.
 const (
 	manifestsName = "manifests"
 	envsName      = "envs"
@@ -175,14 +175,15 @@ func BlobPath(sum string) (string, error) {
 }
 
 // Create makes the job's folder and writes the secret. If an earlier agent of
-// the job has used the folder, the new agent must not repeat a generation that
-// the earlier one may have run: least is the first allowed generation.
+// the job has used the folder, the new agent must not repeat a generation (run
+// of all tasks) that the earlier agent may have started. least is the first
+// generation that it may run.
 func (f Folder) Create(secret []byte) (least int, err error) {
 	old, err := f.ReadState()
 	switch {
 	case err == nil && LifeOf(old) != Dead:
 		return 0, fmt.Errorf("job %s already has an agent on this host, pid %d", f.Job(), old.Supervisor)
-	case err == nil && old.Supervisor == 0: // that agent never started a supervisor, so it has run no generation
+	case err == nil && old.Supervisor == 0: // the earlier agent never started a supervisor, so it has run no generation
 		least = old.Least
 	case err == nil:
 		least = max(old.Least, old.Generation+1)
@@ -201,7 +202,7 @@ func (f Folder) Create(secret []byte) (least int, err error) {
 // replace atomically writes a file with mode 0600.
 func replace(path string, content []byte) error { return atomicfile.WriteFile(path, content, 0o600) }
 
-// Files returns the cache of the files that plx has sent in folders.
+// Files returns the cache of the files in folders that plx has sent.
 func Files() (*store.Store, error) {
 	dir, err := Root()
 	return store.Open(filepath.Join(dir, "files")), err
@@ -215,9 +216,9 @@ func Programs() (*store.Store, error) {
 }
 
 // Provision creates the working directory that the tasks share, or the working
-// folder of each task, filled with the files that the user sent. It does not
-// change a folder that exists, so tasks of a later generation find the files
-// of the earlier ones.
+// folder of each task, and fills it with the files that the user sent. It does
+// not change a folder that exists, so that tasks of a later generation find
+// the files that earlier tasks wrote.
 func (f Folder) Provision(ctx context.Context, spec protocol.Spec, tasks []protocol.TaskSpec) error {
 	if spec.Workdir != "" && len(tasks) > 0 {
 		id, err := tree.ParseSum(spec.Workdir)
@@ -239,8 +240,8 @@ func (f Folder) Provision(ctx context.Context, spec protocol.Spec, tasks []proto
 	return nil
 }
 
-// furnish creates the folder dir with the files of a manifest. If manifest is
-// "", the folder is empty.
+// furnish creates the folder dir with the files of a manifest (list of files).
+// If manifest is "", the folder stays empty.
 func furnish(ctx context.Context, dir, manifest string) error {
 	if manifest == "" {
 		return os.MkdirAll(dir, 0o700)
@@ -261,11 +262,11 @@ func furnish(ctx context.Context, dir, manifest string) error {
 }
 
 // RecordBlobs writes the lists of cached programs, folders and virtual
-// environments that the job uses, so that pruning keeps them. This executable
-// is among them.
+// environments that the job uses, so that pruning keeps them. The list of
+// programs includes this executable.
 func (f Folder) RecordBlobs(spec protocol.Spec) error {
 	sums := []string{spec.Command.Blob, ownSum()}
-	sums = slices.DeleteFunc(sums, func(sum string) bool { return len(sum) != 64 }) // a program that plx did not send has no checksum
+	sums = slices.DeleteFunc(sums, func(sum string) bool { return len(sum) != 64 }) // remove empty checksums, which stand for programs that plx did not send
 	if err := replace(f.Blobs(), []byte(strings.Join(sums, "\n")+"\n")); err != nil {
 		return fmt.Errorf("record the job's files: %w", err)
 	}
@@ -288,7 +289,7 @@ func (f Folder) RecordBlobs(spec protocol.Spec) error {
 // ownSum returns the file name of this executable, which is its checksum if
 // plx has sent it.
 func ownSum() string {
-	path, _ := os.Executable() // does not fail on Linux
+	path, _ := os.Executable() // ignore the error: os.Executable does not fail on Linux
 	return filepath.Base(path)
 }
 
@@ -350,8 +351,8 @@ func Env(v *protocol.Venv) (string, error) {
 // removed.
 func UsedEnvs(leaving []Folder) (map[string]bool, error) { return words(envsName, leaving) }
 
-// words returns the words in all files with the given name in job folders,
-// except in the folders in leaving.
+// words returns the set of all words in the files with the given name in all
+// job folders, except the folders in leaving.
 func words(name string, leaving []Folder) (map[string]bool, error) {
 	files, err := each(name)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 // metricsOf returns the name of a task's metrics file.
 func metricsOf(t cluster.Task) string { return fmt.Sprintf("%s-%d", t.Role, t.Index) }
 
-// metrics returns the folder of the tasks' metrics files and of the host's.
+// metrics returns the folder of the metrics files, one for each task and one
+// for the host.
 func (f Folder) metrics() string { return filepath.Join(string(f), "metrics") }
 
 // ReadMetrics returns the metrics that WriteMetrics has saved for a task. It
@@ -44,9 +45,9 @@ func (f Folder) ReadHostUse() (metrics.History, error) {
 // encoded is an encoded metrics.History.
 func (f Folder) WriteHostUse(encoded []byte) error { return f.writeHistory(protocol.OfHost, encoded) }
 
-// Histories calls visit for each saved history. name is a task's name, or
-// protocol.OfHost for the host's own history. err is not nil if the file
-// cannot be read.
+// Histories calls visit for each saved history of metrics. name is a task's
+// name, or protocol.OfHost for the host's own history. err is not nil if the
+// file cannot be read.
 func (f Folder) Histories(visit func(name string, h metrics.History, err error)) error {
 	entries, err := os.ReadDir(f.metrics())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -20,9 +20,10 @@ import (
 // Tasks returns the folder that contains the tasks' working folders.
 func (f Folder) Tasks() string { return filepath.Join(string(f), "tasks") }
 
-// TaskFolders returns the folders in which tasks of any generation have run, each
-// once. Folders inside the job's own folder begin with f, even if HOME had
-// another spelling when NotePlace recorded them.
+// TaskFolders returns the folders in which tasks of any generation have run,
+// each once. Folders inside the job's own folder begin with f, even if the
+// environment variable HOME was spelled differently when RecordTaskFolder
+// recorded them.
 func (f Folder) TaskFolders() (dirs []string, err error) {
 	var noted []string
 	err = f.readJSON("places.json", &noted)
@@ -34,10 +35,10 @@ func (f Folder) TaskFolders() (dirs []string, err error) {
 	return dirs, err
 }
 
-// normalize returns dir with the prefix f if dir is inside the job's own folder,
-// else unchanged. The recorded path may differ from f in its beginning,
-// because symbolic links and mounts give HOME several spellings. The job's id
-// in the path is enough to recognize the folder.
+// normalize returns dir with the prefix f if dir is inside the job's own
+// folder, or else unchanged. The recorded path may begin differently from f,
+// because symbolic links and mounts give the home folder several paths. The
+// job's id in the path is enough to recognize the folder.
 func (f Folder) normalize(dir string) string {
 	if _, below, own := strings.Cut(dir+"/", filepath.Join("/jobs", f.Job(), f.Name())+"/"); own {
 		return filepath.Join(string(f), below)
@@ -45,9 +46,9 @@ func (f Folder) normalize(dir string) string {
 	return dir
 }
 
-// RecordTaskFolder records that tasks run in the folder dir, and when the first one
-// starts there. It must be called before that task starts; only the supervisor
-// calls it.
+// RecordTaskFolder records that tasks run in the folder dir, and the time at
+// which the first of them starts there. Only the supervisor calls it, before
+// it starts that task.
 func (f Folder) RecordTaskFolder(dir string) error {
 	dirs, err := f.TaskFolders()
 	if dir = f.normalize(dir); err != nil || slices.Contains(dirs, dir) {
@@ -63,9 +64,9 @@ func (f Folder) RecordTaskFolder(dir string) error {
 	return errors.Join(f.writeJSON("begun.json", begun), f.writeJSON("places.json", append(dirs, dir)))
 }
 
-// FirstStarts returns for each folder in Places the time just before its first task
-// started, in nanoseconds since 1970. Files that plx sent or --setup created
-// there are older. The time is that of the file system's clock, which can
+// FirstStarts returns, for each of TaskFolders, the time just before its first
+// task started, in nanoseconds since 1970. Files that plx sent, or that
+// --setup created there, are older. The clock is the file system's, which can
 // differ from the host's.
 func (f Folder) FirstStarts() (begun map[string]int64, err error) {
 	noted := map[string]int64{}

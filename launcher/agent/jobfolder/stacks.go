@@ -3,7 +3,7 @@
 package jobfolder
 
 import (
-	_ "embed" // sitecustomize.py
+	_ "embed" // go:embed below needs this package
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,8 +11,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Stacks has the paths of the files with the tasks' stacks, and of a Python
-// module that writes Python stacks.
+// Stacks has the paths of the files with the tasks' call stacks, and of a
+// Python module that writes the stacks of Python processes.
 type Stacks struct{ folder Folder }
 
 // StacksOf returns the paths for one job.

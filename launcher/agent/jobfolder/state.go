@@ -77,8 +77,8 @@ func Failed(host, reason string) protocol.Verdict {
 	return protocol.Verdict{Code: exit.CodePlx, Host: host, Reason: "host " + host + ": " + reason}
 }
 
-// Ended returns s changed to the end of the job on this host, which a problem
-// of the host has caused.
+// Ended returns a copy of s that says: the job has ended on this host, because
+// of a problem of the host.
 func Ended(s protocol.State, reason string) protocol.State {
 	v := Failed(s.Host, reason)
 	s.Phase, s.Verdict = protocol.Over, &v
@@ -129,7 +129,7 @@ type Life int
 const (
 	Dead    Life = iota // neither the agent's watchdog nor its supervisor runs
 	Living              // at least one of the agent's two processes runs
-	Unknown             // the agent belongs to another machine that shares this home, or to another pid namespace
+	Unknown             // the agent belongs to another machine that shares this home folder, or to another pid namespace
 )
 
 // LifeOf reports whether the agent that wrote the state s still runs.
@@ -163,7 +163,7 @@ const (
 // Machine identifies the running machine and the pid namespace of this
 // process: host name, boot id and namespace. After a reboot it is different.
 var Machine = sync.OnceValue(func() string {
-	name, _ := os.Hostname() // a part that cannot be read is "" in every call
+	name, _ := os.Hostname() // ignore an error: the name is then "" in every call
 	bootID, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	table, _ := os.Readlink("/proc/self/ns/pid")
 	return name + " " + strings.TrimSpace(string(bootID)) + " " + table
@@ -181,9 +181,9 @@ func boot(machine string) string {
 	return id
 }
 
-// Current returns s as it is now. If the agent has died without a verdict, the
-// result has the phase Over and a verdict that names processes that may be
-// left.
+// Current returns the state s, updated if the agent that wrote it has died
+// without a verdict. The phase is then Over, and the verdict names processes
+// that the agent may have left.
 func Current(s protocol.State) protocol.State {
 	if s.Phase == protocol.Over || LifeOf(s) != Dead {
 		return s
@@ -195,18 +195,19 @@ func Current(s protocol.State) protocol.State {
 	return Ended(s, reason)
 }
 
-// maxLeft is the maximum number of processes that Left lists.
+// maxLeft is the maximum number of processes that LeftoverProcesses lists.
 const maxLeft = 20
 
-// LeftoverProcesses describes processes of a dead agent's job that may still run on this
-// machine, and how to end them. plx cannot end them itself, because the job's
-// mark (a variable) is missing in their environment. "" means none was found.
+// LeftoverProcesses describes processes of a dead agent's job that may still
+// run on this machine, and how the user can end them. plx does not kill them
+// itself, because their environment lacks the variable that marks the job's
+// processes. The result is "" if there are none.
 func LeftoverProcesses(s protocol.State) string {
 	f, err := Of(s.Job, s.Folder)
 	if err != nil || s.Machine != Machine() {
 		return ""
 	}
-	found, _ := process.UsersOf(string(f)) // processes that cannot be listed are not reported
+	found, _ := process.UsersOf(string(f)) // ignore an error: no process is reported then
 	var names, pids []string
 	for _, p := range found[:min(len(found), maxLeft)] {
 		names, pids = append(names, fmt.Sprintf("%d (%s)", p.PID, p.Name)), append(pids, strconv.Itoa(p.PID))

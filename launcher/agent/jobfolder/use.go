@@ -22,8 +22,8 @@ type HomeLock struct{ fd int }
 // this file last.
 const LockName = "lock"
 
-// LeavingMark is the prefix of files and folders that a process has renamed in
-// order to remove them.
+// LeavingMark is the prefix of files and folders that a process has renamed
+// because it is about to remove them.
 const LeavingMark = ".leaving-"
 
 // enterTime is how long Enter waits for a running "plx prune --all". It is
@@ -36,10 +36,10 @@ const enterTime = 15 * time.Second
 func LockHome() (*HomeLock, error) {
 	dir, err := Root()
 	if err != nil {
-		return &HomeLock{-1}, nil // HOME is invalid, which the first call that needs it reports
+		return &HomeLock{-1}, nil // HOME is invalid; the first call that needs HOME reports the error
 	}
-	// A plain descriptor, because the garbage collector would close an os.File
-	// and release its lock.
+	// The lock must not be an os.File: the garbage collector would close the
+	// file and so release the lock.
 	fd, err := unix.Open(filepath.Join(dir, LockName), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	u := &HomeLock{fd}
 	for began := time.Now(); err == nil; time.Sleep(5 * time.Millisecond) {
@@ -54,7 +54,7 @@ func LockHome() (*HomeLock, error) {
 	if removed() {
 		return nil, errors.New("plx prune has just removed plx there")
 	}
-	return u, nil // maybe without the lock: the disk is full, or the file system has no locks
+	return u, nil // the lock is missing if the disk is full or the file system has no locks
 }
 
 // removed reports whether another process has removed this executable or is
@@ -64,9 +64,9 @@ func removed() bool {
 	return strings.Contains(own, "/"+LeavingMark) || strings.HasSuffix(own, " (deleted)")
 }
 
-// Alone tries to get the lock exclusively, and reports whether no other
-// process holds it. If so, other processes cannot lock ~/.plx until this one
-// ends or calls Share.
+// Alone tries to make this process's lock exclusive, and reports whether it
+// succeeded: no other process holds the lock. Other processes then cannot lock
+// ~/.plx until this process ends or calls Share.
 func (u *HomeLock) Alone() bool {
 	err := u.lock(unix.LOCK_EX)
 	if errors.Is(err, unix.EWOULDBLOCK) {

@@ -46,7 +46,7 @@ func (f Folder) RemoveUnstarted() error {
 // Unstarted returns the job folders in which no agent was ever started,
 // because the launch was interrupted while it built the working directory.
 func Unstarted() ([]Folder, error) {
-	works, err := each("*work*") // while Build is at work, the directory is named .work-*
+	works, err := each("*work*") // the pattern also matches .work-*, the name of the directory during Build
 	if err != nil {
 		return nil, err
 	}
@@ -63,14 +63,14 @@ func Unstarted() ([]Folder, error) {
 	return all, nil
 }
 
-// Setup is what the job's --setup command has changed in its environment. The
-// tasks start with these changes. Its file has mode 0600, because variables
-// may contain secrets.
+// Setup is the environment changes that the job's --setup command has made.
+// The tasks start with these changes. The file of the changes has mode 0600,
+// because variables may contain secrets.
 type Setup struct {
 	Env    []protocol.Raw `json:"env,omitempty"`    // variables that --setup has set, as NAME=VALUE
 	Unset  []string       `json:"unset,omitempty"`  // names of variables that --setup has removed
-	Dir    protocol.Raw   `json:"dir,omitempty"`    // absolute path of the directory to which --setup has changed; "": unchanged
-	Mask   *int           `json:"mask,omitempty"`   // umask (permissions of new files) that --setup has set; nil: unchanged
+	Dir    protocol.Raw   `json:"dir,omitempty"`    // absolute path of the directory to which --setup has changed; "" if it has not changed the directory
+	Mask   *int           `json:"mask,omitempty"`   // umask (permissions of new files) that --setup has set; nil if it has set none
 	Limits []Limit        `json:"limits,omitempty"` // resource limits (ulimit) that --setup has changed
 }
 

@@ -1,12 +1,12 @@
 // Package lease computes how long a host may keep its tasks running without a
-// message from its driver. The driver is the launcher, or the agent that
-// drives the job. Package supervisor calls Left several times per lease, and
-// ends the host's tasks when Left returns over = true.
+// message from the driver, which is the process that controls the whole job.
+// Package supervisor calls Left several times per lease, and ends the host's
+// tasks when Left returns over = true.
 //
 // After a lease has expired, the driver may start the tasks on other hosts. So
-// before it expires, all processes of the job except the agent must have ended
-// on this host. A grace period before the end of the lease, the tasks are
-// asked to end. A little before the end, they are killed.
+// all processes of the job except the agent must end on this host before that.
+// One grace period before the lease expires, the supervisor asks the tasks to
+// end. A little before the lease expires, it kills them.
 //
 //	l := lease.New(30*time.Second, 10*time.Second, uptime)
 //	l.Renew("launcher", sent)       // for each renewal that arrives
@@ -17,15 +17,15 @@ package lease
 
 import "time"
 
-// Lease is the lease of one host. Its methods are called by one goroutine.
+// Lease is the lease of one host. Only one goroutine may call its methods.
 type Lease struct {
 	length time.Duration        // how long the lease lasts after a renewal; 0 means that it never ends
-	grace  time.Duration        // time that tasks have between the request to end and being killed; at most half of length
-	begun  time.Duration        // when the current lease began, as a reading of clock
+	grace  time.Duration        // time from the request to the tasks to end until they are killed; at most half of length
+	begun  time.Duration        // when the lease was last renewed, as a reading of clock
 	clock  func() time.Duration // returns the time since a fixed moment, such as the boot of the host
 
-	sender string        // name of the clock that the driver stamps its renewals with; "" before the first stamped renewal
-	ahead  time.Duration // estimate of clock minus the sender's clock, including the transit time of the fastest renewal so far
+	sender string        // name of the clock that the driver's time stamps were read from; "" before the first renewal with a name
+	ahead  time.Duration // estimate of clock minus the driver's clock; it includes the transit time of the fastest renewal so far
 	seen   time.Duration // when ahead was last updated, as a reading of clock
 }
 
@@ -36,14 +36,14 @@ func New(length, grace time.Duration, clock func() time.Duration) *Lease {
 }
 
 // drift is the assumed maximum rate at which two hosts' clocks diverge: 1 ms
-// per second.
+// per second. TODO: this rate is a guess, it was measured on no host.
 const drift = 1e-3
 
 // Renew restarts the lease. The lease counts from the time when the renewal
-// was sent, not when it arrived, so a renewal that the network delayed extends
-// the lease by less. sender names the clock that sent was read from. If sender
-// is empty, or is not the sender of the previous renewal, the lease counts
-// from now.
+// was sent, not from its arrival: a renewal that the network delayed extends
+// the lease by less. sender names the clock from which sent was read. The
+// lease counts from now if sender is empty, or differs from the sender of the
+// previous renewal.
 func (l *Lease) Renew(sender string, sent time.Duration) {
 	now := l.clock()
 	if sender == "" {
@@ -66,13 +66,13 @@ func (l *Lease) Renew(sender string, sent time.Duration) {
 // takes time.
 func (l *Lease) killed() time.Duration { return l.length - min(2*time.Second, l.length/5) }
 
-// Left returns over = true if the tasks must now be asked to end. grace is
-// then the time until they are killed.
+// Left returns over = true if the tasks must be asked to end now. grace is the
+// time after which they must be killed.
 func (l *Lease) Left() (grace time.Duration, over bool) {
 	age := l.clock() - l.begun
-	// Tasks are asked to end one grace period before the lease ends. In any
-	// case they get the smaller of grace and a tenth of the length before they
-	// are killed.
+	// Tasks are asked to end one grace period before the lease expires. If
+	// that leaves too little time before the kill, the request comes earlier:
+	// tasks always get the smaller of grace and a tenth of the length.
 	told := min(l.length-l.grace, l.killed()-min(l.grace, l.length/10))
 	if l.length <= 0 || age < told {
 		return 0, false

@@ -16,10 +16,10 @@ func version(o protocol.HostOutput) protocol.HostOutput {
 }
 
 // Unfetched counts the files in the job's own folder that the job has made and
-// the user has not fetched in their present version. Files that cannot be
-// fetched count too. named counts the files that --output names, made counts
-// the others. Files outside the job's folder do not count, because removing
-// the job does not remove them.
+// whose present version the user has not fetched. It includes files that
+// cannot be fetched. named counts the files that --output patterns match, made
+// counts the others. Files outside the job's folder do not count, because
+// removing the job keeps them.
 func Unfetched(f jobfolder.Folder) (named, made protocol.FileCounts, err error) {
 	fetched, err := f.Fetched()
 	if err != nil {

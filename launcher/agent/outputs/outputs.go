@@ -11,20 +11,20 @@
 // The package searches the folders in which the tasks ran: one folder per
 // task, or one for all tasks of the host. [jobfolder.Folder] recorded these
 // folders when it started the tasks. A file that --workdir copied to the host
-// is an output only if the job has changed it. Files and folders at the top
-// whose names begin with a dot are skipped. A symbolic link to a file counts
-// as a file if a pattern matches the link and the file is in the same folder.
-// Links to folders are not followed.
+// is an output only if the job has changed it. In each folder, top-level
+// entries whose names begin with a dot are skipped. A symbolic link to a file
+// counts as a file if a pattern matches the link and the file is in the same
+// folder. Links to folders are not followed.
 //
 // A name that contains unprintable characters is escaped, see
 // [protocol.EscapeName].
 //
 // A file that matches no pattern counts as made by the job if it has changed
 // since the first task began to run in the folder. Files that --setup or
-// --copy wrote before that do not count. Neither do compiled Python files
-// (__pycache__), links, and anything that is not a regular file.
+// --copy wrote before that time do not count. Compiled Python files
+// (__pycache__), links and special files do not count either.
 //
-// The package changes no file except the record of the files that were
+// The package changes only one file: the record of the files that the user has
 // fetched.
 package outputs
 
@@ -57,10 +57,10 @@ type place struct {
 	own     bool              // true if the folder is part of the job's own folder, which "plx prune" removes
 	outputs []protocol.Output // patterns that select files of this folder
 	// sent returns the files that --workdir copied into this folder, by name;
-	// nil means that --workdir copied none. It is called only if a file may be
-	// unchanged since then, because the list can be long.
+	// nil means that --workdir copied none. The list can be long, so sent is
+	// called only if the content of a file must be compared.
 	sent  func() (map[string]tree.Entry, error)
-	made  bool  // also find files that match no pattern of outputs
+	made  bool  // true to find files that match no pattern, too
 	begun int64 // when the first task began to run in dir, in nanoseconds of the file system's clock; 0 if unknown
 }
 
@@ -116,7 +116,7 @@ func (p place) matches(name string) bool {
 }
 
 // mayHold reports whether the subfolder dir can contain outputs, so that walk
-// must enter it.
+// must search it.
 func (p place) mayHold(dir string) bool {
 	return p.made && path.Base(dir) != compiled || slices.ContainsFunc(p.outputs, func(o protocol.Output) bool {
 		return leadsTo(strings.Split(o.Pattern, "/"), strings.Split(dir, "/"))
@@ -124,7 +124,7 @@ func (p place) mayHold(dir string) bool {
 }
 
 // leadsTo reports whether the pattern can match dir, a folder above dir, or a
-// path below dir. Both are split at "/".
+// path below dir. pattern and dir are paths, split at "/".
 func leadsTo(pattern, dir []string) bool {
 	for i, element := range dir {
 		if i >= len(pattern) || strings.ContainsAny(pattern[i], "{") || pattern[i] == "**" {
@@ -189,14 +189,14 @@ func (p place) isMade(name string, e fs.DirEntry) bool {
 func (p place) isNew(e fs.DirEntry) bool {
 	info, err := e.Info()
 	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist) // on ErrNotExist, the file was removed during the walk
+		return !errors.Is(err, fs.ErrNotExist) // if the file was removed during the walk, it is no output; other errors are reported later
 	}
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || s.Ctim.Nano() >= p.begun
 }
 
 // unchanged reports whether a file still has the content that --workdir copied
-// to the host. The job has not made such a file.
+// to the host, so that it is no output.
 func (p place) unchanged(root *os.Root, o protocol.HostOutput, file fs.DirEntry) (bool, error) {
 	if p.sent == nil || o.Damage != "" {
 		return false, nil
@@ -213,8 +213,8 @@ func (p place) unchanged(root *os.Root, o protocol.HostOutput, file fs.DirEntry)
 	return err == nil && sum == e.Sum.String(), nil
 }
 
-// named returns a HostOutput with only its place and its escaped name. A name
-// of more than protocol.MaxOutputName bytes is cut off.
+// named returns a HostOutput in which only the place and the escaped name are
+// set. A name of more than protocol.MaxOutputName bytes is cut off.
 func (p place) named(name string) protocol.HostOutput {
 	plain := protocol.EscapeName(name)
 	return protocol.HostOutput{Place: p.name, Name: strings.ToValidUTF8(plain[:min(len(plain), protocol.MaxOutputName)], "")}
@@ -290,8 +290,8 @@ func listLogs(dir string, visit func(protocol.HostOutput) error) error {
 	return err
 }
 
-// read takes the result of opening a file. It returns the file's size and its
-// SHA-256 in hexadecimal, and closes the file.
+// read returns the size of a file and its SHA-256 in hexadecimal, and closes
+// the file. Its parameters are the two results of opening the file.
 func read[F io.ReadCloser](file F, err error) (size int64, sum string, failed error) {
 	if err != nil {
 		return 0, "", err
@@ -324,7 +324,7 @@ func Open(f jobfolder.Folder, want protocol.Wanted, where, name string) (io.Read
 		}
 		var file *os.File
 		file, err = OpenIn(root, path)
-		root.Close() // only read
+		root.Close() // the folder was only read
 		if err == nil {
 			return file, nil
 		}

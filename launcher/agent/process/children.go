@@ -17,12 +17,12 @@ import (
 // process may wait for a child, so os/exec and os.StartProcess must not be
 // used at the same time.
 type Children struct {
-	mu     sync.Mutex     // held from a fork until the child is in live
+	mu     sync.Mutex     // held by Start from the fork until the child is in live
 	live   map[int]*Child // children that were started and are not reaped yet, by pid
-	forks  chan func()    // functions that fork a child; the method fork calls each of them on the same thread
+	forks  chan func()    // functions that fork a child; the method fork calls them, all on one thread
 	forked chan struct{}  // wakes the reaper goroutine after a child was started; closed by Close
 	reaped chan struct{}  // closed when the reaper goroutine has returned
-	cores  []int          // CPU cores that this process may use; the default for children
+	cores  []int          // CPU cores that this process may use; children may use the same by default
 }
 
 // Child is a process that Children has started.
@@ -51,9 +51,10 @@ func NewChildren() (*Children, error) {
 	return c, nil
 }
 
-// fork calls all functions that fork a child on one thread, which lives until
-// Close. The kernel sends a child's parent-death signal when the thread that
-// forked the child ends, so a shorter-lived thread would kill its children.
+// fork calls the functions of c.forks, which fork a child each, on one thread
+// that lives until Close. The kernel sends a child's parent-death signal when
+// the thread that forked the child ends. A thread that ends earlier would
+// therefore kill its children.
 func (c *Children) fork() {
 	runtime.LockOSThread()
 	for f := range c.forks {
@@ -62,13 +63,13 @@ func (c *Children) fork() {
 }
 
 // Close stops the reaper, so that os/exec can be used again. The caller must
-// call it after the last child was reaped, see Clear, and must not use c
+// first reap all children, for example with Clear, and must not use c
 // afterwards.
 func (c *Children) Close() {
 	close(c.forks)
 	close(c.forked)
 	<-c.reaped
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) // ignore the error: the prctl that set this flag has worked
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) // ignore the error: NewChildren has set this flag with the same call
 }
 
 // Start starts a process with the descriptors of attr. It binds the process to
@@ -106,9 +107,9 @@ func (c *Children) Start(path string, argv []string, attr *syscall.ProcAttr, cor
 func (c *Children) reap() {
 	defer close(c.reaped)
 	for {
-		// WNOWAIT only waits, and leaves the child to be reaped by collect.
-		// Collect holds c.mu, so it removes the child's entry in c.live before
-		// the kernel can give the pid to a new child.
+		// With WNOWAIT, Waitid only waits for the end of a child, and collect
+		// reaps the child. collect holds c.mu, so it removes the child from
+		// c.live before another child can get the same pid.
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		switch {
 		case errors.Is(err, unix.ECHILD):
@@ -141,10 +142,9 @@ func (c *Children) collect() {
 	}
 }
 
-// none reports whether this process has no descendants, not even zombies. If a
-// descendant's parent ends, the kernel makes the descendant a child of this
-// process before that parent can be reaped. So a process without children has
-// no descendants.
+// none reports whether this process has no descendants, not even zombies. It
+// checks only for children. This is sufficient, because the kernel makes a
+// descendant a child of this process when the descendant's parent ends.
 func (c *Children) none() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +184,7 @@ func (ch *Child) kill(pid int, sigs ...unix.Signal) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	for _, sig := range sigs {
-		if !ch.ended { // before the child is reaped, the kernel gives its pid to no other process
+		if !ch.ended { // until the child is reaped, the kernel gives its pid to no other process
 			unix.Kill(pid, sig) // ignore the error: the child may have ended, and the reaper records that
 		}
 	}
@@ -226,7 +226,7 @@ func ShareOfCores(cores []int, i, n int) []int {
 }
 
 // bind binds the calling thread to the given CPU cores. A process that the
-// thread forks inherits this. The caller must have called
+// thread forks is bound to them too. The caller must have called
 // runtime.LockOSThread.
 func bind(cores []int) error {
 	set := unix.NewCPUSet(maxCores)

@@ -19,7 +19,7 @@ func Files(pid int) map[int]string {
 		return all
 	}
 	defer dir.Close()                // the folder was only read
-	names, _ := dir.Readdirnames(-1) // on an error, use the names that could be read: the process may be ending
+	names, _ := dir.Readdirnames(-1) // ignore an error and use the names read so far: the process may be ending
 	for _, name := range names {
 		fd, err := strconv.Atoi(name)
 		if err != nil {

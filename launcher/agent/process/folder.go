@@ -14,14 +14,14 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// lookTimeout is how long Look waits for the file system of a folder, which may
-// be a network file system that hangs.
+// lookTimeout is how long ReadFolder waits for the file system of a folder,
+// which may be a network file system that hangs.
 const lookTimeout = 5 * time.Second
 
-// ReadFolder examines a folder: its size, free space, mount point and whether this
-// user can write to it. To test that, Look creates a small file and removes
-// it. If the file system does not respond within lookTimeout, Look returns
-// without these values.
+// ReadFolder examines a folder: its size, free space, mount point and whether
+// this user can write to it. To test that, ReadFolder creates a small file and
+// removes it. If the file system does not respond within lookTimeout,
+// ReadFolder returns without these values.
 func ReadFolder(path string) protocol.Folder {
 	found := make(chan protocol.Folder, 1)
 	go func() { found <- folder(path) }()

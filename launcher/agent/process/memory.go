@@ -23,8 +23,8 @@ import (
 type Memory struct {
 	host  int64         // OOM kills on the whole host since it booted; 0 if the kernel does not count them
 	group group         // control group of this process and of the processes that it starts
-	kills int64         // OOM kills in the control group
-	at    time.Duration // time of the snapshot, since the host booted
+	kills int64         // number of OOM kills in the control group
+	at    time.Duration // time of the snapshot, measured from the host's boot
 }
 
 // ReadMemory takes a snapshot of the OOM kill counters.
@@ -36,9 +36,9 @@ func ReadMemory() Memory {
 }
 
 // Killed returns how many processes the kernel has OOM-killed on this host
-// since the snapshot m. The caller passes the pid of a process that SIGKILL
-// ended. proof is a sentence that proves that the OOM killer sent this signal;
-// it is "" if there is no proof.
+// since the snapshot m. pid is a process that SIGKILL has ended. proof is a
+// sentence that proves that the OOM killer sent that SIGKILL; it is "" without
+// proof.
 func (m Memory) Killed(pid int) (kills int64, proof string) {
 	kills = hostKills() - m.host
 	if line := oomRecord(pid, m.at); line != "" {
@@ -52,7 +52,7 @@ func (m Memory) Killed(pid int) (kills int64, proof string) {
 
 // group is a control group with a memory limit, of cgroup version 1 or 2.
 type group struct {
-	name       string // path of the group as in /proc/self/cgroup
+	name       string // path of the group, as /proc/self/cgroup shows it
 	eventsFile string // path of the file that has a line "oom_kill N"; "" if no group was found
 	limitFile  string // path of the file that contains the group's memory limit in bytes
 }
@@ -62,9 +62,9 @@ type group struct {
 const groupRoot = "/sys/fs/cgroup"
 
 // findGroup finds the memory control group of this process. own is the text of
-// /proc/self/cgroup. In a container, the group's files can be at the root of
-// the cgroup file system instead of at the path in own, so findGroup tries
-// both.
+// /proc/self/cgroup, which contains the group's path. In a container, the
+// group's files can be at the root of the cgroup file system instead, so
+// findGroup tries both.
 func findGroup(own string) group {
 	for line := range strings.Lines(own) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -98,8 +98,8 @@ func (g group) kills() int64 {
 	return oomKills(string(text))
 }
 
-// limit returns the end of a sentence that contains the group's memory limit,
-// or "" if the group has no limit.
+// limit returns the end of a sentence about an OOM kill: it gives the group's
+// memory limit, or is "" if the group has no limit.
 func (g group) limit() string {
 	text, err := os.ReadFile(g.limitFile)
 	if err != nil {
@@ -116,11 +116,13 @@ func (g group) limit() string {
 // constant of the Linux kernel.
 const hostPIDNamespace = 0xEFFFFFFC
 
-// clockMargin is the assumed maximum by which timestamps in the kernel's log
-// lag behind CLOCK_MONOTONIC.
+// clockMargin is the assumed maximum by which time stamps in the kernel's log
+// lag behind CLOCK_MONOTONIC. TODO: this margin is a guess, it was measured on
+// no host.
 const clockMargin = 10 * time.Second
 
-// maxLogRecords is how many records of the kernel's log are read at most.
+// maxLogRecords is the maximum number of records of the kernel's log that
+// oomRecord reads.
 const maxLogRecords = 100_000
 
 // oomRecord returns a sentence from the kernel's log about the OOM kill of the
@@ -137,12 +139,12 @@ func oomRecord(pid int, after time.Duration) string {
 	if err != nil {
 		return ""
 	}
-	defer unix.Close(fd) // it was only read
+	defer unix.Close(fd) // the log was only read
 	found, record := "", make([]byte, 8<<10)
 	for range maxLogRecords {
 		n, err := unix.Read(fd, record)
 		switch {
-		case errors.Is(err, unix.EPIPE): // the kernel has overwritten the next records; read on after them
+		case errors.Is(err, unix.EPIPE): // the kernel has overwritten the records at this position; continue with the oldest one that is left
 		case err != nil || n <= 0:
 			return found
 		default:
@@ -161,7 +163,7 @@ var oomMessage = sync.OnceValue(func() *regexp.Regexp {
 
 // parseOOMRecord parses one record of /dev/kmsg. If the record reports the OOM
 // kill of the process pid, parseOOMRecord returns its time since boot and a
-// sentence about it. Otherwise line is "".
+// sentence about it. For other records, line is "".
 func parseOOMRecord(record string, pid int) (at time.Duration, line string) {
 	head, text, _ := strings.Cut(record, ";")
 	fields := strings.Split(head, ",")
@@ -173,8 +175,8 @@ func parseOOMRecord(record string, pid int) (at time.Duration, line string) {
 	if err != nil {
 		return 0, ""
 	}
-	// The pattern ensures digits, so the only error is overflow, and then kib
-	// is the largest int64.
+	// The pattern matches only digits, so the only possible error is overflow.
+	// kib is the largest int64 in that case.
 	kib, _ := strconv.ParseInt(m[4], 10, 64)
 	line = fmt.Sprintf("the kernel killed %s (pid %d), which had %d MiB", m[3], pid, kib>>10)
 	if strings.HasPrefix(m[1], "Memory cgroup") {
@@ -199,7 +201,7 @@ func uptime() time.Duration {
 func hostKills() int64 {
 	text, err := os.ReadFile("/proc/vmstat")
 	if err != nil {
-		return 0 // cannot happen: plx needs /proc long before this call
+		return 0 // cannot happen: plx could not run without /proc
 	}
 	return oomKills(string(text))
 }
@@ -209,7 +211,7 @@ func oomKills(vmstat string) int64 {
 		if n, found := strings.CutPrefix(line, "oom_kill "); found {
 			kills, err := strconv.ParseInt(strings.TrimSpace(n), 10, 64)
 			if err != nil {
-				return 0 // not the number that Linux writes here
+				return 0 // Linux always writes a number, so this cannot happen
 			}
 			return kills
 		}

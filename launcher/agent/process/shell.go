@@ -40,7 +40,7 @@ func (c *Children) Shell(ctx context.Context, script string, limit int64) (out [
 	if out, err = io.ReadAll(io.LimitReader(read, limit)); err != nil {
 		return nil, 0, err
 	}
-	read.Close() // from now on, a script that prints more than limit bytes gets SIGPIPE
+	read.Close() // after this, a script that has printed more than limit bytes gets SIGPIPE
 	<-child.Done()
 	if ctx.Err() != nil {
 		return out, -1, context.Cause(ctx)

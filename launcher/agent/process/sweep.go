@@ -18,15 +18,15 @@ const (
 	maxPause   = 100 * time.Millisecond // longest pause between two rounds
 )
 
-// KillTime is how long the agent waits for processes to end after it has
-// killed them.
+// KillTime is how long the agent waits for killed processes to end.
 const KillTime = 5 * time.Second
 
 // Sweep kills every process that list returns, and all processes that these
 // start in the meantime. In each round it stops the listed processes with
-// SIGSTOP, so that none can fork, then kills them and lists again. It returns
-// when list returns no process and all killed processes have ended, or after
-// limit. The result has the pids of the killed processes that have not ended.
+// SIGSTOP, so that none can fork, then kills them and calls list again. Sweep
+// returns when list returns no process and all killed processes have ended, or
+// when limit has passed. left has the pids of the killed processes that have
+// not ended.
 func Sweep(list func() ([]Process, error), limit time.Duration) (left []int, err error) {
 	deadline := time.Now().Add(limit)
 	seen := map[identity]bool{}
@@ -39,9 +39,9 @@ func Sweep(list func() ([]Process, error), limit time.Duration) (left []int, err
 			signal(p, unix.SIGKILL)
 			seen[p.identity()] = true
 		}
-		// list finds some processes by their environment. An ending process
-		// loses its environment before it disappears, so list can miss it.
-		// Therefore check all processes that were killed, too.
+		// list finds some processes by their environment. A process that is
+		// ending loses its environment before it disappears, so list can miss
+		// it. Therefore also check whether all killed processes have ended.
 		left := remaining(seen)
 		if len(living) == 0 && len(left) == 0 || time.Now().After(deadline) {
 			return left, nil
@@ -69,11 +69,11 @@ func (c *Children) Clear(limit time.Duration) (left []int, err error) {
 }
 
 // Left waits up to limit until all descendants of this process have ended and
-// were reaped. It returns how many are still running.
+// were reaped. It returns the number of descendants that still run.
 func (c *Children) Left(limit time.Duration) (n int) {
 	for deadline := time.Now().Add(limit); !c.none(); time.Sleep(2 * time.Millisecond) {
 		if !time.Now().Before(deadline) {
-			all, _ := descendants() // ignore the error: the caller calls Clear next, which returns it
+			all, _ := descendants() // ignore the error: the caller calls Clear next, which returns the same error
 			living := slices.DeleteFunc(all, func(p Process) bool { return p.Zombie })
 			return max(1, len(living))
 		}
@@ -133,8 +133,8 @@ func Signal(p Process, sig unix.Signal) { signal(p, sig) }
 
 // signal sends a signal to process p, unless p has ended. It uses a pidfd,
 // which refers to the same process even if the kernel reuses the pid. It
-// returns no error: a process that did not get the signal appears in the
-// caller's next listing.
+// returns no error: if p did not get the signal, the caller's next listing
+// contains p again.
 func signal(p Process, sig unix.Signal) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if err == nil {

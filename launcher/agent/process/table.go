@@ -38,14 +38,14 @@ type Process struct {
 	PID     int
 	Parent  int    // pid of the parent
 	Session int    // session id: the pid of the session's leader
-	Start   uint64 // start time of the process in clock ticks since the host booted, by the clock outside of any time namespace
+	Start   uint64 // start time of the process in clock ticks since the host booted, without the offset of a time namespace
 	Zombie  bool   // true if the process has ended and its parent has not reaped it
 	Name    string // name of the program as the kernel shows it, at most 15 bytes
 	Ticks   uint64 // CPU time of the process and of its reaped children, in clock ticks
 }
 
-// TicksPerSecond is the number of clock ticks per second in /proc. Linux fixes
-// it at 100.
+// TicksPerSecond is the number of clock ticks per second in /proc. It is 100
+// on every Linux system.
 const TicksPerSecond = 100
 
 // identity distinguishes a process from later processes that get the same pid.
@@ -65,8 +65,8 @@ func Read(pid int) (Process, error) {
 	return parseStat(pid, text)
 }
 
-// Alive reports whether the process with that pid and start time is still
-// running.
+// Alive reports whether the process with the given pid and start time still
+// runs.
 func Alive(pid int, start uint64) bool {
 	if pid <= 0 {
 		return false
@@ -91,7 +91,7 @@ var bootOffset = sync.OnceValue(func() int64 {
 // offset of the boot-time clock in clock ticks.
 func parseOffset(text string) int64 {
 	for line := range strings.Lines(text) {
-		fields := strings.Fields(line) // name, seconds, nanoseconds
+		fields := strings.Fields(line) // each line has three fields: name, seconds, nanoseconds
 		if len(fields) != 3 || fields[0] != "boottime" && fields[0] != strconv.Itoa(unix.CLOCK_BOOTTIME) {
 			continue
 		}
@@ -106,14 +106,15 @@ func parseOffset(text string) int64 {
 
 // parseStat parses the text of /proc/PID/stat. The program's name is in
 // parentheses and may itself contain parentheses, so the other fields begin
-// after the last one.
+// after the last closing parenthesis.
 func parseStat(pid int, text []byte) (Process, error) {
 	begin, end := bytes.IndexByte(text, '('), bytes.LastIndexByte(text, ')')
 	if begin < 0 || end < begin {
 		return Process{}, fmt.Errorf("/proc/%d/stat: no command name", pid)
 	}
-	// Fields after the name: 0 state, 1 parent pid, 2 process group, 3
-	// session, 11 to 14 CPU time, 17 number of threads, 19 start time.
+	// The fields after the name have these indexes: 0 state, 1 parent pid, 2
+	// process group, 3 session, 11 to 14 CPU time, 17 number of threads, 19
+	// start time.
 	fields := strings.Fields(string(text[end+1:]))
 	if len(fields) < 20 {
 		return Process{}, fmt.Errorf("/proc/%d/stat: %d fields after the name, want 20", pid, len(fields))
@@ -159,9 +160,9 @@ func list() ([]Process, error) {
 	return all, nil
 }
 
-// trees returns the processes in all that root accepts, and all their
-// descendants. It omits the process self, and descendants that are reached
-// only through self.
+// trees returns the processes in all that the function root accepts, and all
+// their descendants. It omits the process with the pid self, and the
+// descendants of self unless they also descend from another root.
 func trees(all []Process, self int, root func(Process) bool) []Process {
 	children := map[int][]Process{}
 	for _, p := range all {
@@ -195,8 +196,8 @@ func descendants() ([]Process, error) {
 	return trees(all, self, func(p Process) bool { return p.Parent == self }), err
 }
 
-// Trees returns, for each root pid, the running processes of its tree: the
-// root, the processes of its session, and the descendants of all these. It
+// Trees returns, for each pid in roots, the running processes of its tree: the
+// root, the processes of its session, and the descendants of all these. Trees
 // misses a process that has left the session and whose parent has ended.
 func Trees(roots []int) (map[int][]Process, error) {
 	all, err := list()
@@ -245,8 +246,8 @@ func OfJob(job, folder string) ([]Process, error) {
 	}), nil
 }
 
-// Mark is a job and the name of its folder on this host, as the environment of
-// the job's processes contains them.
+// Mark identifies a job on this host: the job's name and the name of its
+// folder, as in the environment of the job's processes.
 type Mark struct{ Job, Folder string }
 
 // Marked returns the pids of this user's processes whose environment names a
@@ -263,7 +264,7 @@ func Marked() (map[Mark][]int, error) {
 		}
 		env, err := Environment(p.PID)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		if m := markIn(env); m.Job != "" {
 			found[m] = append(found[m], p.PID)
@@ -321,10 +322,11 @@ func (m TaskMark) in(env []string) bool {
 	}, func(pair string) bool { return !slices.Contains(env, pair) })
 }
 
-// OfTask lists the descendants of this process that belong to a task:
-// processes in child's session, processes whose environment has the mark, and
-// the descendants of both. It misses a process that has left the session,
-// cleared its environment and lost its parent. Clear kills such a process too.
+// OfTask lists the descendants of this process that belong to a task: the
+// processes in child's session, the processes whose environment contains mark,
+// and all their descendants. OfTask misses a process that has left the
+// session, cleared its environment and lost its parent. Clear kills such a
+// process too.
 func OfTask(child *Child, mark TaskMark) ([]Process, error) {
 	all, err := descendants()
 	return trees(all, os.Getpid(), func(p Process) bool {

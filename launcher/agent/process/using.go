@@ -13,9 +13,9 @@ import (
 // UsersOf lists this user's processes that use a folder although their
 // environment names no job. A process uses the folder if its program, its
 // working folder or an open file is in it. The list can contain a job's
-// process that has cleared its environment, but also a shell that the user has
-// opened in the folder. So plx only reports these processes and never kills
-// them. Processes that run the same executable as the caller are omitted,
+// process that has cleared its environment. It can also contain a shell that
+// the user has opened in the folder, so plx reports the listed processes and
+// never kills them. Processes with the caller's executable are omitted,
 // because they read logs in the folder.
 func UsersOf(folder string) ([]Process, error) {
 	all, err := list()

@@ -21,7 +21,7 @@ import (
 
 // unstarted is the error for a task that could not be started.
 type unstarted struct {
-	code int // exit status that plx reports for the task, as a shell does: 126 (not executable) or 127 (not found)
+	code int // exit status that plx reports for the task, the same as a shell's: 126 (not executable) or 127 (not found)
 	error
 }
 
@@ -47,7 +47,7 @@ type Command struct {
 	dir   string   // working folder
 	env   []string // environment, as NAME=VALUE
 	name  string   // name of the user's program in error messages
-	added int      // number of leading elements of Argv that plx has added, argv[0] included; the rest is the user's
+	added int      // number of elements at the start of Argv that plx has added, including argv[0]; the elements after them are the user's
 }
 
 // Resolve finds the executable file of a task's program. It looks it up in the
@@ -74,7 +74,7 @@ func Resolve(c protocol.Command, env []string, dir string) (Command, error) {
 		return Command{}, err
 	}
 	if c.Blob == "" {
-		cmd.name = cmd.Path // shows which of several programs of this name was found
+		cmd.name = cmd.Path // the path shows which of several programs with this name was found
 		if why := missingInterpreter(cmd.Path); why != "" {
 			return Command{}, unstartedf(exit.CodeNotRunning, "%s: %s", cmd.name, why)
 		}
@@ -84,8 +84,8 @@ func Resolve(c protocol.Command, env []string, dir string) (Command, error) {
 }
 
 // shipped returns the path of a program that plx has copied to this host. It
-// checks the copy itself: if a shell ran a broken copy, its message would
-// contain the path of the copy, which means nothing to the user.
+// checks that the copy is executable. A shell would report a broken copy with
+// the copy's path, which means nothing to the user.
 func shipped(sum, name string) (string, error) {
 	path, err := jobfolder.BlobPath(sum)
 	if err != nil {
@@ -127,10 +127,10 @@ func WorkingFolder(wanted, own string) (string, error) {
 }
 
 // guarded returns a shell script that runs the user's --setup line, and exits
-// if the line fails. Without that, the program would run without its setup.
-// The line is passed to eval as one quoted word, so that an open quote in the
-// line cannot swallow the check after it. The word ends with an empty line in
-// case the user's line ends with a backslash.
+// if the line fails. Otherwise the program would run without its setup. eval
+// gets the line as one quoted word, so an open quote in the line cannot hide
+// the check after it. The word ends with an empty line in case the user's line
+// ends with a backslash.
 func guarded(line string) string { return lockSetup + evaluated(line, "") + unlockSetup }
 
 // evaluated returns a shell script that runs the line with the given
@@ -140,10 +140,10 @@ func evaluated(line, redirections string) string {
 		`{ s=$?; [ $s = 0 ] || { echo "plx: --setup ended with status $s" >&2; ` + startUpHint(line) + `exit $s; }; unset s; }` + "\n"
 }
 
-// startUpHint returns a shell script for a line that uses bashrc, profile or
-// conda. If a command of the line was not found, the script prints a hint that
-// start-up files usually have no effect in a shell that is not interactive.
-// For other lines, startUpHint returns "".
+// startUpHint returns a shell script for a --setup line that uses bashrc,
+// profile or conda. If the shell has not found a command of the line, the
+// script prints a hint: start-up files usually have no effect in a shell that
+// is not interactive. For other lines, startUpHint returns "".
 func startUpHint(line string) string {
 	if !slices.ContainsFunc([]string{"bashrc", "profile", "conda"}, func(word string) bool { return strings.Contains(line, word) }) {
 		return ""
@@ -153,24 +153,25 @@ func startUpHint(line string) string {
 	return "[ $s != 127 ] || echo '" + strings.ReplaceAll(hint, "'", `'\''`) + "' >&2; "
 }
 
-// lockSetup is a shell script that takes a file lock, so that the tasks of a host
-// run their --setup lines one after another: the lines may write files that
-// the tasks share. The lock is on the parent of the tasks' folders. On a host
-// without the flock command, the lines run at the same time. unlockSetup releases
-// the lock explicitly, because a background process of the line may have
-// inherited the descriptor.
+// lockSetup is a shell script that takes a file lock, so that the tasks of a
+// host run their --setup lines one after another: the lines may write files
+// that the tasks share. The locked file is the parent of the tasks' folders.
+// On a host without the flock command, the lines run at the same time.
+//
+// unlockSetup releases the lock explicitly. A background process of the line
+// may have inherited the descriptor, and would keep the lock.
 const (
 	lockSetup   = `[ -n "$PLX_DIR" ] && [ -d "$PLX_DIR/.." ] && { exec 9<"$PLX_DIR/.." && flock 9; } 2>/dev/null` + "\n"
 	unlockSetup = "{ flock -u 9; exec 9<&-; } 2>/dev/null\n"
 )
 
-// subject is $0 of the shell that runs a --setup line, so the shell's error
-// messages begin with it.
+// subject is $0 of the shell that runs a --setup line, so that the shell's
+// error messages begin with it.
 const subject = "plx: --setup"
 
-// setup sets c to a shell that runs the user's --setup line and then replaces
-// itself by the program. The shell searches for the program, because the line
-// may change PATH.
+// setup returns c changed to run a shell, which runs the user's --setup line
+// and then replaces itself by the program. The shell searches for the program,
+// because the line may change PATH.
 func (c Command) setup(line, path, program string, args []string) Command {
 	if shell, err := find("bash", path, c.dir); err == nil {
 		c.Path = shell
@@ -184,8 +185,8 @@ func (c Command) setup(line, path, program string, args []string) Command {
 	return c
 }
 
-// find searches the folders of path for an executable file, as execvp does. A
-// name that contains a slash is a path relative to dir instead.
+// find searches the folders of path for an executable file, as execvp does. If
+// name contains a slash, it is a path relative to dir.
 func find(name, path, dir string) (string, error) {
 	if strings.Contains(name, "/") {
 		return file(absolute(name, dir))
@@ -204,7 +205,7 @@ func find(name, path, dir string) (string, error) {
 		return "", denied
 	}
 	there := ""
-	if name == "python" { // many hosts only have a program called python3
+	if name == "python" { // python may exist only under the name python3
 		if _, err := find("python3", path, dir); err == nil {
 			there = "; python3 is there"
 		}
@@ -219,8 +220,8 @@ func absolute(path, dir string) string {
 	return filepath.Join(dir, path)
 }
 
-// file returns path if path is an executable file. Otherwise the error says
-// why it is none.
+// file returns path if path is an executable file. If not, the error gives the
+// reason.
 func file(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {

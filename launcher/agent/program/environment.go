@@ -33,19 +33,20 @@ const (
 	ControlFD = 4 // socket of the control channel between the task and the agent
 )
 
-// defaultPath is the PATH of tasks if the login's environment has no PATH.
+// defaultPath is the PATH of tasks if the environment of the user's login has
+// no PATH.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
 // AgentEnvironment returns the environment of the supervisor (the agent
-// process that runs the tasks): the login's environment, and variables that
-// name the job and its folder on this host.
+// process that runs the tasks). It adds variables that name the job and its
+// folder on this host to the environment of the user's login.
 func AgentEnvironment(login []string, job, folder string) []string {
 	env := Without(login, "PLX_")
 	return append(env, process.MarkAgent+"="+job, process.MarkFolder+"="+folder)
 }
 
-// LoginOf returns the environment of the login, given that of an agent: it
-// removes the variables that AgentEnvironment adds.
+// LoginOf returns the environment of the user's login, given that of an agent:
+// it removes the variables that AgentEnvironment adds.
 func LoginOf(agent []string) []string {
 	return Without(agent, process.MarkAgent+"=", process.MarkFolder+"=")
 }
@@ -60,11 +61,11 @@ func SlurmCores() int {
 	return n
 }
 
-// Environment returns the environment of a task. It joins these sources, in
+// Environment returns the environment of a task. It joins these sources, of
 // which a later one overrides an earlier one: defaults for PyTorch, the
-// login's environment, the network interface that the user has chosen, the
-// variables that the user has set for the job, and the variables that plx
-// defines for tasks.
+// environment of the user's login, the network interface that the user has
+// chosen, the variables that the user has set for the job, and the variables
+// that plx defines for tasks.
 func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd string) []string {
 	env := append(c.Foreign.Defaults(), Without(login, "PLX_", "SSH_", "_=", "OLDPWD=")...)
 	if spec.Interface != "" {
@@ -73,13 +74,13 @@ func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd str
 	for _, e := range spec.Env {
 		env = append(env, string(e))
 	}
-	// Without has removed the login's value, so the user has set this one for
-	// the job.
+	// The user has set this level for the job, because Without has removed the
+	// login's PLX_ variables.
 	if level, ok := Lookup(env, "PLX_LOG_LEVEL"); ok {
 		c.LogLevel = level
 	}
-	// A parameter server gets no rank from plx, so a rank that the user has
-	// set must not reach it.
+	// plx defines no RANK for a parameter server. Remove the user's value, so
+	// that a parameter server never gets it.
 	env = Without(env, contractNames()...)
 	path, ok := Lookup(env, "PATH")
 	if !ok {
@@ -108,8 +109,9 @@ func WithPythonStacks(env []string, folder, file string) []string {
 	return lastWins(append(env, pythonPath+"="+path, pythonStacks+"="+file))
 }
 
-// CommandEnvironment returns the environment of a command that is not a task: the login's
-// environment, overridden by the user's variables. path is put before PATH.
+// CommandEnvironment returns the environment of a command that is not a task:
+// the environment of the user's login, overridden by the variables in user.
+// path is put before PATH.
 func CommandEnvironment(login []string, user []protocol.Raw, path, cwd string) []string {
 	env := Without(login, "_=", "OLDPWD=")
 	for _, e := range user {
@@ -126,8 +128,8 @@ func CommandEnvironment(login []string, user []protocol.Raw, path, cwd string) [
 }
 
 // contractNames returns the prefixes "NAME=" of all variables that plx defines
-// for tasks. A parameter server does not get all of these variables, so values
-// that the login has for them must be removed.
+// for tasks. A parameter server does not get all of these variables, so plx
+// must remove the values that the login or the user has set for them.
 var contractNames = sync.OnceValue(func() []string {
 	var names []string
 	full := cluster.Contract{Task: cluster.Chief, ListenFD: ListenFD, ControlFD: ControlFD, FirstWorldSize: 1,

@@ -16,15 +16,15 @@ import (
 // waits for the result.
 const findTime = 10 * time.Second
 
-// nowhere is a path below which no file can exist. It stands for the working
-// folder, which is not created yet.
+// nowhere is a path below which no file can exist. Find uses it for the task's
+// working folder, which does not exist yet.
 const nowhere = "/dev/null"
 
 // Find searches for a program in the PATH that tasks will have, and checks
 // whether the file contains plx's trainer package. A program that Find cannot
 // read counts as missing; when a task fails to start it, the task's error
-// gives the reason. A program in a relative folder of PATH counts as missing
-// too, because the working folder does not exist yet.
+// gives the reason. A program in a relative folder of PATH also counts as
+// missing, because the working folder does not exist yet.
 func Find(ctx context.Context, login []string, want protocol.Find) (found protocol.Found) {
 	path, _ := Lookup(CommandEnvironment(login, want.Env, string(want.Path), nowhere), "PATH")
 	file, err := find(string(want.Name), path, nowhere)
@@ -38,7 +38,7 @@ func Find(ctx context.Context, login []string, want protocol.Find) (found protoc
 	if err != nil {
 		return found
 	}
-	defer f.Close() // only read
+	defer f.Close() // the file was only read
 	ctx, cancel := context.WithTimeout(ctx, findTime)
 	defer cancel()
 	found.Trainer, err = cluster.Marked(limited{ctx, f})

@@ -19,15 +19,15 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// missingInterpreter returns a message that names the interpreter or dynamic
-// loader which the program at path needs and this host does not have. It
-// returns "" if it finds nothing missing.
+// missingInterpreter returns a message if the program at path needs an
+// interpreter or dynamic loader that this host does not have. The message
+// names the missing file. It is "" if nothing is missing.
 func missingInterpreter(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
-		return "" // a program can be executable without being readable; then nothing is known
+		return "" // an executable file need not be readable, and nothing can be found out about such a file
 	}
-	defer f.Close() // only read
+	defer f.Close() // the file was only read
 	head := make([]byte, 256)
 	n, err := io.ReadFull(f, head)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -44,8 +44,8 @@ func missingInterpreter(path string) string {
 		"link the program statically; build a Go program that uses plx's trainer with -tags nodlopen", loader)
 }
 
-// missingShell does what missingInterpreter does, for a script. head is the
-// start of the file after "#!".
+// missingShell returns a message if a script needs an interpreter that this
+// host does not have, or "". head is the start of the file after "#!".
 func missingShell(head []byte) string {
 	line, _, whole := bytes.Cut(head, []byte("\n"))
 	text, windows := strings.CutSuffix(string(line), "\r")
@@ -53,9 +53,9 @@ func missingShell(head []byte) string {
 	if len(fields) == 0 || !whole {
 		return ""
 	}
-	// If the #! line of a file with Windows line ends has options, the
-	// carriage return is part of the last option. Some interpreters accept
-	// that, so report only lines without options.
+	// In a file with Windows line ends, the last word of the #! line ends with
+	// a carriage return. If that word is an option, some interpreters accept
+	// it. So report the line ends only if the line has no options.
 	ends := len(fields) == 1 || len(fields) == 2 && filepath.Base(fields[0]) == "env" && fields[1][0] != '-'
 	if windows && ends {
 		return fmt.Sprintf("the file has Windows line ends, so that its #! line asks for %q: convert it, as with dos2unix",
@@ -99,9 +99,9 @@ func missing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// busyTimeout is how long Run retries if another process has the program file open
-// for writing (ETXTBSY). Usually that is a process that was forked while plx
-// wrote the file, and that closes the file when it calls exec.
+// busyTimeout is how long Run retries if another process has the program file
+// open for writing (ETXTBSY). Usually that process was forked while plx wrote
+// the file, and will close the file when it calls exec.
 const busyTimeout = 2 * time.Second
 
 // Run calls start, which executes the command and returns the error of exec.
@@ -128,8 +128,8 @@ func (c Command) Run(start func() error) error {
 }
 
 // tooLong returns a message for the kernel's error E2BIG. It names the
-// argument or variable that is too long, or reports that all of them together
-// are. It contains no values, because they may be secrets.
+// argument or variable that is too long, or says that all of them together are
+// too long. The message contains no values, because they may be secrets.
 func (c Command) tooLong() string {
 	limit := 32 * os.Getpagesize() // MAX_ARG_STRLEN: the kernel's limit for one string, in bytes, with its terminating 0
 	total, what, longest := 0, "", -1

@@ -47,8 +47,8 @@ func Setup(line string, env []string, dir string) Command {
 	return c
 }
 
-// States holds two temporary files, to which the command of Setup writes its
-// state before and after the line. The files have no name on disk.
+// States holds two temporary files, to which the command that Setup returns
+// writes its state before and after the line. The files have no name on disk.
 type States [2]*os.File
 
 // NewStates creates the two temporary files in the folder dir, and removes
@@ -76,12 +76,13 @@ func (s States) Close() {
 	}
 }
 
-// maxState is how many bytes of each file Compare reads at most.
+// maxState is the maximum number of bytes that Compare reads from each file.
 const maxState = 4 << 20
 
-// Compare returns what the --setup line has changed. The command of Setup must
-// have ended. names are the variables that plx sets for each task itself and
-// that the line has tried to change; these changes are ignored.
+// Compare returns what the --setup line has changed. The command that Setup
+// returned must have ended. names lists variables that the line has tried to
+// change although plx sets them for each task itself; these changes are
+// ignored.
 func (s States) Compare() (changed jobfolder.Setup, names []string, err error) {
 	var states [2]state
 	for i, f := range s {
@@ -160,8 +161,8 @@ func parseLimit(resource int, fields []string) jobfolder.Limit {
 	return jobfolder.Limit{Resource: resource, Soft: values[0], Hard: values[1]}
 }
 
-// shellVariables are variables that every shell changes by itself, so their changes
-// are not the line's.
+// shellVariables are variables that every shell changes by itself. Their
+// changes do not come from the --setup line.
 var shellVariables = []string{"PWD", "OLDPWD", "SHLVL", "_"}
 
 func (s state) compare(after state) (changed jobfolder.Setup, ours []string) {
@@ -198,10 +199,10 @@ func (s state) compare(after state) (changed jobfolder.Setup, ours []string) {
 // isSetByPlx reports whether plx itself sets the variable name for each task.
 func isSetByPlx(name string) bool { return slices.Contains(contractNames(), name+"=") }
 
-// ResolveAfterSetup is like Resolve, for a host on which --setup has already run.
-// It applies the recorded changes s to the environment and the working folder,
-// and returns both. The returned command also sets the limits and the umask
-// that --setup has changed.
+// ResolveAfterSetup is like Resolve, for a host on which --setup has already
+// run. It applies the changes s that --setup has made to the environment and
+// the working folder, and returns both. The returned command also sets the
+// limits and the umask that --setup has changed.
 func ResolveAfterSetup(s jobfolder.Setup, want protocol.Command, env []string, dir string) (c Command, _ []string, _ string, err error) {
 	env, dir = afterSetup(s, env, dir)
 	if c, err = Resolve(want, env, dir); err == nil {
@@ -226,7 +227,8 @@ func afterSetup(s jobfolder.Setup, env []string, dir string) ([]string, string) 
 }
 
 // limited returns a command that applies the limits and the umask of s. This
-// command is "plx agent become", which sets them and then executes c.
+// command is "plx agent become", which sets limits and umask and then executes
+// c.
 func (c Command) limited(s jobfolder.Setup) (Command, error) {
 	if len(s.Limits) == 0 && s.Mask == nil {
 		return c, nil

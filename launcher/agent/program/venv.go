@@ -9,10 +9,10 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Activate returns the login's environment with the changes of an activated
+// Activate returns the environment login with the changes of an activated
 // Python virtual environment. If v is nil, Activate returns login unchanged.
-// Variables that the user has set are added later by the caller, and so
-// override these changes.
+// The caller adds the user's own variables later, so they override these
+// changes.
 func Activate(login []string, v *protocol.Venv) ([]string, error) {
 	if v == nil {
 		return login, nil

@@ -26,8 +26,8 @@ import (
 
 // Shell runs a script on the host. It returns at most limit bytes of the
 // script's standard output, and its exit status. When ctx ends, Shell kills
-// the script. It then waits for the script to end, which can take long while a
-// device driver blocks the process.
+// the script and waits for its end. That can take long if a device driver
+// blocks the process.
 type Shell func(ctx context.Context, script string, limit int64) (out []byte, status int, err error)
 
 // gpus runs the host's GPU tool, such as nvidia-smi, to measure the use of the
@@ -46,24 +46,24 @@ type gpus struct {
 type answer struct {
 	at   time.Time // when the call ended; zero if the tool was never called
 	took time.Duration
-	gpus []protocol.GPUUse // Owner describes the processes that use the GPU
+	gpus []protocol.GPUUse // use of each GPU; the field Owner describes the processes that use it
 	ids  []string          // UUIDs or PCI addresses of gpus, in the same order
 	err  error
 }
 
 const (
 	toolTime  = 10 * time.Second // how long a call of the tool may take in the background
-	toolLimit = 1 << 20          // bytes of the tool's output that are read at most
-	share     = 100              // at most 1/share of the time is spent in the tool
+	toolLimit = 1 << 20          // maximum number of bytes read from the tool's output
+	share     = 100              // the tool runs for at most 1/share of the time
 )
 
 // errNoTool means that the host has neither nvidia-smi nor rocm-smi. Callers
 // do not report it as an error.
 var errNoTool = errors.New("the host has no nvidia-smi or rocm-smi")
 
-// pause returns how long refresh waits after result a before it calls the GPU
-// tool again. The pause grows with the duration of the call, which limits the
-// tool's CPU time.
+// pause returns how long refresh waits after the result a before it calls the
+// GPU tool again. A slow call is followed by a long pause, which limits the
+// CPU time of the tool.
 func (a answer) pause() time.Duration { return max(share*a.took, protocol.SampleEvery) }
 
 // isRecent reports whether result a is recent enough to be shown as the present
@@ -83,8 +83,8 @@ func (g *gpus) refresh(now time.Time) {
 	}
 }
 
-// ask waits up to limit for the result of a call of the GPU tool. If a call is
-// already running, ask waits for that call; otherwise it starts one.
+// ask waits up to limit for the result of a call of the GPU tool. If no call
+// is running, ask starts one.
 func (g *gpus) ask(limit time.Duration) answer {
 	select {
 	case <-g.begin(limit):
@@ -152,7 +152,7 @@ func read(out []byte, status int, err error) (a answer) {
 	case status != 0:
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		said := lines[0]
-		if len(a.gpus) > 0 { // the tool printed some GPUs first, so its error message is the last line
+		if len(a.gpus) > 0 { // the tool printed some GPUs first, so its error message is the last line of the output
 			said = lines[len(lines)-1]
 		}
 		a.err = fmt.Errorf("query the use of GPUs: %s", cmp.Or(said[:min(len(said), 200)], "exit status "+strconv.Itoa(status)))
@@ -174,7 +174,7 @@ func described(all []gpuprobe.Process) string {
 		return ""
 	}
 	text := "pid " + strconv.Itoa(all[0].PID)
-	if all[0].Name != "" { // a process in another pid namespace has no name here
+	if all[0].Name != "" { // the name is unknown for a process in another pid namespace
 		command, _, _ := strings.Cut(all[0].Name, " ")
 		text = fmt.Sprintf("%s %s (%s)", userOf(all[0].PID), path.Base(command), text)
 	}
@@ -263,7 +263,7 @@ func execute(ctx context.Context, script string, limit int64) ([]byte, int, erro
 		return nil, 0, fmt.Errorf("start /bin/sh: %w", err)
 	}
 	out, err := io.ReadAll(io.LimitReader(printed, limit))
-	printed.Close() // from now on, a script that prints more than limit bytes gets SIGPIPE
+	printed.Close() // after this, a script that has printed more than limit bytes gets SIGPIPE
 	_ = cmd.Wait()  // ignore the error: the exit status is read from cmd.ProcessState
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

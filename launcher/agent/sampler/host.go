@@ -20,18 +20,18 @@ type Host struct {
 
 	mu   sync.Mutex
 	last counters
-	at   time.Time // when last was read
+	at   time.Time // when the counters in last were read
 	use  protocol.HostUse
 	err  error // error of the newest readCounters; nil if all counters could be read
 
-	watchGPUs bool            // Run also calls the GPU tool, such as nvidia-smi
+	watchGPUs bool            // true if Run also calls the GPU tool, such as nvidia-smi
 	history   metrics.History // all samples so far, for the job's metrics
-	grown     bool            // history has samples that Encoded has not returned yet
+	grown     bool            // true if history has samples that Encoded has not returned yet
 }
 
-// NewHost returns a Host without samples. It runs the GPU tool by shell. If
-// shell is nil, it uses os/exec; a process that uses process.Children must not
-// do that.
+// NewHost returns a Host without samples. It runs the GPU tool with shell. If
+// shell is nil, it uses os/exec, which is forbidden in a process that uses
+// process.Children.
 func NewHost(shell Shell) *Host {
 	if shell == nil {
 		shell = execute
@@ -115,8 +115,8 @@ func (h *Host) Run(quit <-chan struct{}) {
 // counters advance in steps of 10 ms, so a shorter interval would be inexact.
 const MinInterval = 200 * time.Millisecond
 
-// take adds a sample for the time since the previous one, unless that is less
-// than Soonest. The caller holds h.mu.
+// take adds a sample for the time since the previous sample, unless that time
+// is shorter than MinInterval. The caller holds h.mu.
 func (h *Host) take(now time.Time) {
 	passed := now.Sub(h.at)
 	if passed < MinInterval {
@@ -171,7 +171,7 @@ func (c counters) until(next counters, passed time.Duration) protocol.Sample {
 	var received, sent float64
 	for name, now := range next.network {
 		before, known := c.network[name]
-		if !known { // a new interface's counters can include bytes from before it was moved to this host's network namespace
+		if !known { // skip an interface that was just moved to this host's network namespace: its counters include earlier bytes
 			continue
 		}
 		received += float64(since(before.received, now.received))
@@ -181,8 +181,8 @@ func (c counters) until(next counters, passed time.Duration) protocol.Sample {
 	return s
 }
 
-// since returns by how much a counter has grown. It returns 0 if the counter
-// is smaller than before: the counter was reset at an unknown time.
+// since returns by how much a counter has grown. If the counter is smaller
+// than before, it was reset at an unknown time, and since returns 0.
 func since(before, now uint64) uint64 {
 	if now < before {
 		return 0

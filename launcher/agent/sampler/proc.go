@@ -15,7 +15,7 @@ type counters struct {
 	busy, idle  uint64 // CPU time of all processors since boot, in clock ticks
 	cpus        int
 	load        float64
-	memoryTotal int64 // in bytes
+	memoryTotal int64 // memory of the host in bytes
 	memoryUsed  int64
 	network     map[string]traffic // counters of each network interface except the loopback, by name
 }
@@ -54,8 +54,8 @@ func parseStat(text []byte) (busy, idle uint64, cpus int, err error) {
 		fields := bytes.Fields(line)
 		switch {
 		case len(fields) == 0 || !bytes.HasPrefix(fields[0], []byte("cpu")):
-			// Stop here: the lines after the processors' are long and not
-			// needed.
+			// Stop here, because the lines after those about the CPUs are long
+			// and not needed.
 			return busy, idle, cpus, enough(cpus > 0 && busy+idle > 0, "it has no line about a CPU")
 		case len(fields[0]) > len("cpu"):
 			cpus++

@@ -13,27 +13,29 @@
 //
 // A task has made progress between two samples if it did at least one of
 // these: it wrote to stdout or stderr, it completed a training step, it moved
-// more than socketNoise bytes through its TCP sockets, or it read or wrote more
-// than ioNoise bytes in system calls. A task that only used CPU or GPU time
-// counts as busy: it may be computing, or spinning.
+// more than socketNoise bytes through its TCP sockets, or it read or wrote
+// more than ioNoise bytes in system calls. A task that only used CPU or GPU
+// time counts as busy: it may be computing, or spinning.
 //
-// A task's Activity has two times. Still is the time since the task last made
-// progress or was busy. Quiet is the time since it last made progress. Package
-// jobstate waits longer for a job that is busy without progress.
+// A task's [protocol.Activity] has two times. Idle is the time since the task
+// last made progress or was busy. IOIdle is the time since it last made
+// progress. Package jobstate waits longer for a job that is busy without
+// progress.
 //
-// The thresholds socketNoise and ioNoise exist because a waiting task also does
-// some I/O: libraries send keepalives, and runtimes wake themselves up through
-// pipes.
+// The thresholds socketNoise and ioNoise exist because a waiting task also
+// does some I/O: libraries send keepalives, and runtimes wake themselves up
+// through pipes.
 //
 // # GPUs
 //
 // A call of the GPU tool, such as nvidia-smi, costs a second of CPU time or
-// more. For a task's GPUs, the package calls the tool only after the task has
-// been inactive for half of the hang timeout. For the host's use, it calls
-// the tool only while a client or the job's metrics need that, and for at most
-// one hundredth of the time.
+// more. So the package calls the tool rarely. To see whether a task uses its
+// GPUs, it calls the tool only after the task has been inactive for half of
+// the hang timeout. To measure the host's use, it calls the tool only while a
+// client or the job's metrics need the result, and for at most one hundredth
+// of the time.
 //
-// The package only measures; it takes no decision. It reads /proc and queries
+// The package only measures and decides nothing. It reads /proc and queries
 // the kernel for sockets. It does not read the memory of a task.
 package sampler
 
@@ -53,8 +55,8 @@ import (
 )
 
 const (
-	socketNoise = 1 << 10  // bytes through sockets between two samples that do not count as progress yet
-	ioNoise     = 16 << 10 // bytes in system calls between two samples that do not count as progress yet
+	socketNoise = 1 << 10  // largest number of bytes through sockets, between two samples, that does not count as progress
+	ioNoise     = 16 << 10 // largest number of bytes in system calls, between two samples, that does not count as progress
 	// idle is the utilization of one CPU core or of a GPU, in percent, below
 	// which a task does not count as busy.
 	idle = 5
@@ -152,7 +154,7 @@ func (s *Sampler) gpus(targets []Target, now time.Time) (map[string]int, error) 
 	if s.ask == 0 || !s.waiting(targets, now) {
 		return nil, nil
 	}
-	a := s.host.gpus.ask(2 * s.every) // a later next sample would count as progress, see series.add
+	a := s.host.gpus.ask(2 * s.every) // limit the wait: if the next sample comes too late, series.add counts it as progress
 	if a.err != nil {
 		s.ask = 0
 		return nil, a.err
@@ -186,9 +188,9 @@ func (s *Sampler) Activities(now time.Time) map[cluster.Task]*protocol.Activity 
 	return all
 }
 
-// measure is one sample of a task: its counters at one time. The maps hold the
-// counters of each process (by pid) and socket (by inode), because the counter
-// of a process or socket disappears when it ends.
+// measure is one sample of a task: its counters at one time. Each map holds
+// one counter per process (by pid) or per socket (by inode), because the
+// kernel removes the counter when the process or socket ends.
 type measure struct {
 	output, step    int64
 	gpu             int // highest utilization among the task's GPUs, in percent; 0 if the GPUs were not measured

@@ -15,8 +15,8 @@ type series struct {
 	generation int
 	pid        int
 	last       measure
-	at         time.Time // when last was taken; zero before the first sample
-	progressed time.Time // when the task last made progress; at first, when the task was first seen
+	at         time.Time // when the sample in last was taken; zero before the first sample
+	progressed time.Time // when the task last made progress; before any progress, when the task was first seen
 	busy       time.Time // when the task last made progress or used CPU or GPU time
 }
 
@@ -31,7 +31,7 @@ func (s *series) add(m measure, now time.Time, every time.Duration) {
 		moved := s.last.until(m)
 		late := now.Sub(s.at)
 		switch {
-		case moved.isProgress() || late > 3*every+time.Second: // progress; or the sample is so late that the host itself must have been suspended
+		case moved.isProgress() || late > 3*every+time.Second: // the task made progress, or the sample is so late that the host itself must have been suspended
 			s.progressed, s.busy = now, now
 		case moved.cpu*100 >= late*idle, m.gpu >= idle:
 			s.busy = now
@@ -46,7 +46,7 @@ type motion struct {
 	cpu                          time.Duration
 }
 
-// until returns the task's activity between sample m and the later sample
+// until returns the task's activity between the sample m and the later sample
 // next.
 func (m measure) until(next measure) motion {
 	return motion{
@@ -58,8 +58,8 @@ func (m measure) until(next measure) motion {
 	}
 }
 
-// grown returns the total growth of all counters in now. A counter that is not
-// in before started at 0.
+// grown returns by how much all counters together have grown from before to
+// now. A counter that is missing in before started at 0.
 func grown(before, now map[int]uint64) (sum uint64) {
 	for name, n := range now {
 		if n > before[name] {

@@ -16,10 +16,10 @@ import (
 type Connection struct {
 	Inode       uint32 // inode number of the socket, as /proc/PID/fd shows it
 	Local, Peer netip.AddrPort
-	State       uint8         // TCP state: unix.BPF_TCP_ESTABLISHED and so on
-	Unread      uint32        // received bytes that the program has not read; of a listening socket, connections waiting for accept
+	State       uint8         // TCP state, such as unix.BPF_TCP_ESTABLISHED
+	Unread      uint32        // number of received bytes that the program has not read; for a listening socket, number of connections that wait for accept
 	Unsent      uint32        // written bytes that the peer has not acknowledged
-	Retries     int           // how often the kernel has retransmitted the oldest unacknowledged bytes
+	Retries     int           // number of times that the kernel has retransmitted the oldest unacknowledged bytes
 	Moved       uint64        // bytes sent and acknowledged, plus bytes received
 	Sent        time.Duration // time since the socket last sent data
 	Received    time.Duration // time since the socket last received data
@@ -129,7 +129,7 @@ func parseConnection(b []byte) (c Connection, ok bool) {
 	c.Peer = address(b[0], b[24:40], big.Uint16(b[6:]))
 	c.Unread, c.Unsent, c.Inode = native.Uint32(b[56:]), native.Uint32(b[60:]), native.Uint32(b[68:])
 	if c.State == unix.BPF_TCP_LISTEN {
-		c.Unsent = 0 // for a listening socket, the kernel puts the length of its backlog into this field
+		c.Unsent = 0 // drop this value: for a listening socket, it is the length of the backlog
 	}
 	for rest := b[answerSize:]; len(rest) >= 4; {
 		size := int(native.Uint16(rest))

@@ -15,9 +15,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// exchanged is how many bytes Exchange sends in each direction. That is enough
-// for several packets of the largest size, so the test also detects a network
-// that drops large packets.
+// exchanged is how many bytes Exchange sends in each direction. They fill
+// several packets of the largest size, so the test also detects a network that
+// drops large packets.
 const exchanged = 64 << 10
 
 // Timeouts of the connection test between two agents.
@@ -30,9 +30,9 @@ const (
 )
 
 // Exchange tests the connection to another agent: it dials the agent, sends
-// exchanged bytes and checks that Echo on the other side returns them. It
-// takes at most 12 s. connected is true if the peer answered and proved that
-// it knows the secret.
+// test data, and checks that the agent's Echo returns the same data. It takes
+// at most 12 s. connected is true if the peer answered and proved that it
+// knows the job's secret.
 func (id Identity) Exchange(ctx context.Context, peer protocol.Peer) (connected bool, err error) {
 	late := fmt.Errorf("no answer within %v", exchangeDial)
 	dialling, cancel := context.WithTimeoutCause(ctx, exchangeDial, late)
@@ -42,7 +42,7 @@ func (id Identity) Exchange(ctx context.Context, peer protocol.Peer) (connected 
 		switch {
 		case dialling.Err() != nil:
 			err = context.Cause(dialling)
-		case errors.Is(err, os.ErrDeadlineExceeded): // the socket has the deadline of dialling too, and reported it first
+		case errors.Is(err, os.ErrDeadlineExceeded): // the socket has the same deadline as ctx, and reported it first
 			err = late
 		}
 		return false, err
@@ -58,7 +58,7 @@ func (id Identity) Exchange(ctx context.Context, peer protocol.Peer) (connected 
 	got := make([]byte, exchanged)
 	_, err = io.ReadFull(conn, got)
 	if err != nil {
-		conn.Close() // makes the goroutine above return from Write
+		conn.Close() // closing makes the writing goroutine above return
 	}
 	if wrote := <-written; err == nil {
 		err = wrote
@@ -83,7 +83,7 @@ func Echo(conn net.Conn) error {
 	}
 	_, err := conn.Write(buf)
 	if err == nil {
-		_, err = conn.Read(buf[:1]) // wait until the peer closes; if this side closed first, data in transit could be lost
+		_, err = conn.Read(buf[:1]) // wait until the peer closes; if this process closed first, data in transit could be lost
 	}
 	if err == io.EOF {
 		return nil

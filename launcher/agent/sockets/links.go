@@ -40,7 +40,7 @@ func Links() ([]protocol.Interface, error) {
 // root is /sys/class/net, or a test's folder.
 func speed(root, name string) int {
 	if _, err := os.Stat(filepath.Join(root, name, "device")); err != nil {
-		return 0 // an interface without hardware, such as a bridge or a tunnel, reports a meaningless speed
+		return 0 // skip an interface without hardware, such as a bridge or tunnel: it reports a meaningless speed
 	}
 	text, err := os.ReadFile(filepath.Join(root, name, "speed"))
 	if err != nil {

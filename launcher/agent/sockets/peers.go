@@ -29,7 +29,7 @@ import (
 type Identity struct {
 	Secret    []byte // the job's secret, which all its agents know
 	HostIndex int    // index of the agent's host in the job's list of hosts
-	TLS       bool   // connections between hosts are encrypted
+	TLS       bool   // true if connections between hosts are encrypted
 }
 
 func (id Identity) channel() channel.Config {
@@ -68,7 +68,8 @@ const (
 	dialPause = 100 * time.Millisecond
 )
 
-// reachLimit is how many agents ReachAll dials at the same time.
+// reachLimit is the maximum number of agents that ReachAll dials at the same
+// time.
 const reachLimit = 64
 
 // ReachAll dials the other agents and returns those that it could not reach.
@@ -98,9 +99,9 @@ func (id Identity) ReachAll(peers []protocol.Peer) []protocol.Unreached {
 // untilReached dials an agent until it succeeds, for at most reachTime. It
 // retries in two cases only. The first is "no route to host": after a network
 // failure, the kernel reports this until it has found the host's hardware
-// address again. The second is a connection that the agent closes: when a
-// large job starts, all agents dial the chief's agent at once, and that agent
-// drops some of the connections.
+// address again. The second is a connection that the agent closes. When a
+// large job starts, all agents dial the agent of worker 0 at once, and that
+// agent drops some of the connections.
 func untilReached(dial func(context.Context) (net.Conn, error)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTime)
 	defer cancel()
@@ -117,7 +118,7 @@ func untilReached(dial func(context.Context) (net.Conn, error)) error {
 			patience = crowdTime
 		}
 		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded): // the deadline of ctx or of the authentication, as the socket reports it
+		case errors.Is(err, os.ErrDeadlineExceeded): // a deadline of ctx or of the authentication has passed, and the socket reported it first
 			return fmt.Errorf("no answer within %v: %w", reachTime, err)
 		case time.Since(began) >= patience:
 			return err
@@ -137,8 +138,8 @@ func isClosed(err error) bool {
 // agents.
 const GreetingTimeout = 10 * time.Second
 
-// Open starts the agents' protocol on a new connection. It fails after the
-// timeout Greeting, and then closes the connection.
+// Open starts the agents' protocol on a new connection. If that takes longer
+// than GreetingTimeout, Open fails and closes the connection.
 func Open(ctx context.Context, raw net.Conn) (*protocol.Conn, error) {
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
 	raw.SetDeadline(time.Now().Add(GreetingTimeout)) // ignore the error: if the connection is closed, Open below fails
@@ -164,8 +165,8 @@ func (id Identity) Gate() *channel.Gate {
 }
 
 // ListenLocal opens the agent's local Unix socket and returns its random name.
-// The name is in the abstract namespace, so it needs no file, and no long path
-// of a folder can exceed the limit of a socket's name.
+// The name is in the abstract namespace, so the socket needs no file. A file's
+// path could be longer than a socket's name may be.
 func ListenLocal() (*net.UnixListener, string, error) {
 	name := "@plx-agent-" + crypto.Text()
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})

@@ -30,13 +30,13 @@ type ListenRange struct {
 	Low, High int    // first and last port that may be used; 0 and 0 mean any port
 }
 
-// Socket is a bound TCP socket, together with a reservation of its port among
-// agents.
+// Socket is a bound TCP socket. Its port is also reserved, so that no other
+// agent of this host uses the port.
 type Socket struct {
 	FD    int
-	Addr  string // host:port
+	Addr  string // address of the socket as host:port
 	once  sync.Once
-	claim int // descriptor of the abstract socket that reserves the port among agents; -1 if the port is not reserved
+	claim int // descriptor of the abstract Unix socket that keeps other agents from using the port; -1 if there is none
 }
 
 // CloseSocket closes the TCP socket but keeps its port reserved.
@@ -55,8 +55,8 @@ func (s *Socket) Close() {
 }
 
 // Open binds a TCP socket to a free port. If listen is true, the socket
-// listens. Otherwise it only reserves the port for a program that will bind
-// the port with SO_REUSEADDR.
+// listens. If listen is false, the socket only reserves the port for a program
+// that will bind it with SO_REUSEADDR.
 func (p ListenRange) Open(listen bool) (*Socket, error) {
 	ip, err := netip.ParseAddr(strings.Trim(p.Addr, "[]"))
 	if err != nil {
@@ -82,13 +82,13 @@ func (p ListenRange) Open(listen bool) (*Socket, error) {
 	return nil, fmt.Errorf("no port of %s is free in the range %d-%d: every task needs two of them, and the agent one: widen --port-range", p.Addr, p.Low, p.High)
 }
 
-// maxHeld is how many ports Reserve holds at most while it looks for an
-// unused one.
+// maxHeld is the maximum number of ports that Reserve holds while it looks for
+// an unused one.
 const maxHeld = 64
 
-// Reserve reserves a port whose address is not in used, and adds the address
-// to used. If all free ports are in used, as can happen in a narrow range, it
-// reserves one of them.
+// Reserve reserves a port whose address is missing in used, and adds the
+// address to used. In a narrow range, all free ports can already be in used;
+// Reserve then reserves one of these.
 func (p ListenRange) Reserve(used map[string]bool) (*Socket, error) {
 	s, err := p.Open(false)
 	if err != nil {
@@ -97,7 +97,7 @@ func (p ListenRange) Reserve(used map[string]bool) (*Socket, error) {
 	for held := 0; used[s.Addr] && held < maxHeld; held++ {
 		other, err := p.Open(false)
 		if err != nil {
-			break // no other port is free
+			break // keep the port that was bound last, because no other port is free
 		}
 		defer s.Close()
 		s = other
@@ -106,8 +106,8 @@ func (p ListenRange) Reserve(used map[string]bool) (*Socket, error) {
 	return s, nil
 }
 
-// explain adds the host's own addresses to the error "address not available"
-// (EADDRNOTAVAIL).
+// explain returns err unless it means "address not available" (EADDRNOTAVAIL).
+// In that case it adds the host's own addresses to the message.
 func (p ListenRange) explain(err error) error {
 	if !errors.Is(err, unix.EADDRNOTAVAIL) {
 		return err
@@ -130,11 +130,11 @@ func ownAddresses() []string {
 	return list
 }
 
-// claimed binds a TCP socket to the given port, and reserves the port among
-// agents. The reservation is a Unix socket whose abstract name contains the
-// port. It is needed because the kernel lets several sockets with SO_REUSEADDR
-// bind the same port. Abstract names, like ports, belong to the network
-// namespace.
+// claimed binds a TCP socket to the given port, and reserves the port so that
+// no other agent of this host uses it. The reservation is a Unix socket whose
+// abstract name contains the port. It is needed because the kernel lets
+// several sockets with SO_REUSEADDR bind the same port. Abstract names, like
+// ports, belong to the network namespace.
 func claimed(ip netip.Addr, port int, listen bool) (*Socket, error) {
 	claim, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

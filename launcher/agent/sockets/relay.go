@@ -21,7 +21,7 @@ func (FanoutNetwork) Listen(r fanout.Route) (net.Listener, error) {
 	return ListenRange{Addr: r.Addr, Low: r.Low, High: r.High}.ListenData()
 }
 
-// passing is the name under which both ends of a connection authenticate
+// passing is the name with which both ends of a connection authenticate
 // themselves.
 const passing = "files"
 

@@ -11,16 +11,15 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// checkpoint tracks the driver's latest request that the chief (worker 0,
-// which writes checkpoints) save a checkpoint. The driver gets exactly one
-// reply to each request: the chief's, or the supervisor's if the chief cannot
-// reply.
+// checkpoint tracks the driver's latest request to save a checkpoint. The
+// chief (worker 0) saves it. The driver gets exactly one reply to each
+// request: from the chief, or from the supervisor if the chief cannot reply.
 type checkpoint struct {
 	*parts
-	chief   *task                   // task to which the request was made; nil: no request yet while the chief ran on this host
-	request int                     // Request number of the last protocol.Checkpoint; 0 for the save before a stop
-	asked   bool                    // the request is in the chief's message queue or was sent
-	answer  *cluster.ControlMessage // reply sent to the driver, from the chief or the supervisor; nil: none yet
+	chief   *task                   // task to which the request was made; nil before the first request to a chief on this host
+	request int                     // number of the driver's last request (protocol.Checkpoint); 0 for the save before a stop
+	asked   bool                    // true once the request is in the chief's message queue or was sent
+	answer  *cluster.ControlMessage // reply sent to the driver, from the chief or the supervisor; nil before it was sent
 }
 
 // ask sends a checkpoint request to the chief, at most once for each request
@@ -52,9 +51,9 @@ func (c *checkpoint) ask(chief *task, m protocol.Checkpoint) {
 	}
 }
 
-// resume lets the chief continue training after a checkpoint that made it
-// pause. No reply is needed: if the chief does not read the message, its
-// heartbeats show that it is still paused.
+// resume sends the chief a message to continue training, if it has paused
+// after a checkpoint. No reply is needed: if the chief does not read the
+// message, its heartbeats show that it is still paused.
 func (c *checkpoint) resume(chief *task, request int) {
 	if chief == nil || !chief.alive() || !chief.report.native {
 		return
@@ -62,16 +61,17 @@ func (c *checkpoint) resume(chief *task, request int) {
 	chief.send(cluster.ControlMessage{Kind: cluster.Resume, Request: request})
 }
 
-// unsent replies to a checkpoint request that could not be sent to the chief,
-// because no other reply would come. It ignores other messages.
+// unsent is called if the message m could not be sent to the chief. If m is a
+// checkpoint request, unsent replies to the driver, because the chief will
+// never do so. It ignores other messages.
 func (c *checkpoint) unsent(t *task, m cluster.ControlMessage, err error) {
 	if m.Kind == cluster.Checkpoint {
 		c.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: err.Error()})
 	}
 }
 
-// answered forwards the first reply to the current request to the driver. It
-// drops reports of checkpoints that a task saves without a request.
+// answered forwards the chief's first reply to the current request to the
+// driver. It drops reports of checkpoints that a task saves without a request.
 func (c *checkpoint) answered(t *task, m cluster.ControlMessage) {
 	if c.chief != t || !c.asked || c.answer != nil || c.request != m.Request {
 		return

@@ -20,12 +20,12 @@ import (
 // complaint is the reason for a failure that the program itself has written
 // into its error file.
 type complaint struct {
-	cause     string // reason in one line; "": the file has none
-	traceback string // Python traceback, at most tailSize bytes; "": the file has none
+	cause     string // reason in one line; "" if the file contains none
+	traceback string // Python traceback, at most tailSize bytes; "" if the file contains none
 }
 
-// blamesPeer reports whether the last lines of a program's stderr show that it
-// failed because another task of the job did.
+// blamesPeer reports whether the program failed because another task of the
+// job failed. tail has the last lines of the program's stderr.
 func blamesPeer(tail string) bool {
 	return protocol.LossOfPeer(strings.Split(strings.TrimRight(tail, "\n"), "\n")) != ""
 }
@@ -54,7 +54,7 @@ func readComplaint(path string) complaint {
 	if err != nil {
 		return complaint{}
 	}
-	defer f.Close() // only read
+	defer f.Close() // the file was only read
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return complaint{}
 	}
@@ -95,7 +95,7 @@ func parseComplaint(text []byte) complaint {
 	if frames := frame().FindAllStringSubmatch(c.traceback, -1); c.cause != "" && len(frames) > 0 {
 		last := frames[len(frames)-1]
 		where := filepath.Base(last[1]) + ":" + last[2]
-		if blob().MatchString(last[1]) { // the user does not know the checksum that is the file's name
+		if blob().MatchString(last[1]) { // leave this part out: the file's name is a checksum, which the user does not know
 			where = "line " + last[2]
 		}
 		c.cause += oneLine(fmt.Sprintf(" (%s, in %s)", where, last[3]))

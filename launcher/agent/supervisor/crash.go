@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// crash parses a program's stderr for a crash report of the Go runtime:
+// crash searches a program's stderr for a crash report of the Go runtime:
 //
 //	panic: no such table
 //
@@ -20,18 +20,18 @@ import (
 //		/home/ann/train/load.go:31 +0x18
 //
 // The last lines of stderr would not be enough, because the stacks of many
-// goroutines may follow. A program may itself print a line such as "panic:
-// ..."; it counts only if a goroutine line follows.
+// goroutines may follow the report. A program may itself print a line such as
+// "panic: ..."; this line begins a report only if a goroutine line follows.
 type crash struct {
 	line  []byte // the incomplete line at the end of the input so far, at most maxCause bytes of it
-	cause string // the last line that may begin a crash report; "": no such line
-	place string // function line just read, whose source line comes next; "": no goroutine line yet
-	found string // summary of the crash in one line; "": no crash found
+	cause string // the last line that may begin a crash report; "" if none was read
+	place string // function line just read, whose source line must come next; "" before the first goroutine line
+	found string // summary of the crash in one line; "" if no crash was found
 }
 
-// crashed matches the first line of a crash report, goroutine the header of a
-// goroutine's stack, and source the line with a function's file and line
-// number.
+// Patterns of lines in a crash report: crashed matches its first line,
+// goroutine the header of a goroutine's stack, and source the file and line
+// number of a function.
 var (
 	crashed   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(panic: |fatal error: |SIG[A-Z]+: )`) })
 	goroutine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^goroutine \d+ .*\[[^\]]+\]:$`) })
@@ -65,8 +65,8 @@ func (c *crash) read(p []byte) {
 	}
 }
 
-// mayMatter quickly rejects lines that cannot belong to a crash report, which most
-// lines cannot.
+// mayMatter quickly rejects a line that cannot belong to a crash report. Most
+// lines of a program are rejected.
 func (c *crash) mayMatter(line []byte) bool {
 	return len(line) > 0 && (c.cause != "" || line[0] == 'p' || line[0] == 'f' || line[0] == 'S')
 }
@@ -82,7 +82,7 @@ func (c *crash) take() {
 	case c.cause == "":
 	case goroutine().MatchString(line) && c.place == "":
 		c.found, c.place = c.cause, inGoroutine
-	case goroutine().MatchString(line): // a second goroutine: the first one's stack, which crashed, has ended
+	case goroutine().MatchString(line): // a second goroutine begins, so the stack of the first one, which crashed, is complete
 		c.cause, c.place = "", ""
 	case c.place == "":
 	case !strings.HasPrefix(line, "\t"):

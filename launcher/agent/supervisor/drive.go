@@ -19,14 +19,14 @@ import (
 )
 
 // driving runs the driver (the code that controls all hosts of a job) inside
-// the supervisor. Only a detached job has its driver here, on the host of
-// worker 0.
+// the supervisor. This happens only for a detached job, on the host of worker
+// 0.
 type driving struct {
 	*parts
 	shutdown *shutdown
 	events   *event.Log
 	begun    time.Time     // when this agent became the driver
-	done     chan struct{} // closed when driver.Run has returned; nil: no driver runs in this process
+	done     chan struct{} // closed when driver.Run has returned; nil if no driver runs in this process
 }
 
 // start runs the driver in a new goroutine. The driver connects to this agent
@@ -60,7 +60,7 @@ func (d *driving) start(m protocol.Drive) {
 }
 
 // returned ends the job on this host after the driver has returned. If the job
-// had a verdict, the driver has requested the end before, and this call
+// had a verdict, the driver has already requested the end, and returned
 // changes nothing.
 func (d *driving) returned(v protocol.Verdict, err error) {
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/plx-run/plx/trainer/summary"
 )
 
-// Limits for the TensorBoard event files of one task: the number of files, and
-// the number of summary.ReadEvents calls per file in one pass.
+// Limits for the TensorBoard event files of one task: maxEventFiles files, and
+// in one pass maxEventReads calls of summary.ReadEvents per file.
 const (
 	maxEventFiles = 16
 	maxEventReads = 16
@@ -29,12 +29,12 @@ const (
 type eventFile struct {
 	*os.File
 	offset int64 // byte offset of the first record not read yet
-	broken bool  // the file has a damaged record: stop reading it
+	broken bool  // true if the file has a damaged record; it is then no longer read
 }
 
 // follow opens the TensorBoard event files that the processes of the task have
-// open. Searching open files instead of folders finds them wherever they are,
-// and shows to which task each belongs.
+// open. The list of open files gives the files' paths, and shows to which task
+// each file belongs.
 func (r *reported) follow(processes []process.Process) {
 	r.saving.Lock()
 	defer r.saving.Unlock()
@@ -50,7 +50,7 @@ func (r *reported) follow(processes []process.Process) {
 				continue // the process has closed the file or ended
 			}
 			if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-				f.Close() // read-only, so nothing can be lost
+				f.Close() // the file was only read
 				continue
 			}
 			r.events[path] = &eventFile{File: f}
@@ -100,7 +100,7 @@ func (r *reported) closeEvents() {
 	r.saving.Lock()
 	defer r.saving.Unlock()
 	for path, f := range r.events {
-		f.Close() // read-only, so nothing can be lost
+		f.Close() // the file was only read
 		delete(r.events, path)
 	}
 }

@@ -30,7 +30,7 @@ func (ts *tasks) follow(t *task) {
 		for {
 			m, err := t.control.Receive()
 			if err != nil {
-				return // the task or the supervisor has closed the channel; the Exit message gives the reason
+				return // the task or the supervisor has closed the channel; the task's Exit message will give the reason
 			}
 			ts.loop.do(func() { ts.receive(t, m) })
 		}
@@ -44,7 +44,7 @@ func (ts *tasks) follow(t *task) {
 		<-t.child.Done()
 		ts.loop.do(func() {
 			t.reaped = true
-			if t.stopAsked && !ts.record.ending() { // only this task was asked to end: kill its descendants now; at the end of the job, shutdown kills all processes
+			if t.stopAsked && !ts.record.ending() { // if only this task was asked to end, kill its descendants now; at the end of the job, shutdown kills all processes
 				ts.kill(t)
 			}
 		})
@@ -63,12 +63,12 @@ func (ts *tasks) follow(t *task) {
 		var why complaint
 		select {
 		case why = <-read:
-		case <-time.After(drainTimeout): // the file system hangs
+		case <-time.After(drainTimeout): // stop waiting: the file system of the log hangs
 		}
 		var shm protocol.Folder
 		select {
 		case shm = <-seen:
-		case <-time.After(drainTimeout): // the file system hangs
+		case <-time.After(drainTimeout): // stop waiting: the file system of the log hangs
 		}
 		ts.loop.do(func() { ts.exited(t, quiet, why, shm) })
 	})
@@ -80,7 +80,7 @@ func (ts *tasks) exited(t *task, quiet bool, why complaint, shm protocol.Folder)
 	exit := t.end(ts.killed, why, shm)
 	ts.record.changed = true
 	ts.checkpoint.answered(t, cluster.ControlMessage{Kind: cluster.Checkpoint, Request: ts.checkpoint.request,
-		Cause: fmt.Sprintf("%s ended before it had saved", t.Task)}) // ignored unless a checkpoint request to this task still waits for a reply
+		Cause: fmt.Sprintf("%s ended before it had saved", t.Task)}) // answered ignores this message unless a checkpoint request to the task still waits for a reply
 	if !quiet {
 		ts.sessions.notice(fmt.Sprintf("%s has ended, but a process that it started still holds its output open", t.Task))
 	}
@@ -88,12 +88,13 @@ func (ts *tasks) exited(t *task, quiet bool, why complaint, shm protocol.Folder)
 }
 
 // end records how the task ended. killed is the reason to report if the
-// supervisor had to kill the task and no better reason is known. why is the
+// supervisor had to kill the task and knows no better reason. why is the
 // reason that the program wrote into its error file; it counts only if the
-// program failed by itself. shm describes /dev/shm at the end of the task.
+// exit status is not 0 and no other reason is known. shm describes /dev/shm at
+// the end of the task.
 func (t *task) end(killed string, why complaint, shm protocol.Folder) *protocol.Exit {
 	t.closeSockets()
-	t.control.Close() // the task has ended, even if a descendant still has the other end open
+	t.control.Close() // close the channel: the task has ended, even if a descendant still has the other end open
 	e := &protocol.Exit{
 		Task: t.Task, Generation: t.generation, Started: true,
 		Native: t.report.native, Finished: t.report.finished, StopRequested: t.stopAsked,
@@ -111,14 +112,14 @@ func (t *task) end(killed string, why complaint, shm protocol.Folder) *protocol.
 	if e.Cause == "" && e.Code != 0 {
 		e.Cause = why.cause
 		if last := why.lastLine(); !strings.Contains(e.Tail, last) {
-			e.Tail = why.traceback // stderr does not contain the traceback
+			e.Tail = why.traceback // report the traceback of the error file, because stderr does not contain it
 		}
 	}
 	if e.Cause == "" && !e.StopRequested && (e.Code == goCrash || e.Signal == int(unix.SIGABRT)) {
 		e.Cause = t.outs[1].crashed()
 	}
 	if !e.Native && e.Code != 0 && blamesPeer(e.Tail) {
-		e.LostPeer = "a peer" // the program does not know the peer's task name
+		e.LostPeer = "a peer" // the program cannot name the task, because it does not know plx's names of the tasks
 	}
 	if e.Code == 128+int(unix.SIGKILL) && !t.killing && !t.stopAsked {
 		e.OOMKills, e.OOM = t.memory.Killed(t.child.PID)
@@ -131,6 +132,6 @@ func (t *task) end(killed string, why complaint, shm protocol.Folder) *protocol.
 	return e
 }
 
-// goCrash is the exit status of a crashed Go program. With GOTRACEBACK=crash
-// the program ends by SIGABRT instead.
+// goCrash is the exit status of a Go program that crashed. With
+// GOTRACEBACK=crash, SIGABRT ends the program instead.
 const goCrash = 2

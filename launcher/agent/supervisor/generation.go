@@ -18,13 +18,13 @@ import (
 type generation struct {
 	*parts
 	tasks  *tasks
-	noData error // why the agent cannot listen on the data network; nil: it listens
+	noData error // why the agent cannot listen for connections from other hosts; nil if it listens
 
-	layout    protocol.Prepare   // latest request: the generation prepared last or being prepared now
-	prepared  *protocol.Prepared // reply to the last successful Prepare; nil: none was successful yet
+	layout    protocol.Prepare   // the driver's latest request; its generation was prepared last or is being prepared
+	prepared  *protocol.Prepared // reply to the last successful Prepare; nil before the first one
 	used      map[string]bool    // addresses reserved for tasks in any generation so far; only openSockets accesses it
-	preparing bool               // openSockets runs in the background; new requests wait in next
-	next      *protocol.Prepare  // the latest request that waits while preparing is true; nil: none waits
+	preparing bool               // true while openSockets runs in the background; a new request then waits in next
+	next      *protocol.Prepare  // the latest request that waits while preparing is true; nil if none waits
 }
 
 // prepare kills all tasks of the previous generation and opens the sockets for
@@ -33,7 +33,7 @@ type generation struct {
 func (g *generation) prepare(m protocol.Prepare) {
 	switch {
 	case g.record.ending():
-		return // the driver expects no reply any more
+		return // the driver no longer expects a reply
 	case m.Generation < g.record.Least:
 		g.answer(failedPrepare(m, fmt.Errorf("generation %d is over, the next one here is %d", m.Generation, g.record.Least)))
 		return
@@ -45,7 +45,7 @@ func (g *generation) prepare(m protocol.Prepare) {
 		return
 	}
 	g.preparing, g.layout = true, m
-	g.record.Least = m.Generation // earlier generations can no longer be prepared
+	g.record.Least = m.Generation // earlier generations must not be prepared again
 	g.record.enter(protocol.Idle)
 	g.tasks.clear("the generation before", func(err error) {
 		if err != nil {
@@ -70,8 +70,8 @@ func (g *generation) reported(t cluster.Task) *reported {
 }
 
 // openSockets creates the tasks of a generation, each with its working folder
-// and two sockets. If err is not nil, it creates nothing and returns err as
-// the reply.
+// and two sockets. If err is not nil, it creates nothing and returns a reply
+// that contains err.
 func (g *generation) openSockets(m protocol.Prepare, err error) (map[cluster.Task]*task, *protocol.Prepared) {
 	if err == nil && len(m.Tasks) > 0 {
 		err = g.noData
@@ -104,8 +104,8 @@ func failedPrepare(m protocol.Prepare, err error) *protocol.Prepared {
 	return &protocol.Prepared{Generation: m.Generation, Error: err.Error()}
 }
 
-// ready installs the tasks that openSockets created, and sends the reply to
-// the driver.
+// ready stores the tasks that openSockets created, and sends the reply to the
+// driver.
 func (g *generation) ready(tasks map[cluster.Task]*task, answer *protocol.Prepared) {
 	g.preparing = false
 	if answer.Error == "" {
@@ -131,7 +131,7 @@ func (g *generation) start(m protocol.Start) {
 	switch {
 	case g.record.ending():
 		return
-	case g.record.Phase == protocol.Running && g.record.Generation == m.Generation: // the tasks have started already; the driver asks again because it lost the first reply
+	case g.record.Phase == protocol.Running && g.record.Generation == m.Generation: // the tasks have started already; the driver repeats its request because it lost the first reply
 	case g.record.Phase == protocol.Ready && g.record.Generation == m.Generation:
 		g.record.Least = m.Generation + 1 // a started generation cannot be prepared again
 		g.record.enter(protocol.Running)
@@ -141,7 +141,7 @@ func (g *generation) start(m protocol.Start) {
 		g.sessions.notice(fmt.Sprintf("cannot start generation %d: this host is %s at generation %d", m.Generation, g.record.Phase, g.record.Generation))
 		return
 	}
-	pids := map[cluster.Task]int{} // tasks that failed to start have sent an Exit instead
+	pids := map[cluster.Task]int{} // a task that failed to start has no pid; its Exit message reports the failure
 	for _, t := range g.tasks.launched() {
 		pids[t.Task] = t.child.PID
 	}
@@ -152,9 +152,9 @@ func (g *generation) start(m protocol.Start) {
 // gc". A job that ends sooner does not start it.
 const gcAfter = 300 * time.Millisecond
 
-// gcLater starts "agent gc", which removes unused cached files, after gcAfter
-// if tasks of the first generation still run then. It is a child process like
-// a task, so it is killed with the tasks.
+// gcLater waits for gcAfter. If tasks of the first generation still run after
+// that, it starts "agent gc", which removes unused cached files. It is a child
+// process like a task, so it is killed with the tasks.
 func (g *generation) gcLater() {
 	if g.record.Generation > 0 {
 		return
@@ -174,8 +174,8 @@ func (g *generation) gcLater() {
 	})
 }
 
-// gcDue reports whether the last "agent gc" is long enough ago. The check
-// avoids starting a process in vain.
+// gcDue reports whether enough time has passed since the last "agent gc". The
+// check avoids starting a process that would do nothing.
 func gcDue() bool {
 	root, err := jobfolder.Root()
 	if err != nil {

@@ -22,13 +22,13 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// launch has what is needed to start the process of one task.
+// launch contains all data for starting the process of one task.
 type launch struct {
 	*host
 	task   *task
 	layout protocol.Prepare // the driver's Prepare request, with the tasks of this host
 	start  protocol.Start   // the driver's Start request, with the addresses of all tasks of the job
-	notify func(string)     // shows a message to the user, when output was lost
+	notify func(string)     // shows a message to the user if output of the task was lost
 }
 
 // run starts the task's process and returns it with its output streams and
@@ -76,11 +76,12 @@ func (l launch) run() (*running, error) {
 			cores = nil
 		}
 		attr := &syscall.ProcAttr{Dir: dir, Env: env,
-			Files: l.withLocks(ours[0].Fd(), ours[1].Fd(), ours[2].Fd(), uintptr(l.task.open.FD), ours[3].Fd()), // see program.ListenFD
+			Files: l.withLocks(ours[0].Fd(), ours[1].Fd(), ours[2].Fd(), uintptr(l.task.open.FD), ours[3].Fd()), // the order determines the descriptor numbers, such as program.ListenFD
 			Sys: &syscall.SysProcAttr{
 				Setsid: true,
-				// If only this process is killed, the watchdog kills the task.
-				// If both are killed, the kernel kills it by this signal.
+				// If only the supervisor is killed, the watchdog kills the
+				// task. If both are killed, the kernel kills the task because
+				// of Pdeathsig.
 				Pdeathsig: syscall.SIGKILL,
 			}}
 		err = command.Run(func() (err error) {
@@ -96,19 +97,19 @@ func (l launch) run() (*running, error) {
 	return r, nil
 }
 
-// firstLockFD is the descriptor number of a task's first GPU lock. It avoids
-// the numbers that shells use themselves: up to 10, and 255 in bash.
+// firstLockFD is the descriptor number of a task's first GPU lock. Shells use
+// the numbers up to 10, and bash also uses 255, so these numbers would be
+// unsafe.
 const firstLockFD = 100
 
 // withLocks appends the host's GPU locks to the descriptors that a task
-// inherits, so that the GPUs stay locked as long as any process of the job
-// lives.
+// inherits. The GPUs then stay locked as long as any process of the job lives.
 func (l launch) withLocks(files ...uintptr) []uintptr {
 	if len(l.locks) == 0 {
 		return files
 	}
 	for len(files) < firstLockFD {
-		files = append(files, ^uintptr(0)) // leaves this descriptor number closed in the task
+		files = append(files, ^uintptr(0)) // this invalid number leaves the descriptor closed in the task
 	}
 	for _, f := range l.locks {
 		files = append(files, f.Fd())
@@ -132,8 +133,9 @@ func (h *host) startGC() error {
 	return nil
 }
 
-// directory returns the task's working directory: the one that all tasks share
-// if the job has --workdir, else own or the folder of --chdir.
+// directory returns the task's working directory. With --workdir, this is the
+// directory that all tasks share; with --chdir, the folder that the user
+// named; else the task's own folder, own.
 func (l launch) directory(own string) (string, error) {
 	if l.spec.Workdir != "" {
 		return l.folder.Work(), nil
@@ -143,7 +145,8 @@ func (l launch) directory(own string) (string, error) {
 
 // command returns the program that the task executes, and the environment and
 // working directory for it. If --setup has already run for the whole host,
-// command applies the changes that it made instead of running it again.
+// command applies the changes of that run to the environment instead of
+// running --setup again.
 func (l launch) command(env []string, dir string) (c program.Command, _ []string, _ string, err error) {
 	want := l.spec.Command
 	if !want.SetupDone {
@@ -190,7 +193,7 @@ func (l launch) contract(dir string, cores int) cluster.Contract {
 	c.Checkpoints, _ = jobfolder.Checkpoints(l.spec.Checkpoints) // "agent start" has already validated the name
 	if host, port, err := net.SplitHostPort(c.Foreign.Cluster.Addr(cluster.Chief)); err == nil {
 		c.Foreign.MasterAddr = host
-		c.Foreign.MasterPort, _ = strconv.Atoi(port) // the port is valid, as another agent has sent it
+		c.Foreign.MasterPort, _ = strconv.Atoi(port) // the port is valid, because an agent has sent it
 	}
 	return c
 }
@@ -211,9 +214,9 @@ const maxQueued = 16
 
 // connect creates the output pipes and the control channel of a task. It
 // returns the files that the process inherits, in the order of their
-// descriptors. The caller must close them, even after an error. limit bounds
-// the log files (spools) of the task, as in protocol.Spec. connect keeps notify,
-// which is called with a message for the user when output is lost.
+// descriptors. The caller must close them, even after an error. limit is the
+// maximum size of the task's log files (spools), as in protocol.Spec. If
+// output is lost later, notify is called with a message for the user.
 func (r *running) connect(t *task, logFolder string, limit int64, notify func(string)) (theirs []*os.File, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 type loop struct {
 	calls chan func()    // functions to run, in order
 	quit  chan struct{}  // closed when supervisor.run has returned; later functions are dropped
-	over  bool           // supervisor.run returns after the current function, which has set it
+	over  bool           // true if supervisor.run must return after the current function
 	work  sync.WaitGroup // counts the running background goroutines
 }
 
-// do waits until the loop begins to run f. It returns without running f if the
-// loop has ended. A function that runs on the loop must not call do: it would
-// deadlock.
+// do waits until the loop begins to run f. If the loop has ended, do returns
+// without running f. A function that runs on the loop must not call do: the
+// call would deadlock.
 func (l *loop) do(f func()) {
 	select {
 	case l.calls <- f:
@@ -31,8 +31,8 @@ func (l *loop) do(f func()) {
 // goroutines.
 func (l *loop) background(f func()) { l.work.Go(f) }
 
-// wait waits up to d for the background goroutines. A goroutine that still
-// blocks then ends with the process.
+// wait waits up to d for the background goroutines. Goroutines that are still
+// blocked after d end with the process.
 func (l *loop) wait(d time.Duration) {
 	idle := make(chan struct{})
 	go func() {
@@ -50,7 +50,7 @@ func within(d time.Duration, done <-chan struct{}) bool {
 		return true
 	case <-time.After(d):
 	}
-	select { // if both were ready, select above may have chosen the timer
+	select { // if both channels were ready, the first select may have chosen the timer
 	case <-done:
 		return true
 	default:
@@ -58,11 +58,11 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// deadline is a point in time that can only move to an earlier one. The zero
-// value means no deadline.
+// deadline is a point in time that can be moved only to an earlier time. The
+// zero value means no deadline.
 type deadline struct {
-	at   time.Time // zero: no deadline is set
-	over bool      // passed has already returned true
+	at   time.Time // the deadline; the zero time means that none is set
+	over bool      // true once passed has returned true
 }
 
 func (d *deadline) set(after time.Duration) {

@@ -21,11 +21,11 @@ type reported struct {
 	mu       sync.Mutex
 	history  metrics.History
 	streams  [2]*metrics.Watcher // parsers of stdout and stderr, in this order
-	lastStep int64               // step in the task's last control message; 0: no message had a step yet
-	saved    int64               // number of steps in the newest checkpoint that the task has reported; 0: none
-	changed  bool                // history has values that are not on disk yet
+	lastStep int64               // step in the task's last control message; 0 before the first message with a step
+	saved    int64               // number of training steps in the newest checkpoint that the task has reported; 0 before the first checkpoint
+	changed  bool                // true if history has values that are not on disk yet
 
-	stepped bool // the task's output or control messages have contained a step number
+	stepped bool // true if the task's output or control messages have contained a step number
 
 	saving sync.Mutex            // held while event files are read and history is written to disk
 	events map[string]*eventFile // open event files by path; guarded by saving
@@ -69,7 +69,7 @@ func (r *reported) receive(m cluster.ControlMessage) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if m.Step != r.lastStep { // the same step again is only a heartbeat during a long step
+	if m.Step != r.lastStep { // a message with the same step is only a heartbeat during a long step
 		r.lastStep = m.Step
 		r.add(time.Now(), sample)
 	}
@@ -116,8 +116,9 @@ func (r *reported) save(f jobfolder.Folder, t cluster.Task) error {
 	return errors.Join(failed, f.WriteMetrics(t, encoded))
 }
 
-// Intervals of saving: metrics of tasks after one second and then every 10
-// seconds, and the CPU, memory and GPU use of the host every minute.
+// Intervals of saving metrics. The metrics of tasks are saved after one second
+// and then every 10 seconds, the CPU, memory and GPU use of the host every
+// minute.
 const (
 	saveMetricsFirst = time.Second
 	saveMetricsEvery = 10 * time.Second
@@ -159,12 +160,12 @@ func (h *host) saveUse() {
 		return
 	}
 	if err := h.folder.WriteHostUse(encoded); err != nil {
-		h.log.Print(err) // only logged: the job can continue without these metrics
+		h.log.Print(err) // only log the error: the job can continue without these metrics
 	}
 }
 
-// saveMetrics saves the metrics of the started tasks. Errors are only logged,
-// since a job can continue without metrics.
+// saveMetrics saves the metrics of the started tasks. It only logs errors,
+// because a job can continue without metrics.
 func (h *host) saveMetrics(started []*task) {
 	for _, t := range started {
 		if err := t.reported.save(h.folder, t.Task); err != nil {

@@ -18,10 +18,10 @@ import (
 // spool. If the disk is full, it drops bytes instead of blocking the task.
 type output struct {
 	name   string         // task and stream, such as "worker:3 stderr"
-	pipe   *os.File       // read end; the task has the other end
+	pipe   *os.File       // read end of the pipe; the task has the write end
 	to     io.WriteCloser // log file of this stream, called the spool
 	notify func(string)   // shows a message to the user
-	scan   func([]byte)   // searches new output for metrics; must not keep the slice
+	scan   func([]byte)   // searches new output for metrics; must not keep the slice that it gets
 	done   chan struct{}  // closed when run has returned: the stream has ended, or close was called
 	read   atomic.Int64   // number of bytes read from the task so far
 
@@ -30,7 +30,7 @@ type output struct {
 	gap     int64 // number of bytes dropped since the last successful write to the spool
 
 	mu   sync.Mutex
-	tail []byte // end of the stream, between tailKept and 2*tailKept bytes once there are so many
+	tail []byte // last bytes of the stream: all bytes at first, later between tailKept and 2*tailKept bytes
 	seen crash  // parser for a crash report of the Go runtime in the stream
 }
 
@@ -55,7 +55,7 @@ func (o *output) run() {
 		o.keep(buf[:n])
 		o.scan(buf[:n])
 		if err != nil {
-			return // end of file, or closed by the method close
+			return // the pipe has reached end of file, or the method close has closed it
 		}
 	}
 }
@@ -81,13 +81,14 @@ func (o *output) remember(p []byte) {
 	defer o.mu.Unlock()
 	o.seen.read(p)
 	o.tail = append(o.tail, p[max(0, len(p)-tailKept):]...)
-	if len(o.tail) > 2*tailKept { // trim only at twice the size, so that each byte is moved at most once
+	if len(o.tail) > 2*tailKept { // trim only when the tail has reached twice the size, so that each byte is moved at most once
 		o.tail = append(o.tail[:0], o.tail[len(o.tail)-tailKept:]...)
 	}
 }
 
-// tailKept is how many bytes at the end of a stream are searched for the cause
-// of a failure. Earlier output says nothing about the end of the program.
+// tailKept is the number of bytes at the end of a stream in which plx searches
+// for the cause of a failure. Earlier output says nothing about the end of the
+// program.
 const tailKept = 32 << 10
 
 // crashed returns a one-line summary of the Go runtime's crash report in the
@@ -131,12 +132,12 @@ func (o *output) lastLines() string {
 }
 
 // close waits until the whole stream was read, or until the deadline, and
-// closes the pipe and the spool. If output was lost, it tells the user how
-// many bytes.
+// closes the pipe and the spool. If output was lost, close shows the user the
+// number of lost bytes.
 func (o *output) close(deadline time.Time) error {
 	within(time.Until(deadline), o.done)
-	// Closing the pipe interrupts a pending Read, because os.File uses the
-	// poller for pipes.
+	// Closing the pipe interrupts a pending Read. This works because os.File
+	// waits for pipes with Go's network poller.
 	err := o.pipe.Close()
 	if !within(spoolTimeout, o.done) {
 		return errors.Join(err, errors.New("timed out writing the last output to the log (file system hung?)"))

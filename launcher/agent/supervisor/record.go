@@ -13,24 +13,24 @@ import (
 // record is the state of the job on this host. The supervisor writes it to
 // state.json and sends it to visitors (plx commands that watch the job).
 type record struct {
-	// Without Tasks, which snapshot adds. Least is the first generation that
-	// may still be prepared: Generation <= Least, and Generation < Least after
-	// the tasks of Generation were started. From phase Stopping only Over can
-	// follow, and Over is final.
+	// The field Tasks is always empty; snapshot sets it in a copy. Least is
+	// the first generation that may still be prepared: Generation <= Least,
+	// and Generation < Least after the tasks of Generation were started. The
+	// phase Stopping can change only to Over, and Over is final.
 	protocol.State
 
 	saver   *saver
-	changed bool      // set by a change that must be published at once; publish clears it
-	stepped bool      // set when a task reports a new step; publish clears it
-	shown   time.Time // time at which visitors were last sent the state; zero: never
-	saved   time.Time // time at which state.json was last written; zero: never
+	changed bool      // set by a change that must be published at once; cleared by publish
+	stepped bool      // set when a task reports a new step; cleared by publish
+	shown   time.Time // time at which visitors were last sent the state; zero before that
+	saved   time.Time // time at which state.json was last written; zero before that
 }
 
-// Minimum interval of publishing the state if only the tasks' step numbers
+// Minimum intervals of publishing the state when only the tasks' step numbers
 // have changed.
 const (
-	showEvery = time.Second      // for sending to visitors
-	saveEvery = 10 * time.Second // for writing state.json
+	showEvery = time.Second      // minimum interval for sending the state to visitors
+	saveEvery = 10 * time.Second // minimum interval for writing state.json
 )
 
 // ending reports whether the job is ending or has ended on this host.
@@ -44,8 +44,8 @@ func (r *record) enter(p protocol.Phase) {
 	r.Phase, r.changed = p, true
 }
 
-// drives records the phase of the whole job. Only a supervisor that runs the
-// driver calls it.
+// drives records the phase of the whole job. Only the supervisor in which the
+// driver runs calls it.
 func (r *record) drives(p protocol.Phase) { r.JobPhase, r.changed = p, true }
 
 // snapshot returns the state including the state of the tasks.
@@ -64,9 +64,9 @@ func (r *record) due(now time.Time) bool {
 // file system delays neither the lease nor the tasks. A newer state replaces
 // an older one that was not written yet.
 type saver struct {
-	next chan protocol.State // the latest state to write, of which only one can wait
+	next chan protocol.State // the latest state to write; its capacity is one state
 	done chan struct{}       // closed when run has returned, after the last write
-	err  error               // error of the last write; may be read only after done is closed
+	err  error               // error of the last write; other goroutines may read it only after done is closed
 }
 
 func newSaver(f jobfolder.Folder) *saver {
@@ -76,7 +76,7 @@ func newSaver(f jobfolder.Folder) *saver {
 }
 
 // run writes each new state. It also rewrites the current state periodically
-// with a new time, which shows other machines that this agent is alive.
+// with the current time, which shows other machines that this agent is alive.
 func (s *saver) run(f jobfolder.Folder, every time.Duration) {
 	defer close(s.done)
 	tick := time.NewTicker(every)
@@ -99,8 +99,8 @@ func (s *saver) run(f jobfolder.Folder, every time.Duration) {
 	}
 }
 
-// save queues a state for writing. The caller must not change the state any
-// more. Only one goroutine may call save.
+// save queues a state for writing. The caller must not change the state
+// afterwards. Only one goroutine may call save.
 func (s *saver) save(state protocol.State) {
 	select {
 	case <-s.next:

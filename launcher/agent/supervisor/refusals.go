@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// refusals logs refused connections: each of the first 20, and after that only
-// when their number has doubled. So an attacker cannot fill the disk by
+// refusals logs refused connections: each of the first 20, and later one
+// whenever their total has doubled. So an attacker cannot fill the disk by
 // connecting.
 type refusals struct {
 	n atomic.Int64

@@ -28,12 +28,13 @@ const maxVisitors = 256
 // stop and plx scale.
 type sessions struct {
 	log      *log.Logger
-	driver   *session          // the driver's connection; nil: no driver is connected
+	driver   *session          // the driver's connection; nil if no driver is connected
 	visitors map[*session]bool // connected visitors
 }
 
-// sendToDriver sends a message to the driver. It drops the message if no driver is
-// connected: the next driver gets the same facts in the State message.
+// sendToDriver sends a message to the driver. If no driver is connected, it
+// drops the message: the next driver gets the same facts in its first message,
+// State.
 func (s *sessions) sendToDriver(m protocol.Message) {
 	if s.driver != nil {
 		s.driver.send(m)
@@ -53,9 +54,9 @@ func (s *sessions) show(m protocol.Message) {
 	}
 }
 
-// attach registers a new connection, as the driver's or a visitor's, and sends
-// the current state. A new driver's connection replaces that of the previous
-// driver.
+// attach registers a new connection of the driver or of a visitor, and sends
+// the current state on it. A new driver's connection replaces that of the
+// previous driver.
 func (s *sessions) attach(l *session, state protocol.State) {
 	switch {
 	case l.driver:
@@ -91,8 +92,8 @@ func (s *sessions) finishDriver() {
 	}
 }
 
-// finish sends the queued messages on all connections, closes them, and waits
-// for that with a timeout for each.
+// finish sends the queued messages on all connections and closes them. It
+// waits for each connection until a timeout.
 func (s *sessions) finish() {
 	s.finishDriver()
 	for l := range s.visitors {
@@ -106,8 +107,8 @@ func (s *sessions) finish() {
 	}
 }
 
-// accept serves connections until ln is closed. admit must authenticate a
-// connection before any message is read from it.
+// accept serves connections until ln is closed. The function admit
+// authenticates a connection before any message is read from it.
 func (s *supervisor) accept(ln net.Listener, admit func(net.Conn) (net.Conn, error)) {
 	for {
 		conn, err := ln.Accept()
@@ -135,8 +136,8 @@ func (s *supervisor) serve(raw net.Conn, admit func(net.Conn) (net.Conn, error))
 	}
 	l, err := greet(conn)
 	if err != nil {
-		// Another agent that only tests whether it can reach this one
-		// disconnects without a message: not worth a log line.
+		// Another agent that only tests whether it can reach this agent
+		// disconnects without a message. Do not log that.
 		if !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
 			s.host.log.Printf("connection from %s: %v", conn.RemoteAddr(), err)
 		}
@@ -159,14 +160,14 @@ func (s *supervisor) converse(l *session) {
 	close(l.readDone)
 	s.loop.do(func() {
 		if s.record.ending() && errors.Is(err, io.EOF) {
-			return // the client has closed its sending side only; it may still wait for the job's result
+			return // the client has only closed its sending side, and may still wait for the job's result
 		}
 		s.sessions.detach(l, err)
 	})
 }
 
-// handle executes one message of the driver or a visitor. It ignores a former
-// driver that was replaced.
+// handle executes one message of the driver or a visitor. It ignores a driver
+// that a new driver has replaced.
 func (s *supervisor) handle(l *session, m protocol.Message) {
 	switch {
 	case s.sessions.visitors[l]:
@@ -180,7 +181,7 @@ func (s *supervisor) handle(l *session, m protocol.Message) {
 		l.send(protocol.Message{Renewed: m.Renew})
 	case m.Prepare != nil:
 		s.generation.prepare(*m.Prepare)
-	case m.Check != nil: // test whether this host can connect to the agents of the given hosts
+	case m.Check != nil: // the driver wants to know whether this host can connect to the agents of the given hosts
 		s.loop.background(func() {
 			answer := &protocol.Checked{Generation: m.Check.Generation, Failures: s.host.identity.ReachAll(m.Check.Peers)}
 			s.loop.do(func() { l.send(protocol.Message{Checked: answer}) })
@@ -204,9 +205,9 @@ func (s *supervisor) handle(l *session, m protocol.Message) {
 	}
 }
 
-// visited handles a message of a visitor: it forwards requests to the driver.
-// If no driver is connected, a stop request ends the job on this host
-// directly.
+// visited handles a message of a visitor (such as plx stop): it forwards
+// requests to the driver. If no driver is connected, a stop request ends the
+// job on this host directly.
 func (s *supervisor) visited(l *session, m protocol.Message) {
 	alone := s.sessions.driver == nil || s.record.ending()
 	why := s.host.driver() + " is not connected"
@@ -235,25 +236,26 @@ func (s *supervisor) visited(l *session, m protocol.Message) {
 	}
 }
 
-// Limits of a connection. The supervisor closes a connection that exceeds one;
-// after a reconnect, the State message has the current facts.
+// Limits of a connection. The supervisor closes a connection that exceeds a
+// limit. When the client reconnects, its first message, State, has the current
+// facts.
 const (
-	writeTimeout = 30 * time.Second // for sending one message
-	closeTimeout = time.Second      // for the client to close its side after the supervisor has closed its own
-	queueSize    = 1024             // messages in the send queue
+	writeTimeout = 30 * time.Second // timeout for sending one message
+	closeTimeout = time.Second      // timeout for the client to close its side after the supervisor has closed its own
+	queueSize    = 1024             // maximum number of messages in the send queue
 )
 
 // session is an open connection to the driver or a visitor.
 type session struct {
 	raw    interface{ SetWriteDeadline(time.Time) error }
 	conn   *protocol.Conn // message protocol on top of raw
-	driver bool           // true: the client is the driver; false: a visitor
+	driver bool           // true if the client is the driver, false if it is a visitor
 
 	out       chan protocol.Message // send queue, with room for 1024 messages (queueSize)
 	finishing context.Context       // cancelled by finish, to make write stop
-	finish    func()                // makes write send the queue and close the connection; does not wait for that
-	writeDone chan struct{}         // closed when write will send no more
-	readDone  chan struct{}         // closed when converse will receive no more
+	finish    func()                // makes the method write send the queue and close the connection; returns at once
+	writeDone chan struct{}         // closed when the method write has sent its last message
+	readDone  chan struct{}         // closed when the method converse has received its last message
 }
 
 // greet opens a connection and receives its first message, Attach. On an error
@@ -293,10 +295,11 @@ func (l *session) send(m protocol.Message) {
 	}
 }
 
-// write sends the queued messages until finish is called. Then it sends the
-// rest of the queue and shuts down the sending side. It closes a socket only
-// after the client has closed its side too, because closing a TCP socket with
-// unread input may discard output that the client has not received yet.
+// write sends the queued messages until finish is called. It then sends the
+// messages that are left in the queue and shuts down the sending side. It
+// closes a socket only after the client has closed its side. Closing a TCP
+// socket with unread input could discard output that the client has not
+// received yet.
 func (l *session) write() {
 	defer l.conn.Close()
 	defer close(l.writeDone)
@@ -318,7 +321,7 @@ func (l *session) write() {
 		return
 	}
 	if half, ok := l.raw.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite() // fails only if the connection is broken already
+		_ = half.CloseWrite() // an error means that the connection is already broken
 	}
 	within(closeTimeout, l.readDone)
 }

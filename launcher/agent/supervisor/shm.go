@@ -19,10 +19,10 @@ var busErrorTexts = [][]byte{
 // may contain them too, so they are weaker evidence than busErrorTexts.
 var shmErrorTexts = [][]byte{[]byte(protocol.Shm), []byte("</torch_"), []byte("SemLock"), []byte("shm_open")}
 
-// lackOfShm returns a message about /dev/shm if a task failed with exit status
-// code, apparently for lack of shared memory; else it returns "". shm
-// describes /dev/shm at the end of the task. If /dev/shm is merely small,
-// lackOfShm blames it for bus errors only.
+// lackOfShm returns a message about /dev/shm if a task seems to have failed
+// for lack of shared memory, or else "". code is the task's exit status, and
+// shm describes /dev/shm at the end of the task. If /dev/shm is small but not
+// full, lackOfShm blames it for bus errors only.
 func lackOfShm(code int, stderr *output, shm protocol.Folder) string {
 	fault, text := protocol.OfShm(shm)
 	if fault == protocol.ShmGood {
@@ -34,9 +34,10 @@ func lackOfShm(code int, stderr *output, shm protocol.Folder) string {
 	return ""
 }
 
-// byBusError reports whether an exit status means a death by SIGBUS:
-// 128+SIGBUS of the process or of a shell's last command, or 256-SIGBUS of a
-// Python program that exits with the code -7 that subprocess returned.
+// byBusError reports whether an exit status means a death by SIGBUS. It is
+// 128+SIGBUS if the process or the last command of a shell died. It is
+// 256-SIGBUS if a Python program exits with the code -7 that its subprocess
+// module returned.
 func byBusError(code int) bool {
 	return code == 128+int(unix.SIGBUS) || code == 256-int(unix.SIGBUS)
 }

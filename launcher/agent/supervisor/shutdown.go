@@ -15,26 +15,26 @@ import (
 
 // shutdown ends the job on this host: it asks the tasks to end, kills them
 // after a grace period and records the verdict (exit status and reason). The
-// driver requests that, or a signal of the host, the loss of the watchdog, or
-// an expired lease.
+// cause is a request of the driver, a signal from the host, the death of the
+// watchdog, or an expired lease.
 type shutdown struct {
 	*parts
 	tasks      *tasks
 	generation *generation
 
 	lease   *lease.Lease
-	expired bool // the lease has expired, and end was called for that reason
+	expired bool // true if the lease has expired, and end was called for that reason
 
-	verdict  *protocol.Verdict // how the job ends on this host; nil: it is not ending
-	kill     deadline          // when to kill tasks that still run; zero: the job is not ending
-	overdue  bool              // the time in kill has passed
-	clearing bool              // tasks.clear is killing all processes of the job on this host
+	verdict  *protocol.Verdict // how the job ends on this host; nil while it is not ending
+	kill     deadline          // when to kill tasks that still run; the zero value means that the job is not ending
+	overdue  bool              // true once the time in kill has passed
+	clearing bool              // true while tasks.clear kills all processes of the job on this host
 }
 
-// end asks all tasks to end, and has them killed after the grace period. If it
-// is called again, the first verdict and the shorter grace period hold. killed
-// is the reason to report for a task that must be killed; "" keeps the default
-// reason.
+// end asks all tasks to end, and kills them after the grace period. If end is
+// called again, the first verdict stays, and the shorter grace period applies.
+// killed is the reason to report for a task that must be killed; "" selects
+// the default reason.
 func (s *shutdown) end(v protocol.Verdict, grace time.Duration, killed string) {
 	if s.verdict == nil {
 		s.host.log.Printf("ending: %s", v.Reason)
@@ -91,8 +91,8 @@ func (s *shutdown) checkLease() (over bool) {
 }
 
 // renew renews the lease, unless it has already expired. On a host that was
-// suspended, a renewal that arrived in time can be read too late; by then the
-// driver has given up this host.
+// suspended, the supervisor can read a renewal long after its arrival. The
+// driver has given up the host by then.
 func (s *shutdown) renew(m protocol.Renew) {
 	if !s.checkLease() {
 		s.lease.Renew(m.Clock, m.Sent)
@@ -107,12 +107,12 @@ func (s *shutdown) endHere(reason string, grace time.Duration, killed string) {
 }
 
 // uptime returns the time since the machine has booted. It includes the time
-// during which the machine was suspended, because the other hosts of the job
-// measure the lease meanwhile. Setting the clock does not change it.
+// during which the machine was suspended, because the lease continues to run
+// for the other hosts of the job. Setting the clock does not change it.
 func uptime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
-		panic(err) // impossible: every kernel that Go supports has this clock
+		panic(err) // this cannot happen: every kernel that Go supports has this clock
 	}
 	return time.Duration(t.Nano())
 }

@@ -27,8 +27,7 @@ const (
 )
 
 // inquiry is a pending request for the goroutine stacks of a task that uses
-// plx's trainer. The loop appends to text until done is closed; then others
-// may read it.
+// plx's trainer. Until done is closed, only the loop may access text.
 type inquiry struct {
 	request int
 	text    strings.Builder
@@ -67,7 +66,7 @@ type subject struct {
 	task       cluster.Task
 	generation int
 	pid        int
-	inquiry    *inquiry // pending request for the task's stacks; nil: the task does not use plx's trainer, or does not read its messages
+	inquiry    *inquiry // pending request for the task's stacks; nil if the task does not use plx's trainer, or does not read its messages
 }
 
 // subjects returns the running tasks, after requesting stacks from those that
@@ -83,8 +82,8 @@ func (w *watch) subjects() (all []subject) {
 }
 
 // collect gathers the stacks of the tasks, writes them into the job's folder
-// and returns them. processes has what each process of a task waits for, by
-// the pid of the task's first process.
+// and returns them. processes describes what each process of a task waits for;
+// its keys are the pids of the tasks' first processes.
 func (w *watch) collect(all []subject, processes map[int][]protocol.Process) map[cluster.Task]located {
 	texts := map[cluster.Task]located{}
 	folder := jobfolder.StacksOf(w.host.folder)
@@ -108,9 +107,9 @@ func (w *watch) collect(all []subject, processes map[int][]protocol.Process) map
 	return texts
 }
 
-// stacks returns a text with the kernel's view of the task's processes, the
-// goroutine stacks if the task uses plx's trainer, and the stacks of its
-// Python processes.
+// stacks returns a text that describes where the task is. It has the kernel's
+// view of the task's processes, the goroutine stacks if the task uses plx's
+// trainer, and the stacks of the task's Python processes.
 func (s subject) stacks(processes []protocol.Process, pythonFile string, timeout time.Time) string {
 	var text strings.Builder
 	for _, p := range processes {
@@ -133,12 +132,13 @@ func (s subject) stacks(processes []protocol.Process, pythonFile string, timeout
 	return text.String()
 }
 
-// sentProgram is the command of a job whose program plx may have sent. On the host
-// the program's file name is a checksum, which its methods replace by the
-// user's name for the program.
+// sentProgram is the command of a job whose program plx may have sent. On the
+// host, the program's file name is a checksum. The methods replace this
+// checksum by the user's name for the program.
 type sentProgram protocol.Command
 
-// base returns the user's name for the program, or "" if plx has sent none.
+// base returns the user's name for the program, or "" if plx has sent no
+// program.
 func (p sentProgram) base() string {
 	if p.Blob == "" {
 		return ""

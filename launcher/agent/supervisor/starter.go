@@ -15,28 +15,29 @@ import (
 )
 
 // starter serves the launcher process that has started this agent. It sends
-// two things that the launcher would otherwise run other commands for: the
-// first part of the logs, if the user wants them, and at the end the number of
-// files that the job has made.
+// two things that the launcher would otherwise have to request. The first is
+// the beginning of the logs, if the user wants to see them. The second, sent
+// at the end, is the number of files that the job has made.
 type starter struct {
 	*parts
-	logged chan struct{} // closed when the first part of the logs was sent; nil: the user wants no logs
-	over   atomic.Bool   // the job has ended, so the logs are complete
+	logged chan struct{} // closed when the beginning of the logs was sent; nil if the user wants no logs
+	over   atomic.Bool   // true once the job has ended, so that the logs are complete
 }
 
-// serveLauncher begins to serve the launcher that started this agent, as the job's
-// driver.
+// serveLauncher begins to serve the launcher that started this agent. The
+// launcher is the job's driver.
 func (s *supervisor) serveLauncher(launcher *watchdog.Launcher) {
 	l := newSession(launcher, protocol.Continue(launcher), true)
 	if s.host.spec.Logs {
 		s.starter.logged = make(chan struct{})
-		go s.starter.sendLogs(l) // ends when the logs were sent or the connection is closed
+		go s.starter.sendLogs(l) // this goroutine ends when the logs were sent or the connection is closed
 	}
 	s.loop.background(func() { s.converse(l) })
 }
 
 // sendLogs sends the job's logs from their beginning, at most
-// protocol.EarlyLogs bytes. For the rest, the launcher runs "agent logs".
+// protocol.EarlyLogs bytes. The launcher gets all later bytes by running
+// "agent logs".
 func (s *starter) sendLogs(l *session) {
 	defer close(s.logged)
 	_ = logs.Serve(context.Background(), s.host.folder.Logs(), logs.Request{TailLines: -1, Follow: true}, s.over.Load,
@@ -66,14 +67,15 @@ func (l *logged) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// finalTimeout bounds each of the two things that are sent after the job has
-// ended: the last logs, and the number of files. It is much shorter than the
-// silence after which the driver would give up this host.
+// finalTimeout is the timeout for each of the two things that are sent after
+// the job has ended: the last logs, and the number of files. It is much
+// shorter than the time without messages after which the driver gives up a
+// host.
 const finalTimeout = 2 * time.Second
 
 // finish sends the last logs, and the number of files that the job has made.
-// If finish fails to count them in time, the launcher asks for the number
-// itself.
+// If counting takes too long, finish sends no number, and the launcher
+// requests it.
 func (s *starter) finish() {
 	s.over.Store(true)
 	if s.logged != nil {

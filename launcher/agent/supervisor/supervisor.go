@@ -5,9 +5,9 @@
 //
 //	err := supervisor.Run(folder, locks)   // in "plx agent supervisor", started by the watchdog
 //
-// One goroutine, the loop, runs every function that changes state. Each part
-// of the state is a type whose fields only its own methods assign, on the
-// loop:
+// One goroutine, the loop, runs every function that changes state. The state
+// consists of the following types. Only a type's own methods assign its
+// fields, and they run on the loop:
 //
 //	loop        runs functions one after the other
 //	record      the state of the job on this host, as in state.json and as visitors see it
@@ -21,11 +21,11 @@
 //	driving     the driver of a detached job, if it runs in this process
 //	starter     extra messages for the launcher that has started the agent
 //
-// The driver controls the whole job from one place: the launcher, or for a
-// detached job the agent on the host of worker 0. It decides; the supervisor
-// only reports facts and follows orders. There are two exceptions: the
-// supervisor ends its tasks when the driver does not renew the lease, and at
-// once when the watchdog dies.
+// The driver controls the whole job from one process: the launcher, or for a
+// detached job the agent on the host of worker 0. The driver decides; the
+// supervisor only reports facts and follows orders. There are two exceptions:
+// the supervisor ends its tasks when the driver does not renew the lease, and
+// at once when the watchdog dies.
 package supervisor
 
 import (
@@ -52,11 +52,12 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// supervisor combines the parts that the package documentation lists.
+// supervisor combines the types that hold the state, see the package
+// documentation.
 type supervisor struct {
 	*parts
 	local      net.Listener // Unix socket for plx commands on this host and for a driver in this process
-	data       net.Listener // TCP socket for agents of other hosts; nil: generation.noData has the error
+	data       net.Listener // TCP socket for agents of other hosts; if it is nil, generation.noData has the error
 	checkpoint *checkpoint
 	tasks      *tasks
 	generation *generation
@@ -67,7 +68,7 @@ type supervisor struct {
 	refusals   refusals
 }
 
-// parts are the values that all parts of the supervisor share.
+// parts are the values that all types of the supervisor's state share.
 type parts struct {
 	host     *host
 	loop     *loop
@@ -92,14 +93,14 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 			f()
 		case <-lost:
 			lost = nil
-			if !s.shutdown.clearing { // the watchdog has died: if this process were killed too, no process would kill the tasks
+			if !s.shutdown.clearing { // the watchdog has died, so end the job: if this process were killed too, no process would kill the tasks
 				const killed = "the agent's watchdog was killed"
 				s.shutdown.endHere(killed, 0, killed)
 			}
 		case sig := <-terms:
-			if sig == unix.SIGUSR1 || cluster.InStep() { // preemption: the host will be taken away from the job
+			if sig == unix.SIGUSR1 || cluster.InStep() { // these signals announce preemption: the host will be taken away from the job
 				s.preempted()
-			} else { // any other signal, as when the host shuts down
+			} else { // any other signal, for example because the host shuts down
 				s.shutdown.endHere(fmt.Sprintf("the agent was told to end: %v", sig), min(s.host.spec.Grace, 5*time.Second), "the host told the agent to end")
 			}
 		case <-tick.C:
@@ -124,8 +125,8 @@ func (s *supervisor) tickInterval() time.Duration {
 	return min(max(s.host.spec.Lease/50, 5*time.Millisecond), 250*time.Millisecond)
 }
 
-// publish writes the state to state.json and sends it to visitors if that is
-// due.
+// publish sends a changed state to visitors and writes it to state.json. If
+// only step numbers have changed, it waits for a minimum interval.
 func (s *supervisor) publish() {
 	now := time.Now()
 	if !s.record.due(now) {
@@ -137,7 +138,7 @@ func (s *supervisor) publish() {
 		r.saved = now
 	}
 	s.record.changed, s.record.stepped, s.record.shown = false, false, now
-	state.Layout = nil // may be large; a client that needs the layout reads the file
+	state.Layout = nil // leave out the layout, which may be large; a client that needs it reads the file
 	s.sessions.show(protocol.Message{State: &state})
 }
 
@@ -184,7 +185,7 @@ func Run(f jobfolder.Folder, locks int) error {
 	defer stop()
 	s.open(ctx)
 	if err := in.Answer(nil); err != nil {
-		s.host.log.Printf("the watchdog is gone: %v", err) // the loop notices the end of the watchdog too, and ends the job
+		s.host.log.Printf("the watchdog is gone: %v", err) // only log the error: the loop notices the end of the watchdog and ends the job
 	}
 	s.serveLauncher(in.Launcher)
 	s.loop.background(s.watch.run)
@@ -224,8 +225,8 @@ func newSupervisor(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*s
 }
 
 // firstState writes the first state of this supervisor to state.json and
-// returns it. It keeps the field Least, which shows the generations that an
-// earlier agent in the same folder has run.
+// returns it. It keeps the field Least, the first generation that no earlier
+// agent in the same folder has run.
 func firstState(h *host, socket string, data net.Listener) (protocol.State, error) {
 	own, err := process.Read(os.Getpid())
 	if err != nil {
@@ -265,9 +266,9 @@ func (s *supervisor) open(ctx context.Context) {
 	}
 }
 
-// leave writes the last state and sends all queued messages. A driver in this
-// process then ends the job on the other hosts; leave waits for the driver
-// before it closes the visitors' connections.
+// leave writes the last state and sends all queued messages. If the driver
+// runs in this process, it then ends the job on the other hosts. leave waits
+// for this before it closes the visitors' connections.
 func (s *supervisor) leave() error {
 	err := errors.Join(s.record.saver.close(5*time.Second), s.local.Close())
 	if s.data != nil {
@@ -283,18 +284,18 @@ func (s *supervisor) leave() error {
 	return err
 }
 
-// host has the facts about this host and its job. They do not change after
-// newHost.
+// host contains the facts about this host and its job. They stay the same
+// after newHost.
 type host struct {
 	spec     protocol.Spec
 	folder   jobfolder.Folder
 	locks    []*os.File // locks of the host's GPUs
 	login    []string   // environment (NAME=VALUE) of the login shell that started the agent
-	cores    []int      // CPU cores that this process may use, which the tasks divide among them
+	cores    []int      // CPU cores that this process may use; the tasks on this host divide them
 	children *process.Children
 	usage    *sampler.Host       // samples the CPU, memory and GPU use of the host
 	patterns []metrics.Pattern   // the user's patterns for metrics in the tasks' output
-	place    sockets.ListenRange // address and port range of the sockets on this host
+	place    sockets.ListenRange // IP address and port range of the sockets on this host
 	identity sockets.Identity    // credentials for connections between the agents of the job
 	log      *log.Logger
 }
@@ -307,7 +308,7 @@ func newHost(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*host, e
 		return nil, err
 	}
 	if n := program.SlurmCores(); n > 0 && n < len(cores) {
-		cores, spec.Bind = cores[:n], false // Slurm limits the number of cores, but not which ones, so tasks are not bound to cores
+		cores, spec.Bind = cores[:n], false // Slurm limits only the number of cores; it is unknown which cores these are, so tasks are not bound to cores
 	}
 	patterns, err := metrics.ParsePatterns(spec.Metrics)
 	if err != nil {
@@ -329,7 +330,7 @@ func newHost(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*host, e
 		log:      log.New(os.Stderr, "supervisor: ", log.LstdFlags|log.Lmicroseconds)}, nil
 }
 
-// driver returns a name for the driver, for messages to the user.
+// driver returns what messages to the user call the driver.
 func (h *host) driver() string {
 	if h.spec.Detached {
 		return "the host that drives the job"

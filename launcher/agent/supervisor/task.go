@@ -18,28 +18,28 @@ import (
 type task struct {
 	protocol.TaskSpec
 	generation     int
-	open, reserved *sockets.Socket // sockets: open is inherited by the task, which listens on it; reserved keeps a second port for programs without plx's trainer
+	open, reserved *sockets.Socket // open is inherited by the task, which listens on it; reserved keeps a second port for programs without plx's trainer
 	*running                       // process with its streams; nil until the task is started
 
 	report   report         // what the task has reported on its control channel
 	reported *reported      // training metrics of the task
-	reaped   bool           // the process has ended, but its output may still arrive; implies running != nil
+	reaped   bool           // true once the process has ended, although its output may still arrive; implies running != nil
 	exit     *protocol.Exit // how the task ended; nil until its output was read completely; implies running == nil or reaped
 	over     chan struct{}  // closed when exit is set; never closed if the task could not be started
 
-	inquiry *inquiry // last request for the task's stacks; nil: none was made
-	golang  bool     // the task runs a Go program; false until its stacks were collected once
+	inquiry *inquiry // last request for the task's stacks; nil before the first one
+	golang  bool     // true if the task runs a Go program; false until its stacks were collected once
 
-	memory process.Memory // counters of killed processes (OOM), as read before the task was started
+	memory process.Memory // counters of OOM kills (processes killed because memory ran out), read before the task was started
 
 	stopAsked, termed, killing bool     // stopAsked: the task was asked to end; termed: SIGTERM was sent; killing: its processes are being killed
-	interrupted                bool     // SIGINT was sent
-	term, kill                 deadline // when to send SIGTERM, and when to kill; zero: no time is set
+	interrupted                bool     // true once SIGINT was sent
+	term, kill                 deadline // when to send SIGTERM, and when to kill the task; the zero value means never
 }
 
-// newTask creates a task with its two sockets. used are addresses that earlier
-// tasks had reserved. The new task must not get one of them, since leftover
-// processes on other hosts may still connect to it.
+// newTask creates a task with its two sockets. used are the addresses of
+// earlier tasks. The new task must get other addresses, because leftover
+// processes on other hosts may still connect to the old ones.
 func newTask(spec protocol.TaskSpec, generation int, place sockets.ListenRange, used map[string]bool, reported *reported) (*task, error) {
 	t := &task{TaskSpec: spec, generation: generation, reported: reported, over: make(chan struct{}), memory: process.ReadMemory()}
 	var err error
@@ -88,15 +88,15 @@ func (t *task) receive(m cluster.ControlMessage) {
 		return
 	}
 	if m.Version != cluster.ControlVersion {
-		t.control.Close() // the task fails when its control channel is closed
+		t.control.Close() // close the control channel, which makes the task fail
 	}
 	if t.stopAsked {
-		t.sendStop() // the task was asked to end before its hello message, when only signals could reach it
+		t.sendStop() // send the stop message now: when the task was asked to end, it had not sent its hello message and could get only signals
 	}
 }
 
-// froze is called once a second. It reports whether a task that uses plx's
-// trainer has sent no message for longer than limit.
+// froze must be called once a second. It reports whether a task that uses
+// plx's trainer has sent no message for longer than limit.
 func (t *task) froze(limit time.Duration) bool {
 	if !t.alive() || !t.report.native || t.report.finished || t.stopAsked || t.killing {
 		return false
@@ -104,10 +104,11 @@ func (t *task) froze(limit time.Duration) bool {
 	return t.report.froze(limit)
 }
 
-// askToEnd asks the task to end. A task that uses plx's trainer gets a
-// message on its control channel, and SIGTERM after half of the grace period.
-// Another task gets SIGTERM at once; after a Ctrl-C (interrupt), it gets
-// SIGINT as on a terminal, and SIGTERM after half of the grace period.
+// askToEnd asks the task to end. A task that uses plx's trainer gets a message
+// on its control channel, and SIGTERM after half of the grace period. Another
+// task gets SIGTERM at once. If the user has pressed Ctrl-C (interrupt), such
+// a task gets SIGINT, as on a terminal, and SIGTERM after half of the grace
+// period.
 func (t *task) askToEnd(grace time.Duration, interrupt bool) {
 	first := !t.stopAsked
 	t.stopAsked = true
@@ -130,12 +131,12 @@ func (t *task) askToEnd(grace time.Duration, interrupt bool) {
 }
 
 // sendStop asks the task to end by a control message. If the task does not
-// read it, signals follow.
+// read the message, the supervisor sends signals later.
 func (t *task) sendStop() { t.send(cluster.ControlMessage{Kind: cluster.Stop}) }
 
 // terminate sends SIGTERM at most once, because many programs take a second
-// one as "end at once". A task of plx's trainer that has got SIGINT before its
-// hello message gets no SIGTERM at all, for the same reason.
+// signal as "end at once". For the same reason it sends no SIGTERM to a task
+// of plx's trainer that has already got SIGINT.
 func (t *task) terminate() {
 	if t.alive() && !t.termed && !(t.interrupted && t.report.native) {
 		t.termed = true
@@ -155,16 +156,16 @@ func (t *task) startKilling() bool {
 
 // report is what a task has reported on its control channel.
 type report struct {
-	native    bool                    // the task has sent the hello message, so it uses plx's trainer
-	step      int64                   // highest step number reported so far; 0: none
-	tolerates bool                    // the task has reported that the job can continue if another worker is lost
-	finished  bool                    // the task has reported that its work is complete
-	failed    *cluster.ControlMessage // the task's Failed message; nil: none was sent
-	progress  *cluster.ControlMessage // last message with a step number, except about checkpoints; nil: none was sent
-	cause     string                  // why the task failed, as reported by the task or found by the supervisor; "": unknown
-	lostPeer  string                  // name of the peer whose loss made the task fail; "": none
+	native    bool                    // true once the task has sent the hello message, which shows that it uses plx's trainer
+	step      int64                   // highest step number reported so far; 0 before the first one
+	tolerates bool                    // true if the task has reported that the job can continue without another worker
+	finished  bool                    // true once the task has reported that its work is complete
+	failed    *cluster.ControlMessage // the task's Failed message; nil if it has sent none
+	progress  *cluster.ControlMessage // last message with a step number, except about checkpoints; nil before the first one
+	cause     string                  // why the task failed, as reported by the task or found by the supervisor; "" if unknown
+	lostPeer  string                  // name of the task whose loss made this task fail; "" if there is none
 	silent    int                     // seconds since the task's last message, counted in ticks of the supervisor
-	forwarded time.Time               // when a heartbeat was last forwarded to the driver; zero: forward the next one at once
+	forwarded time.Time               // when a heartbeat was last forwarded to the driver; the zero time makes forwardNow forward the next one
 }
 
 // receive records the content of a control message.
@@ -178,7 +179,7 @@ func (r *report) receive(m cluster.ControlMessage) {
 		}
 	case cluster.Heartbeat:
 		if r.step <= m.From && m.Step > m.From {
-			r.forwarded = time.Time{} // forward at once, because the driver waits for the first step
+			r.forwarded = time.Time{} // forward the first step at once, because the driver waits for it
 		}
 		r.step = max(r.step, m.Step)
 	case cluster.Checkpoint:
@@ -199,8 +200,8 @@ func (r *report) receive(m cluster.ControlMessage) {
 	}
 }
 
-// forwardNow reports whether a heartbeat is to be forwarded to the driver now. It
-// limits them to one per second.
+// forwardNow reports whether a heartbeat must be forwarded to the driver now.
+// At most one heartbeat per second is forwarded.
 func (r *report) forwardNow() bool {
 	if time.Since(r.forwarded) < time.Second {
 		return false
@@ -209,8 +210,8 @@ func (r *report) forwardNow() bool {
 	return true
 }
 
-// froze is called once a second. It reports whether the task has sent no
-// message for longer than limit, and then records that as the cause of the
+// froze must be called once a second. It reports whether the task has sent no
+// message for longer than limit. If so, it records this as the cause of the
 // failure.
 func (r *report) froze(limit time.Duration) bool {
 	if r.silent++; time.Duration(r.silent)*beat <= limit {

@@ -15,18 +15,18 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// tasks are the tasks of the generation that was prepared last. Its methods
-// start and end them, and process their messages.
+// tasks holds the tasks of the generation that was prepared last. Its methods
+// start and end the tasks, and process their messages.
 type tasks struct {
 	*parts
 	checkpoint *checkpoint
 
-	all    map[cluster.Task]*task // by task name; nil before the first generation is prepared
+	all    map[cluster.Task]*task // tasks by name; nil before the first generation is prepared
 	killed string                 // reason in the Exit message of a task that had to be killed and reported no reason itself
 }
 
-// launched returns the tasks whose process was started, even if it has ended
-// since.
+// launched returns the tasks whose process was started, including those that
+// have ended.
 func (ts *tasks) launched() []*task {
 	var started []*task
 	for _, t := range ts.all {
@@ -74,8 +74,8 @@ func (ts *tasks) start(layout protocol.Prepare, m protocol.Start) {
 	}
 }
 
-// receive processes a control message of a task, and forwards to the driver what
-// it needs.
+// receive processes a control message of a task. It forwards the message to
+// the driver if the driver needs it.
 func (ts *tasks) receive(t *task, m cluster.ControlMessage) {
 	if t.exit != nil {
 		return
@@ -104,10 +104,10 @@ func (ts *tasks) receive(t *task, m cluster.ControlMessage) {
 	ts.sessions.sendToDriver(t.wrap(m))
 }
 
-// killFrozen is called once a second. It kills tasks whose heartbeats have
-// stopped for longer than Spec.Freeze. It counts ticks instead of time, so
-// that it kills no task after the whole host was suspended. It informs the
-// driver before the kill, which may not succeed.
+// killFrozen must be called once a second. It kills tasks whose heartbeats
+// have stopped for longer than Spec.Freeze. It counts its calls instead of the
+// time, because after the whole host was suspended, the elapsed time would be
+// too long. It informs the driver before the kill, because the kill may fail.
 func (ts *tasks) killFrozen() {
 	if ts.host.spec.Freeze <= 0 {
 		return
@@ -138,15 +138,15 @@ func (ts *tasks) stop(m protocol.Stop) {
 		}
 		if m.Quit && t.golang && !t.report.native && !t.termed {
 			t.termed = true
-			t.child.Signal(unix.SIGQUIT) // a Go program prints its stacks on SIGQUIT; only the first process gets it, as other programs would dump core
+			t.child.Signal(unix.SIGQUIT) // a Go program prints its stacks on SIGQUIT; only the task's first process gets the signal, because other programs would dump core
 		}
 		t.askToEnd(m.Grace, m.Interrupt)
 		t.kill.set(m.Grace)
 	}
 }
 
-// advance sends SIGTERM or SIGKILL to tasks whose time has come. The loop
-// calls it after every function that it runs.
+// advance sends SIGTERM or SIGKILL to tasks whose deadline has passed. The
+// loop calls it after every function that it runs.
 func (ts *tasks) advance() {
 	for _, t := range ts.all {
 		if t.exit != nil {
@@ -162,7 +162,7 @@ func (ts *tasks) advance() {
 }
 
 // end asks all tasks to end. killed is the reason to report for a task that
-// must be killed; "" keeps the current one.
+// must be killed; "" keeps the reason of an earlier call.
 func (ts *tasks) end(grace time.Duration, killed string) {
 	if killed != "" {
 		ts.killed = killed
@@ -187,10 +187,10 @@ func (ts *tasks) kill(t *task) {
 	})
 }
 
-// clear kills every descendant of this process in the background. Then it
-// waits until each task's end is recorded, closes the log files (spools) and
-// calls done on the loop with the error of closing. whose names in messages
-// what is being killed, such as "the job".
+// clear kills every descendant of this process in the background. It then
+// waits until each task's end is recorded, and closes the log files (spools).
+// Finally it calls done on the loop with the error of closing. whose says in
+// messages whose processes are killed, such as "the job".
 func (ts *tasks) clear(whose string, done func(error)) {
 	started := ts.launched()
 	for _, t := range started {
@@ -202,8 +202,8 @@ func (ts *tasks) clear(whose string, done func(error)) {
 		for _, t := range started {
 			within(time.Until(deadline), t.over)
 		}
-		// Only processes that could not be killed can still write to the log
-		// files now.
+		// From now on, only processes that survived SIGKILL can still write to
+		// the log files.
 		deadline = time.Now().Add(drainTimeout)
 		var closing error
 		for _, t := range started {
@@ -218,7 +218,7 @@ func (ts *tasks) clear(whose string, done func(error)) {
 				t.reported.closeEvents()
 			}
 		})
-		within(drainTimeout, saved) // the disk may hang, so the wait is limited
+		within(drainTimeout, saved) // limit the wait, because the disk may hang
 		ts.loop.do(func() {
 			ts.unkillable(whose, left, err)
 			done(closing)
@@ -226,8 +226,8 @@ func (ts *tasks) clear(whose string, done func(error)) {
 	})
 }
 
-// unkillable reports the processes in left, which survived SIGKILL, and err,
-// an error of listing processes.
+// unkillable reports the pids in left, whose processes survived SIGKILL, and
+// err, which is an error of listing processes.
 func (ts *tasks) unkillable(whose string, left []int, err error) {
 	if err != nil {
 		ts.sessions.notice(fmt.Sprintf("list processes: %v", err))

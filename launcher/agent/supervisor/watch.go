@@ -23,8 +23,8 @@ type watch struct {
 	tasks    *tasks
 	sampler  *sampler.Sampler
 	program  sentProgram   // the job's program, if plx has sent one
-	failing  string        // last error of measuring, to log each error once; "": none; only run accesses it
-	turn     chan struct{} // semaphore of capacity 1: one Look request is answered at a time
+	failing  string        // last error of measuring, so that each error is logged once; "" if there was none; only run accesses it
+	turn     chan struct{} // semaphore of capacity 1, so that the supervisor works on one Look request at a time
 	requests int           // number of requests for stacks so far; only the loop accesses it
 }
 
@@ -42,7 +42,7 @@ func (w *watch) run() {
 	}
 }
 
-// note logs an error of sampling, unless it is the same as the last one.
+// note logs an error of sampling, unless it is the same as the previous error.
 func (w *watch) note(err error) {
 	text := ""
 	if err != nil {
@@ -54,7 +54,7 @@ func (w *watch) note(err error) {
 	w.failing = text
 }
 
-// targets returns the running tasks, as the sampler needs them.
+// targets returns the running tasks in the form that the sampler needs.
 func (w *watch) targets() (all []sampler.Target) {
 	for _, t := range w.tasks.launched() {
 		if t.alive() {
@@ -74,8 +74,8 @@ func uuids(claims []protocol.Claim) (all []string) {
 	return all
 }
 
-// booked returns for each GPU the name of a task that uses it, plus the number
-// of further tasks.
+// booked returns for each GPU the name of a task that uses it, followed by the
+// number of further tasks. The key is the GPU's UUID or PCI address.
 func (w *watch) booked() map[string]string {
 	tasks := map[string][]string{}
 	for _, t := range w.tasks.all {
@@ -98,7 +98,7 @@ func (w *watch) booked() map[string]string {
 func (w *watch) answerLook(l *session, m protocol.ActivityRequest) {
 	seen := protocol.ActivityReport{ID: m.ID, Generation: w.record.Generation, Tasks: map[cluster.Task]*protocol.Activity{}}
 	measured := w.sampler.Activities(time.Now())
-	for _, t := range w.tasks.launched() { // a task that was measured may have ended since
+	for _, t := range w.tasks.launched() { // skip tasks that have ended since they were measured
 		if !t.alive() {
 			continue
 		}
@@ -106,7 +106,7 @@ func (w *watch) answerLook(l *session, m protocol.ActivityRequest) {
 		switch a := measured[t.Task]; {
 		case a != nil && a.PID == t.child.PID:
 			one = *a
-		case m.Tell || m.Metrics: // the task is too new to have been measured, but stacks and metrics need no measurement
+		case m.Tell || m.Metrics: // report a new task that was not measured yet, because stacks and metrics need no measurement
 			one.PID = t.child.PID
 		default:
 			continue
@@ -173,12 +173,12 @@ func (w *watch) complete(seen protocol.ActivityReport, m protocol.ActivityReques
 // located are the stacks of one task.
 type located struct {
 	text   string
-	file   string   // path of the file that has them; "": writing failed
-	places []string // source locations at which the task is, see waits.Places
+	file   string   // path of the file that contains the stacks; "" if writing failed
+	places []string // source locations that the task is executing, see waits.Places
 }
 
-// in returns a with the stacks added: the full text if all is true, else an
-// excerpt.
+// in returns the activity a with the stacks added: the full text if all is
+// true, or else an excerpt.
 func (l located) in(a protocol.Activity, all bool) protocol.Activity {
 	a.File, a.Training, a.Places = l.file, waits.Training(l.text), l.places
 	if all {

@@ -8,8 +8,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// common returns the system calls that can block, as far as every 64-bit Linux
-// has them, by number.
+// common returns those system calls that can block and that every 64-bit Linux
+// has, by number.
 func common() map[int64]call {
 	return map[int64]call{
 		unix.SYS_FUTEX:           {protocol.OnLock, nothing},
@@ -19,7 +19,7 @@ func common() map[int64]call {
 		unix.SYS_WAIT4:           {protocol.OnChild, nothing},
 		unix.SYS_WAITID:          {protocol.OnChild, nothing},
 		unix.SYS_FLOCK:           {protocol.OnFile, descriptor},
-		unix.SYS_FCNTL:           {protocol.OnFile, descriptor}, // of fcntl's commands only F_SETLKW blocks
+		unix.SYS_FCNTL:           {protocol.OnFile, descriptor}, // the only command of fcntl that blocks is F_SETLKW
 		unix.SYS_READ:            {protocol.OnRead, descriptor},
 		unix.SYS_READV:           {protocol.OnRead, descriptor},
 		unix.SYS_RECVFROM:        {protocol.OnRead, descriptor},

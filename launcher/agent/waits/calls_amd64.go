@@ -11,8 +11,8 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// calls returns the system calls that can block, by number. Some of them exist
-// on amd64 only.
+// calls returns the system calls that can block, by number, including those
+// that exist on amd64 only.
 var calls = sync.OnceValue(func() map[int64]call {
 	all := common()
 	maps.Copy(all, map[int64]call{

@@ -17,9 +17,9 @@ import (
 
 // Limits of an excerpt of a task's stacks.
 const (
-	maxExcerpt = 4   // number of lines
-	maxFrames  = 3   // number of functions in a line
-	maxWidth   = 300 // length of a line in bytes
+	maxExcerpt = 4   // maximum number of lines
+	maxFrames  = 3   // maximum number of functions in a line
+	maxWidth   = 300 // maximum length of a line in bytes
 )
 
 var (
@@ -30,14 +30,14 @@ var (
 )
 
 // trainerPackages is the prefix of functions of plx's trainer. trainerCalls
-// are prefixes of those that user programs call and that may wait for other
-// tasks.
+// are prefixes of those functions that user programs call and that may wait
+// for other tasks.
 const trainerPackages = "github.com/plx-run/plx/trainer"
 
 var trainerCalls = []string{trainerPackages + ".(*Session).", trainerPackages + ".(*Job)."}
 
-// standard are the first path elements of Go's standard packages. A package
-// path of a user begins with a domain name, or is main.
+// standard are the first path elements of Go's standard packages. The package
+// path of a user's code is main, or begins with a domain name.
 var standard = strings.Fields(`archive bufio bytes cmp compress container context crypto database debug embed encoding
 	errors expvar flag fmt go hash html image index internal io iter log maps math mime net os path plugin reflect regexp
 	runtime slices sort strconv strings structs sync syscall testing text time unicode unique unsafe vendor weak`)
@@ -84,14 +84,15 @@ func (c frame) String() string { return place(c.file, c.line) + " in " + c.funct
 type python struct {
 	name  string
 	pid   int
-	calls []frame // from the innermost call to the outermost
+	calls []frame // calls on the stack, from the innermost to the outermost
 }
 
 // module is the name that Python's stacks show for the top level of a module.
-// Of all threads, only the main thread's stack has it.
+// Among the threads of a process, only the main thread has it on its stack.
 const module = "<module>"
 
-// pythons returns the main thread of each Python process in the stacks.
+// pythons returns the main thread of each Python process in text, the stacks
+// of a task.
 func pythons(text string) (all []python) {
 	var p python
 	for block := range strings.SplitSeq(text, "\n\n") {
@@ -99,7 +100,7 @@ func pythons(text string) (all []python) {
 		for line := range strings.Lines(block) {
 			line = strings.TrimRight(line, "\n")
 			if m := pythonHead().FindStringSubmatch(line); m != nil {
-				pid, _ := strconv.Atoi(m[1]) // 0 if the number is too large; no process has it
+				pid, _ := strconv.Atoi(m[1]) // ignore an error: pid is then a number that no process has
 				p = python{name: m[2], pid: pid}
 			} else if m := pythonFrame().FindStringSubmatch(line); m != nil {
 				p.calls = append(p.calls, frame{function: m[3], file: m[1], line: m[2]})
@@ -118,14 +119,14 @@ func pythons(text string) (all []python) {
 // goroutine is a goroutine that is in a function of the user's program.
 type goroutine struct {
 	line  string // text for the user: goroutine number, state, and calls of the program
-	at    string // source location, in the form of Places
-	main  bool   // main.main is the only function of the program in the stack
-	waits bool   // the goroutine waits for other tasks, in a call of plx's trainer
+	at    string // source location in the format of the results of Places
+	main  bool   // true if main.main is the only function of the program in the stack
+	waits bool   // true if the goroutine waits for other tasks, in a call of plx's trainer
 }
 
 // goroutines returns a line for each goroutine that is in a function of the
-// user's program. Goroutines with only main.main in the stack come last,
-// because main often just waits for others.
+// user's program. Goroutines whose stack has only main.main come last, because
+// main often just waits for other goroutines.
 func goroutines(text string) (lines []string) {
 	var idle []string
 	for _, g := range ofGo(text) {
@@ -138,9 +139,9 @@ func goroutines(text string) (lines []string) {
 	return append(lines, idle...)
 }
 
-// Training reports from a task's stacks where its training is, or whether it
-// waits for other tasks. It returns nil if the stacks contain no goroutine of
-// the user's program.
+// Training reports at which line of the program a task's training is, and
+// whether it waits for other tasks. text has the task's stacks. Training
+// returns nil if they contain no goroutine of the user's program.
 func Training(text string) *protocol.Training {
 	var found *protocol.Training
 	for _, g := range ofGo(text) {
@@ -167,7 +168,7 @@ func ofGo(text string) (all []goroutine) {
 		if m == nil || len(calls) == 0 {
 			continue
 		}
-		state, _, _ := strings.Cut(m[2], ", ") // without how long the goroutine has been blocked
+		state, _, _ := strings.Cut(m[2], ", ") // cut off the time for which the goroutine has been blocked
 		all = append(all, goroutine{line: m[1] + " [" + m[2] + "]: " + chain(calls), at: cmp.Or(called, state) + at(calls[0]), waits: waits,
 			main: len(calls) == 1 && calls[0].function == "main.main"})
 	}
@@ -176,8 +177,9 @@ func ofGo(text string) (all []goroutine) {
 
 // programCalls returns the calls in a goroutine's stack that belong to the
 // user's program, the innermost first. called is the library function that the
-// innermost of them has called; "" if there is none. waits reports whether the
-// program is in a call of plx's trainer that waits for other tasks.
+// innermost of these calls has called; "" if there is none. waits reports
+// whether the program is in a call of plx's trainer that waits for other
+// tasks.
 func programCalls(block string) (calls []frame, called string, waits bool) {
 	name := ""
 	for line := range strings.Lines(block) {

@@ -18,11 +18,11 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Places returns the source locations at which a task's program is, such as
-// "all_reduce (train.py:41)": the called function and the program's line. text
-// has the task's stacks. Locations contain no pids or times, so tasks that do
-// the same have equal ones. Places returns nil if text has no stacks of Python
-// or Go.
+// Places returns the source locations that a task's program is executing, such
+// as "all_reduce (train.py:41)": the called function and the program's line.
+// text has the task's stacks. Locations contain no pids or times, so they are
+// equal for tasks at the same location. Places returns nil if text has no
+// stacks of Python or Go.
 func Places(text string) []string {
 	var all []string
 	for _, g := range ofGo(text) {
@@ -33,7 +33,7 @@ func Places(text string) []string {
 			all = append(all, g.at)
 		}
 	}
-	if len(all) == 0 { // no goroutine but that of main.main is in the program
+	if len(all) == 0 { // no other goroutine than that of main.main is in a function of the program
 		for _, g := range ofGo(text) {
 			all = append(all, g.at)
 		}
@@ -47,13 +47,14 @@ func Places(text string) []string {
 		}
 	}
 	if len(all) == 0 && len(foreign) > 0 {
-		all = foreign[:1] // further Python processes are often helpers of the first
+		all = foreign[:1] // use only the first, because further Python processes are often its helpers
 	}
 	return bounded(distinct(all))
 }
 
-// KernelPlaces returns what those processes of a task that have no children
-// wait for, such as "sleep: sleeps". Tasks that do the same have equal texts.
+// KernelPlaces describes what the processes of a task wait for, such as
+// "sleep: sleeps". It includes only processes without children. The texts are
+// equal for tasks that wait for the same.
 func KernelPlaces(processes []protocol.Process) []string {
 	var all []string
 	for _, p := range processes {
@@ -65,7 +66,7 @@ func KernelPlaces(processes []protocol.Process) []string {
 	return bounded(distinct(all))
 }
 
-// distinct removes repeated lines and keeps the order of the others.
+// distinct removes repeated lines and keeps the order of lines.
 func distinct(lines []string) (all []string) {
 	for _, line := range lines {
 		if !slices.Contains(all, line) {
@@ -77,18 +78,19 @@ func distinct(lines []string) (all []string) {
 
 func at(c frame) string { return " (" + place(c.file, c.line) + ")" }
 
-// libraries matches paths of Python's standard library, of installed packages,
-// and names such as "<string>" that are no files.
+// libraries matches the paths of Python's standard library and of installed
+// packages. It also matches names such as "<string>", which stand for code
+// without a file.
 var libraries = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`/(site|dist)-packages/|/lib(64)?/python[0-9.]+/|^<`)
 })
 
 // place returns the innermost line of the user's program in the main thread's
-// stack, with the function that this line calls. The stack lacks functions
+// stack, with the function that this line calls. It finds the function's name
+// in the source line, because the stack can be misleading: it lacks functions
 // that are not written in Python, such as time.sleep, and shows a decorator's
-// wrapper instead of the decorated function. So place finds the function's
-// name in the source line. own is false if the stack has no line of the user's
-// program.
+// wrapper instead of the decorated function. own is false if the stack has no
+// line of the user's program.
 func (p python) place() (text string, own bool) {
 	i := slices.IndexFunc(p.calls, func(c frame) bool { return !libraries().MatchString(c.file) })
 	if i < 0 {
@@ -102,7 +104,7 @@ func (p python) place() (text string, own bool) {
 		}
 	}
 	switch {
-	case i > 0: // a call without a name in the source, such as an operator's method
+	case i > 0: // the source line names no function, for example if an operator calls a method
 		return inner[i-1].function + at(c), true
 	case len(called) > 0:
 		return strings.Join(called[:min(len(called), maxCalled)], " or ") + at(c), true
@@ -110,12 +112,12 @@ func (p python) place() (text string, own bool) {
 	return c.function + at(c), true
 }
 
-// maxCalled is the maximum number of functions to name if it is unknown which
-// function of a line is running.
+// maxCalled is the maximum number of functions that place names if it cannot
+// determine which function of a line is running.
 const maxCalled = 3
 
-// pythonCall matches a call in a line of Python. keywords are names before a
-// parenthesis that are no functions.
+// pythonCall matches a call in a line of Python. keywords are names that can
+// stand before a parenthesis but are no functions.
 var (
 	pythonCall = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_.]*)[ ]*\(`) })
 	keywords   = strings.Fields("and as assert await class def elif except for from if import in is lambda not or return while with yield")
@@ -132,12 +134,13 @@ func callsIn(line string) (names []string) {
 	return names
 }
 
-// maxSource is how much of a source file sourceLine reads, in bytes.
+// maxSource is the maximum number of bytes that sourceLine reads from a source
+// file.
 const maxSource = 4 << 20
 
-// sourceLine returns a line of a source file. It opens the file by the path
-// that process pid would use, which may run in a container. It returns "" if
-// the file cannot be read.
+// sourceLine returns a line of a source file. The path is the one that the
+// process pid uses, which may run in a container. sourceLine returns "" if the
+// file cannot be read.
 func sourceLine(pid int, file, line string) string {
 	n, err := strconv.Atoi(line)
 	if err != nil {
@@ -151,7 +154,7 @@ func sourceLine(pid int, file, line string) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close() // it is only read
+	defer f.Close() // the file was only read
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return ""
 	}

@@ -21,17 +21,17 @@ import (
 // call describes a system call that can block.
 type call struct {
 	wait protocol.Wait // what a thread in this call waits for
-	on   operand       // where its arguments have file descriptors
+	on   operand       // which arguments of the call contain file descriptors
 }
 
-// operand tells which arguments of a system call contain file descriptors.
+// operand says which arguments of a system call contain file descriptors.
 type operand int
 
 const (
 	nothing    operand = iota // no argument has a descriptor
 	descriptor                // the first argument is a descriptor
-	pollList                  // as in poll(2)
-	selectSets                // as in select(2)
+	pollList                  // the first argument is a list of descriptors, as in poll(2)
+	selectSets                // the second and third arguments are sets of descriptors, as in select(2)
 	epollSet                  // the first argument is an epoll instance, which has a list of descriptors
 )
 
@@ -40,8 +40,8 @@ const (
 const maxDescriptors = 1024
 
 // resolve adds to the thread t what it waits for in the system call c: files,
-// sockets or processes. args are the arguments of the call; sockets maps
-// inodes to indexes of the process's sockets.
+// sockets or processes. args are the arguments of the call. sockets maps a
+// socket's inode number to its index among the process's sockets.
 func (h *host) resolve(pid int, t protocol.Thread, c call, args [6]uint64, sockets map[uint32]int) protocol.Thread {
 	var fds []int
 	switch c.on {
@@ -101,7 +101,7 @@ func (h *host) follow(pid, fd int, t protocol.Thread, sockets map[uint32]int) pr
 // holders returns the processes that hold the file lock for which process pid
 // waits. locks is the content of /proc/locks.
 func holders(locks string, pid int) (pids []int) {
-	held := map[string]int{} // pid of the holder by the lock's number in /proc/locks
+	held := map[string]int{} // pids of lock holders, by the lock's number in /proc/locks
 	for line := range strings.Lines(locks) {
 		// line of a holder: "1: POSIX ADVISORY WRITE 7 fe:00:99 0 EOF"; of a
 		// waiting process: "1: -> POSIX ..."
@@ -110,7 +110,7 @@ func holders(locks string, pid int) (pids []int) {
 			continue
 		}
 		if f[1] != "->" {
-			held[f[0]], _ = strconv.Atoi(f[4]) // pid -1: the lock belongs to an open file, not a process
+			held[f[0]], _ = strconv.Atoi(f[4]) // ignore an error; the pid is -1 if the lock belongs to an open file instead of a process
 		} else if waits, err := strconv.Atoi(f[5]); err == nil && waits == pid && held[f[0]] > 0 {
 			pids = append(pids, held[f[0]])
 		}
@@ -118,8 +118,8 @@ func holders(locks string, pid int) (pids []int) {
 	return pids
 }
 
-// memory reads size bytes at an address of a process. It returns nil or fewer
-// bytes if the kernel refuses.
+// memory reads size bytes at an address of a process. If the kernel refuses,
+// the result is nil or shorter.
 func memory(pid int, at uint64, size int) []byte {
 	b := make([]byte, size)
 	if size == 0 || at == 0 {
@@ -169,9 +169,9 @@ func readEpoll(pid, fd int) (fds []int) {
 	if err != nil {
 		return nil
 	}
-	defer f.Close() // only read from
+	defer f.Close() // the file was only read
 	for lines := bufio.NewScanner(f); lines.Scan() && len(fds) < maxDescriptors; {
-		words := strings.Fields(lines.Text()) // such as "tfd: 7 events: ..."
+		words := strings.Fields(lines.Text()) // a line looks like "tfd: 7 events: ..."
 		if len(words) < 2 || words[0] != "tfd:" {
 			continue
 		}

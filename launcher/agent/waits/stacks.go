@@ -17,12 +17,12 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// The signals on which a Python process writes its stacks; sitecustomize.py of
-// package jobfolder installs the handlers. No program is known to use these
-// signals for anything else.
+// askPython and urgePython are the signals on which a Python process writes
+// its stacks. The module sitecustomize.py of package jobfolder installs the
+// handlers. No program is known to use these signals for anything else.
 const (
-	askPython  = unix.Signal(58) // write the stacks with the GIL held, so after waiting for it
-	urgePython = unix.Signal(57) // write the stacks at once, without the GIL: safe only while no thread runs Python code
+	askPython  = unix.Signal(58) // wait for the GIL (Python's global lock), then write the stacks
+	urgePython = unix.Signal(57) // write the stacks at once, without the GIL; this is safe only while no thread runs Python code
 )
 
 const (
@@ -32,15 +32,16 @@ const (
 	// longer.
 	lockTime  = 3 * time.Second
 	dumpTime  = time.Second            // how long to wait for stacks that do not need the GIL
-	dumpQuiet = 100 * time.Millisecond // the stacks are complete if the file has not grown for this time
-	maxDump   = 256 << 10              // maximum number of bytes that are read
+	dumpQuiet = 100 * time.Millisecond // the stacks count as complete if the file has not grown for this time
+	maxDump   = 256 << 10              // maximum number of bytes that Python reads from the file
 )
 
 // Python makes a Python process append the stacks of its threads to file, and
 // returns them. It sends signals that only plx's own threads in the process
 // receive, so no sleep or poll of the program is interrupted. It returns ""
-// without sending a signal if the process has not opened file (it is no
-// Python, or has closed all descriptors) or is stopped.
+// without sending a signal if the process is stopped or does not have file
+// open. The second case means that the process is not Python, or has closed
+// all descriptors.
 func Python(pid int, file string) string {
 	p, err := process.Read(pid)
 	if err != nil || !opened(pid, file) || stateOf(fmt.Sprintf("/proc/%d/", pid)) == 'T' {
@@ -50,7 +51,7 @@ func Python(pid int, file string) string {
 	if err != nil {
 		return ""
 	}
-	defer f.Close() // it is only read
+	defer f.Close() // the file is only read
 	before, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return ""
@@ -61,7 +62,7 @@ func Python(pid int, file string) string {
 		process.Signal(p, urgePython)
 		size = grown(f, before, dumpTime)
 	}
-	dump, _ := io.ReadAll(io.NewSectionReader(f, before, min(size-before, maxDump))) // on an error, return what was read
+	dump, _ := io.ReadAll(io.NewSectionReader(f, before, min(size-before, maxDump))) // ignore an error and return what was read
 	return withoutOwn(string(dump))
 }
 
@@ -72,8 +73,8 @@ func IsPython(pid int) bool {
 	return err == nil && strings.TrimRight(filepath.Base(program), "0123456789.") == "python"
 }
 
-// ownThreads are functions of sitecustomize.py, in which plx's own threads in
-// a Python process wait for signals.
+// ownThreads identify plx's own threads in a Python process: they are the
+// functions of sitecustomize.py in which these threads wait for signals.
 var ownThreads = []string{" in _write_for_plx", " in _wait_for_plx"}
 
 // withoutOwn removes the stacks of plx's own threads from the stacks of a
@@ -89,8 +90,9 @@ func withoutOwn(dump string) string {
 	return strings.Join(rest, "")
 }
 
-// grown waits up to first until the file is longer than before, and then until
-// it stops growing, with a limit. It returns the file's length.
+// grown waits for the time first until the file is longer than before. It then
+// waits until the file stops growing, but at most dumpTime more. It returns
+// the file's length.
 func grown(f *os.File, before int64, first time.Duration) int64 {
 	size, end, quiet := before, time.Now().Add(first+dumpTime), time.Now().Add(first)
 	for now := time.Now(); now.Before(end) && now.Before(quiet); now = time.Now() {

@@ -8,8 +8,8 @@
 //
 // The package reads /proc, and a few bytes of the process's memory: the
 // descriptor lists of poll and select. It neither stops nor changes a process.
-// The kernel shows system calls only for processes of the same user; for other
-// processes only the state is known.
+// The kernel shows system calls only for processes of the same user. For
+// processes of other users, the package reports only the state.
 package waits
 
 import (
@@ -31,10 +31,10 @@ import (
 // Limits of what Collect returns, so that a task's result fits into one
 // message.
 const (
-	maxProcesses = 64   // processes of one task
-	maxThreads   = 1024 // threads read of one process
-	maxKinds     = 32   // groups of equal threads reported of one process
-	maxSockets   = 256  // sockets reported of one process
+	maxProcesses = 64   // maximum number of processes of one task
+	maxThreads   = 1024 // maximum number of threads read of one process
+	maxKinds     = 32   // maximum number of groups of threads reported of one process; the threads of a group wait for the same
+	maxSockets   = 256  // maximum number of sockets reported of one process
 )
 
 // Collect returns, for each pid in roots, that process and its descendants,
@@ -68,8 +68,8 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// host has facts about all processes of the tasks, collected before the single
-// processes are described.
+// host contains facts about all processes of the tasks. They are collected
+// before describe uses them for each single process.
 type host struct {
 	files       map[int]map[int]string        // target of each open descriptor, by pid and descriptor
 	children    map[int][]int                 // pids of children by the parent's pid
@@ -77,7 +77,7 @@ type host struct {
 	writers     map[uint32][]int              // pids of the processes with the write end of a pipe open, by the pipe's inode
 	connections map[uint32]sockets.Connection // TCP connections by the socket's inode
 	locks       []byte                        // content of /proc/locks
-	programs    map[string]bool               // whether an executable is written in Go, by its path
+	programs    map[string]bool               // key: path of an executable; value: whether it is written in Go
 }
 
 func newHost(trees map[int][]process.Process, connections []sockets.Connection) *host {
@@ -93,7 +93,7 @@ func newHost(trees map[int][]process.Process, connections []sockets.Connection) 
 			h.pipes(p.PID)
 		}
 	}
-	h.locks, _ = os.ReadFile("/proc/locks") // if this fails, holders of file locks are not reported
+	h.locks, _ = os.ReadFile("/proc/locks") // ignore an error: holders of file locks are not reported then
 	return h
 }
 
@@ -174,8 +174,9 @@ func threads(pid int) []int {
 	return tids
 }
 
-// fold adds the thread t to all, or increments the count of a thread there
-// that waits for the same. It never merges the main thread, all[0].
+// fold adds the thread t to all. If all already has a thread that waits for
+// the same, fold increments the count of that thread instead. It never merges
+// the main thread, all[0], with others.
 func fold(all []protocol.Thread, t protocol.Thread) []protocol.Thread {
 	for i := 1; i < len(all); i++ {
 		o := &all[i]
@@ -194,7 +195,7 @@ func fold(all []protocol.Thread, t protocol.Thread) []protocol.Thread {
 func (h *host) thread(pid, tid int, sockets map[uint32]int) protocol.Thread {
 	folder := fmt.Sprintf("/proc/%d/task/%d/", pid, tid)
 	t := protocol.Thread{Count: 1, Wait: protocol.OnOther}
-	where, _ := os.ReadFile(folder + "wchan") // empty if the kernel hides it
+	where, _ := os.ReadFile(folder + "wchan") // ignore an error: the text is empty if the kernel hides it
 	if t.Where = string(where); t.Where == "0" {
 		t.Where = ""
 	}
@@ -209,7 +210,7 @@ func (h *host) thread(pid, tid int, sockets map[uint32]int) protocol.Thread {
 		t.Wait = protocol.Runs
 		return t
 	}
-	text, _ := os.ReadFile(folder + "syscall") // empty if the kernel hides it
+	text, _ := os.ReadFile(folder + "syscall") // ignore an error: the text is empty if the kernel hides it
 	nr, args, ok := parseCall(string(text))
 	if !ok {
 		return t
@@ -236,11 +237,12 @@ func stateOf(folder string) byte {
 }
 
 // parseCall parses /proc/PID/syscall: the number of the system call that the
-// thread is in, and its arguments. ok is false if the thread is in none.
+// thread is in, and its arguments. ok is false if the thread is in no system
+// call.
 func parseCall(text string) (nr int64, args [6]uint64, ok bool) {
 	fields := strings.Fields(text)
 	if len(fields) < 7 {
-		return 0, args, false // "running", or blocked outside of a system call
+		return 0, args, false // the thread is running, or blocked outside of a system call
 	}
 	nr, err := strconv.ParseInt(fields[0], 10, 64)
 	if err != nil || nr < 0 {

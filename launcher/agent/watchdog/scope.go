@@ -16,7 +16,7 @@ import (
 // watchdog's pid.
 func Scope(name string, pid int) string { return fmt.Sprintf("plx-%s-%d.scope", name, pid) }
 
-// enterTimeout bounds the time for moving this process into a systemd scope.
+// enterTimeout is the timeout for moving this process into a systemd scope.
 const enterTimeout = 2 * time.Second
 
 // EnterScope moves this process, and all processes that it will start, into a

@@ -8,16 +8,17 @@
 //
 // The process "plx agent start", a child of the SSH server, becomes the
 // watchdog. Start passes its standard input and output, which are connected to
-// the launcher, to the supervisor. When the watchdog exits, the launcher knows
-// how the job ended on the host and that no process of it is left.
+// the launcher, to the supervisor. From the exit status of the watchdog, the
+// launcher learns how the job ended on the host, and that no process of the
+// job is left.
 //
 // The supervisor sends a beat every second. If the supervisor is stuck, the
 // watchdog kills it before the lease ends. When the supervisor has ended, the
-// watchdog kills every process that is left and deletes the secret. If the
-// supervisor has recorded no verdict, the watchdog records why it ended. If
-// the watchdog ends first, the supervisor ends the job on the host, see
-// [Inherited]. When the lease expires, the supervisor kills the tasks (its
-// file shutdown.go), not the watchdog.
+// watchdog kills every process that is left and deletes the job's secret. If
+// the supervisor has recorded no verdict, the watchdog records why the
+// supervisor ended. If the watchdog ends first, the supervisor ends the job on
+// the host, see [Inherited]. When the lease expires, the supervisor kills the
+// tasks (its file shutdown.go), not the watchdog.
 //
 // The watchdog has no network connection and starts no task, so that few
 // things can go wrong in it.
@@ -48,12 +49,12 @@ import (
 // Watchdog watches one supervisor process.
 type Watchdog struct {
 	folder     jobfolder.Folder
-	stuck      int // after this many seconds without a beat the watchdog kills the supervisor
+	stuck      int // number of seconds without a beat after which the watchdog kills the supervisor
 	log        *log.Logger
 	terms      <-chan os.Signal
 	children   *process.Children
 	supervisor *process.Child
-	life       *os.File     // write end of a pipe to the supervisor: it carries the Spec, and the supervisor sees end of file when this process ends
+	life       *os.File     // write end of a pipe to the supervisor; it carries the Spec, and its end of file shows the supervisor that this process has ended
 	beats      atomic.Int64 // number of beats received from the supervisor
 }
 
@@ -61,9 +62,9 @@ type Watchdog struct {
 const startTimeout = 30 * time.Second
 
 // Start starts the supervisor of a job and waits until it is ready. It passes
-// on the specification, the launcher's connection and the locks of the host's
-// GPUs. From then on only the supervisor uses the connection, but this process
-// holds the locks too, until it ends. If Start fails, no process is left. No
+// the specification, the launcher's connection and the locks of the host's
+// GPUs to the supervisor. Afterwards only the supervisor uses the connection,
+// but both processes hold the locks. If Start fails, no process is left. No
 // other code of this process may wait for children, see [process.Children].
 func Start(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*Watchdog, error) {
 	output, err := os.OpenFile(f.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -89,21 +90,22 @@ func dropLauncher() error {
 	if err != nil {
 		return err
 	}
-	defer null.Close() // Dup3 below has made copies of it
+	defer null.Close() // Dup3 below has duplicated the descriptor
 	debug.FreeOSMemory()
 	return errors.Join(unix.Dup3(int(null.Fd()), 0, 0), unix.Dup3(int(null.Fd()), 1, 0), os.Chdir("/"))
 }
 
-// Run watches the supervisor, and returns after no process of the job is left
-// on the host, except any that cannot be killed.
+// Run watches the supervisor. It returns when no process of the job is left on
+// the host, except processes that cannot be killed.
 func (w *Watchdog) Run() error {
-	defer w.life.Close() // a pipe; all data was written long before
+	defer w.life.Close() // a pipe has no buffered data, so Close cannot lose any
 	w.watch()
 	return w.end()
 }
 
-// SupervisorEnded is the error of Run if the supervisor has ended without recording a
-// verdict. How says how it ended, such as by which signal.
+// SupervisorEnded is the error of Run if the supervisor has ended without
+// recording a verdict. How describes the end, for example the signal that
+// killed the supervisor.
 type SupervisorEnded struct{ How string }
 
 func (e *SupervisorEnded) Error() string { return e.How }
@@ -114,7 +116,7 @@ func (e *SupervisorEnded) Error() string { return e.How }
 func Signals() <-chan os.Signal {
 	terms, ignored := make(chan os.Signal, 4), make(chan os.Signal, 1)
 	signal.Notify(terms, unix.SIGTERM, unix.SIGUSR1)
-	signal.Notify(ignored, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE) // not signal.Ignore, which tasks would inherit
+	signal.Notify(ignored, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE) // do not use signal.Ignore here, because tasks would inherit the ignored signals
 	return terms
 }
 
@@ -138,7 +140,7 @@ func (w *Watchdog) start(spec protocol.Spec, output *os.File, locks []*os.File) 
 	}
 	w.supervisor, err = w.children.Start(self, []string{"plx", "agent", "supervisor", string(w.folder), strconv.Itoa(len(locks))}, attr, nil)
 	for _, file := range []*os.File{null, theirs, answers} {
-		file.Close() // only the supervisor may keep these, so that its end closes the pipes
+		file.Close() // close this process's copies, so that the end of the supervisor closes the pipes
 	}
 	if err != nil {
 		return err
@@ -151,7 +153,7 @@ func (w *Watchdog) start(spec protocol.Spec, output *os.File, locks []*os.File) 
 // that it is ready.
 func (w *Watchdog) await(spec protocol.Spec, to, from *os.File) error {
 	deadline := time.Now().Add(startTimeout)
-	to.SetDeadline(deadline) // cannot fail: pipes support deadlines
+	to.SetDeadline(deadline) // ignore the error: pipes always support deadlines
 	from.SetDeadline(deadline)
 	wrote := json.NewEncoder(to).Encode(spec)
 	var r readiness
@@ -168,7 +170,7 @@ func (w *Watchdog) await(spec protocol.Spec, to, from *os.File) error {
 
 // countBeats counts the supervisor's beats until the supervisor ends.
 func (w *Watchdog) countBeats(beats *os.File) {
-	defer beats.Close() // only read from
+	defer beats.Close() // the pipe was only read
 	buf := make([]byte, 64)
 	for {
 		if _, err := beats.Read(buf); err != nil {
@@ -187,8 +189,9 @@ const (
 )
 
 // stuckAfter returns the number of seconds without a beat after which the
-// supervisor is killed. It is less than the lease: a stuck supervisor cannot
-// check the lease, but no process of the job may outlive the lease.
+// watchdog kills the supervisor. This time is shorter than the lease. A stuck
+// supervisor cannot check the lease, and no process of the job may outlive the
+// lease.
 func stuckAfter(lease time.Duration) int {
 	if lease <= 0 {
 		return mostStuck
@@ -196,8 +199,8 @@ func stuckAfter(lease time.Duration) int {
 	return min(max(int(lease.Seconds()*0.6), leastStuck), mostStuck)
 }
 
-// watch waits until the supervisor has ended. Meanwhile it forwards SIGTERM
-// and SIGUSR1 to the supervisor, and kills it if it is stuck.
+// watch waits until the supervisor has ended. During this time it forwards
+// SIGTERM and SIGUSR1 to the supervisor, and kills a stuck supervisor.
 func (w *Watchdog) watch() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -220,14 +223,14 @@ func (w *Watchdog) watch() {
 	}
 }
 
-// end kills all processes that the supervisor has left, and records a verdict
-// in state.json if there is none.
+// end kills all processes that the supervisor has left. If state.json has no
+// verdict, it records one.
 func (w *Watchdog) end() error {
 	state, err := w.folder.ReadState()
 	known := err == nil && state.Phase == protocol.Over
 	limit := process.KillTime
 	if known && len(state.Unkillable) > 0 {
-		limit = 0 // the supervisor has already waited for the unkillable processes
+		limit = 0 // do not wait again for unkillable processes, because the supervisor has already waited
 	}
 	left, err := w.children.Clear(limit)
 	err = errors.Join(err, w.folder.RemoveSecret())
@@ -254,17 +257,17 @@ const self = "/proc/self/exe"
 // Descriptors that the supervisor inherits from the watchdog, after the
 // standard streams.
 const (
-	fromFD = 3 // the Spec, then end of file when the watchdog has ended
-	toFD   = 4 // to the watchdog: one readiness message, then beats
-	inFD   = 5 // messages of the launcher, after the Spec
-	outFD  = 6 // messages to the launcher
-	lockFD = 7 // first of the GPU locks
+	fromFD = 3 // pipe from the watchdog: the Spec, then end of file when the watchdog has ended
+	toFD   = 4 // pipe to the watchdog: one readiness message, then beats
+	inFD   = 5 // standard input of plx agent start: messages of the launcher, without the Spec
+	outFD  = 6 // standard output of plx agent start: messages to the launcher
+	lockFD = 7 // first of the GPU locks, one descriptor each
 )
 
 // readiness is the message in which the supervisor reports the result of its
 // start.
 type readiness struct {
-	Error string `json:"error,omitempty"` // why the supervisor could not start; "": it has started
+	Error string `json:"error,omitempty"` // why the supervisor could not start; "" if it has started
 }
 
 // Inherited is what a supervisor gets from the watchdog that starts it.
@@ -278,11 +281,11 @@ type Inherited struct {
 
 // Inherit opens the inherited descriptors and receives the job's
 // specification. locks is the number of GPU locks among the descriptors. The
-// supervisor calls it once. If it fails, the result can only be used to call
-// Answer.
+// supervisor calls Inherit once. If Inherit fails, only the method Answer of
+// its result may be called.
 func Inherit(locks int) (*Inherited, error) {
 	for _, fd := range []int{inFD, outFD} {
-		_ = unix.SetNonblock(fd, true) // for write deadlines, and so that Close interrupts a pending read
+		_ = unix.SetNonblock(fd, true) // write deadlines need this, and Close can then interrupt a pending read
 	}
 	in := &Inherited{Launcher: &Launcher{os.NewFile(inFD, "from the launcher"), os.NewFile(outFD, "to the launcher")},
 		watchdog: os.NewFile(toFD, "to the watchdog")}
@@ -297,18 +300,19 @@ func Inherit(locks int) (*Inherited, error) {
 	in.Lost = lost
 	go func() {
 		defer close(lost)
-		_, _ = io.Copy(io.Discard, from) // no more data comes: Copy returns when the watchdog has ended
+		_, _ = io.Copy(io.Discard, from) // no more data comes, so Copy returns when the watchdog has ended
 	}()
 	return in, nil
 }
 
 // Beat tells the watchdog that the supervisor is alive.
 func (in *Inherited) Beat() {
-	_, _ = in.watchdog.Write([]byte{'.'}) // fails if the watchdog has ended, which the channel Lost reports
+	_, _ = in.watchdog.Write([]byte{'.'}) // an error means that the watchdog has ended, and the channel Lost reports this
 }
 
-// Answer reports to the watchdog that the supervisor has started, or with an
-// err why it could not. It must be called once, before the first Beat.
+// Answer reports to the watchdog that the supervisor has started or, if err is
+// not nil, why it could not start. The supervisor must call it once, before
+// the first Beat.
 func (in *Inherited) Answer(err error) error {
 	var r readiness
 	if err != nil {
