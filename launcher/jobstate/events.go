@@ -73,22 +73,21 @@ func (Elapsed) about() int   { return -1 }
 // restarts it.
 type Timer string
 
-// The timers. The comment of a timer says what should have happened before the
-// timer expires, or what is true when it has expired.
+// The names of the timers.
 const (
-	startTimer   Timer = "start"   // should have happened: all tasks have started
-	maxTimer     Timer = "max"     // then the job must end (--max-time)
-	settleTimer  Timer = "settle"  // then all failures with the same cause have been reported
-	doubtTimer   Timer = "doubt"   // then a task that a failed worker named as lost has either failed or is alive
-	stopTimer    Timer = "stop"    // should have happened: tasks that were asked to stop have ended
-	saveTimer    Timer = "save"    // should have happened: the chief has taken the checkpoint before a stop
-	hangTimer    Timer = "hang"    // should have happened: hosts have reported the activity of their tasks
-	scaleTimer   Timer = "scale"   // should have happened: the current phase of a change of hosts (plx scale) is complete
-	steadyTimer  Timer = "steady"  // then the generation has run so long that earlier failures no longer count
-	backoffTimer Timer = "backoff" // then the backoff time is over and the next generation may begin
-	reviveTimer  Timer = "revive"  // should have happened: each lost host that the driver can reach has a new agent
-	waitTimer    Timer = "wait"    // should have happened: lost hosts have come back (--wait-host)
-	regroupTimer Timer = "regroup" // should have happened: every host has a connected agent or is lost
+	startTimer   Timer = "start"   // limits the time until all tasks have started
+	maxTimer     Timer = "max"     // limits the job's run time (--max-time)
+	settleTimer  Timer = "settle"  // ends the time in which failures are collected
+	doubtTimer   Timer = "doubt"   // ends the time in which a peer that a failed worker named as lost may fail too
+	stopTimer    Timer = "stop"    // limits the time until tasks that were asked to stop have ended
+	saveTimer    Timer = "save"    // limits the checkpoint before a stop
+	hangTimer    Timer = "hang"    // begins the next step of the hang detection (package hang)
+	scaleTimer   Timer = "scale"   // limits the current phase of a change of hosts (plx scale)
+	steadyTimer  Timer = "steady"  // expires when the generation has run so long that earlier failures no longer count
+	backoffTimer Timer = "backoff" // expires when the backoff time (delay before a restart) is over
+	reviveTimer  Timer = "revive"  // limits the wait for new agents on lost hosts that the driver can reach
+	waitTimer    Timer = "wait"    // limits the wait for lost hosts to come back (--wait-host)
+	regroupTimer Timer = "regroup" // limits the time until every host has a connected agent or is lost
 )
 
 // hourTimer returns the timer that expires one hour after the n-th restart.

@@ -63,8 +63,8 @@ func (s *save) request(v view, h int) []Command {
 func (s *save) awaits(now stage) bool { return now == running && s.wanted && s.outcome == nil }
 
 // answered handles the answer of the chief, or of the chief's agent if the
-// chief cannot answer. It ignores a second answer, and checkpoints that nobody
-// has requested.
+// chief cannot answer. It ignores a second answer, and checkpoints that the
+// program takes without a request.
 func (s *save) answered(v view, m cluster.ControlMessage) ([]Command, decision) {
 	if !s.wanted || s.outcome != nil {
 		return nil, nil
