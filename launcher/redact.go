@@ -30,9 +30,9 @@ func isSecretFlag(name string) bool {
 // secrets holds the regular expressions with which redact finds values that
 // may be secrets.
 type secrets struct {
-	variable *regexp.Regexp // NAME=VALUE
-	flag     *regexp.Regexp // -name VALUE or -name=VALUE
-	url      *regexp.Regexp // URL that contains a password
+	variable *regexp.Regexp // matches NAME=VALUE
+	flag     *regexp.Regexp // matches -name VALUE and -name=VALUE
+	url      *regexp.Regexp // matches a URL that contains a password
 }
 
 var secretsIn = sync.OnceValue(func() secrets {

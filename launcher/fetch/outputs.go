@@ -170,7 +170,7 @@ func (f *fetcher) tell(lines []string) {
 	}
 }
 
-// some shortens a list of lines to at most the number most. It first merges
+// some shortens a list of lines; most is the maximum number. It first merges
 // lines that differ only in the host. If it omits lines, the last line is the
 // text rest with the number of omitted lines. kind is the noun for one of
 // them, such as "log".

@@ -25,9 +25,9 @@ type graph struct {
 	postures []posture       // posture (what a task does or waits for), indexed like tasks
 }
 
-// end identifies one end of a TCP connection. For a loopback or unspecified
-// local address, which is not unique among hosts, host is the index of the
-// host; otherwise it is -1.
+// end identifies one end of a TCP connection. A loopback or unspecified local
+// address is not unique among hosts. For such an address, host is the index of
+// the host; for other addresses it is -1.
 type end struct {
 	host        int
 	local, peer netip.AddrPort

@@ -297,9 +297,10 @@ func (g *graph) waiters(i int) int {
 	return len(reached) - 1
 }
 
-// sink returns the task to blame if some tasks wait for others and the chain
-// of waits ends: the task that waits for none. Among several, it returns the
-// one that most others wait for. It returns -1 if there is none.
+// sink returns a task that other tasks wait for and that itself waits for
+// none. Among several such tasks, it returns the one that most others wait
+// for. It returns -1 if there is none. If behindSink finds a hidden wait of
+// that task for another, sink returns the other.
 func (g *graph) sink() int {
 	var sinks []int
 	for i, p := range g.postures {

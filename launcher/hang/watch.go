@@ -26,7 +26,7 @@ type Watch struct {
 	round    int                              // ID of the last request; 0 if none was sent
 	waits    bool                             // true if the last request also asked what the tasks wait for
 	answers  map[int]*protocol.ActivityReport // answers to the last request, by host index
-	reported time.Duration                    // while a reported hang lasts: how long the job had been inactive at the report; 0 if the job does not hang
+	reported time.Duration                    // how long the job had been inactive when its current hang was reported; 0 if the job does not hang
 }
 
 // Advice is what the caller of a Watch has to do next.

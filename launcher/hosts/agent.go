@@ -22,8 +22,8 @@ import (
 // runs on the host, or if no agent can be started.
 const noAgent = 3
 
-// NotFound is the exit status of AgentHost.Call if plx prune has deleted the
-// agent's binary from the host.
+// NotFound is the exit status of a command that starts the agent if plx prune
+// has deleted the agent's binary from the host.
 const NotFound = 127
 
 // ErrNoState means that a host has no files of the job, such as its saved

@@ -121,9 +121,8 @@ func (s *Set) Agent(ctx context.Context, p envsync.Platform) (envsync.Blob, erro
 	return s.agents.of(ctx, p)
 }
 
-// UseAgent makes s send another binary to the hosts than the running plx. The
-// function of returns that binary for a platform. guess is the binary for most
-// hosts.
+// UseAgent makes s send another binary to the hosts than the running plx.
+// of(p) is that binary for the platform p. guess is the binary for most hosts.
 func (s *Set) UseAgent(guess envsync.Blob, of func(envsync.Platform) (envsync.Blob, error)) {
 	s.agents.guess, s.agents.only = guess, of
 }

@@ -144,7 +144,7 @@ func (r Reach) CheckVariables() error {
 type Set struct {
 	// Hosts has the order of the resource file.
 	Hosts    []*Host
-	mu       sync.Mutex // guards bar and, after Open, clusters
+	mu       sync.Mutex // guards bar and, once Open has returned, clusters
 	clusters []*embedded.Cluster
 	turns    chan struct{} // semaphore: holds one element for each host that is being dialed
 	printer  *console.Printer

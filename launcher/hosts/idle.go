@@ -31,7 +31,7 @@ type idle struct {
 	stream   *Stream
 	calls    *protocol.Caller
 	of       string                                                   // value of AgentHost.Binary for which this agent serves requests
-	other    bool                                                     // the agent runs the plx version of this process, while the field of names another version
+	other    bool                                                     // the agent runs the plx version of this process, although AgentHost.Binary is another version
 	plx      envsync.Blob                                             // binary that the agent runs; zero if unknown
 	placed   func(seed func(context.Context) (bootstrap.Seed, error)) // reports to Seeds (hosts that pass plx on) that this host has plx; the function is bootstrap.Session.Done
 	transfer chan struct{}                                            // semaphore: holds one element while a Pipe call transfers data
@@ -77,9 +77,9 @@ func (a *AgentHost) keep(i *idle, err error) {
 	}
 }
 
-// giveBack makes an agent that own returned the host's idle agent again. If
-// err shows that the agent did not reply, or if the host has another idle
-// agent by now, giveBack ends the agent instead.
+// giveBack takes back an agent that the method own returned: the agent becomes
+// the host's idle agent again. If err shows that the agent did not reply, or
+// if the host has another idle agent by now, giveBack ends the agent instead.
 func (a *AgentHost) giveBack(i *idle, err error) {
 	switch {
 	case !answered(err):

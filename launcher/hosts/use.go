@@ -23,7 +23,7 @@ func (a *AgentHost) Use(ctx context.Context) (protocol.HostUse, error) {
 type Visitor struct {
 	conn  *protocol.Conn
 	state protocol.State // newest state that the agent has sent
-	looks int            // number of calls of Poll so far
+	looks int            // number of calls of Poll so far; ID of the last request
 }
 
 // Visitor connects to the job's agent as Visit does. The caller must call

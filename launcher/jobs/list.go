@@ -171,7 +171,7 @@ func (r *row) took(ended time.Time) {
 
 // jobColumns are the columns that plx jobs may drop. It drops them in this
 // order until each job fits on one line of the terminal. plx status shows the
-// dropped values too.
+// dropped values.
 var jobColumns = []string{"REASON", "STARTED", "TASKS", "HOSTS", "TOOK", "CODE"}
 
 // printRows prints a table of jobs. If the terminal is too narrow, it drops

@@ -88,7 +88,7 @@ type HostRecord struct {
 	Line   string   `json:"line"`           // the host's line in the hosts file
 	Folder string   `json:"folder"`         // name of the job's folder on the host, below ~/.plx/jobs/<job>/
 	Binary string   `json:"binary"`         // path of the agent's executable on the host, relative to the home directory
-	Tasks  []string `json:"tasks"`          // names of the host's tasks in the newest known generation (start of the job)
+	Tasks  []string `json:"tasks"`          // names of the host's tasks in the newest known generation (run of all tasks)
 	Left   bool     `json:"left,omitempty"` // the host has left the job, but may still store its logs
 }
 

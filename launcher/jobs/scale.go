@@ -174,8 +174,8 @@ func (s *scaler) askOnce(ctx context.Context, scale protocol.Scale) (answer prot
 	}
 }
 
-// endGroup ends the agents on new hosts that did not join the job. The agents
-// report why as the reason.
+// endGroup ends the agents on new hosts that did not join the job. The error
+// why is the reason that the agents record.
 func (s *scaler) endGroup(why error) error {
 	return s.group.End(protocol.Verdict{Code: exit.CodePlx, Reason: "not scaled: " + why.Error()}, askTime)
 }

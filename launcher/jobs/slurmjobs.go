@@ -198,9 +198,9 @@ func (s submitted) follow(ctx context.Context, q Query, shown logs.Options, line
 
 // awaitLaunched returns a query for a job that has been launched. If q means a
 // pending submission, awaitLaunched waits until the submission launches a job.
-// newest concerns a q.Job that is the id of a launched job. If newest is
-// false, the result means that job. If newest is true, it means the newest job
-// of the same submission.
+// If newest is false and q.Job is the id of a launched job, the returned query
+// means exactly that job. If newest is true, it means the newest job of the
+// submission.
 func awaitLaunched(ctx context.Context, q Query, newest bool) (Query, error) {
 	if q.Job != "" && !newest {
 		if _, found := byID(q.Job); found {

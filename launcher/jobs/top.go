@@ -266,8 +266,9 @@ func canDraw(t console.Terminal) error {
 	return exit.Mistake(errors.New("plx top needs a terminal that it can draw on"), "plx status --json and plx logs -f print the same for other outputs")
 }
 
-// show runs the view until the user leaves it. The functions feeds run in the
-// background meanwhile. The printer's messages appear as lines in the view.
+// show runs the view until the user leaves it. Meanwhile, each function in
+// feeds runs in the background, and the printer's messages appear as lines in
+// the view.
 func show(ctx context.Context, printer *console.Printer, cfg top.Config, keys io.Reader, out io.Writer, feeds ...func(context.Context, *top.View)) error {
 	view := top.New(cfg)
 	defer printer.Display().Divert(view)()

@@ -108,7 +108,7 @@ func (m *Machine) stopAsked(e StopAsked) {
 	case m.stage == settling: // the user wants to stop: judge the failures collected so far
 		_, m.verdict = m.failures.verdict(v, m.tolerance.short)
 		m.end()
-	default: // use another exit status than 0, which means that the work was done
+	default: // 0 would mean that the work was done, so use another exit status
 		m.endWith(protocol.Verdict{Code: cmp.Or(e.Code, exit.CodePlx), Reason: e.Reason})
 	}
 }

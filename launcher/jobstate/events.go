@@ -78,7 +78,7 @@ const (
 	startTimer   Timer = "start"   // limits the time until all tasks have started
 	maxTimer     Timer = "max"     // limits the job's run time (--max-time)
 	settleTimer  Timer = "settle"  // ends the time in which failures are collected
-	doubtTimer   Timer = "doubt"   // ends the time in which a peer that a failed worker named as lost may fail too
+	doubtTimer   Timer = "doubt"   // ends the wait for a failure of the peer that a failed worker named as lost
 	stopTimer    Timer = "stop"    // limits the time until tasks that were asked to stop have ended
 	saveTimer    Timer = "save"    // limits the checkpoint before a stop
 	hangTimer    Timer = "hang"    // begins the next step of the hang detection (package hang)

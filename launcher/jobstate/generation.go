@@ -47,8 +47,8 @@ func (g generation) ended(t cluster.Task) bool {
 	return ended
 }
 
-// servers returns those of the given tasks that are parameter servers and have
-// not ended.
+// servers returns the parameter servers among the given tasks that have not
+// ended.
 func (g generation) servers(tasks []protocol.TaskSpec) []cluster.Task {
 	var servers []cluster.Task
 	for _, t := range tasks {
@@ -70,11 +70,10 @@ func (g generation) finished() bool {
 	return true
 }
 
-// renumber assigns new indices, from 0 without gaps, to the tasks of those
-// hosts for which the function in returns true. It numbers the tasks of each
-// role in the order of the hosts, and within a host in the order of
-// Plan.Tasks. Each task keeps its host and devices. The other hosts get no
-// tasks.
+// renumber assigns new indices, from 0 without gaps, to the tasks of every
+// host h for which in(h) is true. It numbers the tasks of each role in the
+// order of the hosts, and within a host in the order of Plan.Tasks. Each task
+// keeps its host and devices. The other hosts get no tasks.
 func renumber(all hosts, in func(h int) bool) [][]protocol.TaskSpec {
 	next := map[cluster.Role]int{}
 	laid := make([][]protocol.TaskSpec, len(all))

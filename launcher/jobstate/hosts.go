@@ -26,7 +26,7 @@ type host struct {
 	// The following fields are about the current generation.
 	tasks []protocol.TaskSpec // tasks that the host runs in the current generation; nil if none
 
-	groupRank    int   // number of hosts with workers that have a lower index than this one
+	groupRank    int   // number of hosts that run workers and have a lower index than this host
 	participates bool  // the host takes part in this generation, possibly without tasks; false once its agent is lost
 	answered     stage // last stage whose request the agent has answered; gathering if it has answered none
 	startSent    bool  // a Start message was sent and may have arrived, so tasks may be running
@@ -236,7 +236,7 @@ func mayCome(v view, h int) bool {
 }
 
 // count returns the number of workers and servers that the plan assigns to the
-// members for which the function counts returns true.
+// members of the job. It counts those members h for which counts(h) is true.
 func (all hosts) count(counts func(h int) bool) (workers, servers int) {
 	for i, h := range all {
 		if h.place == member && counts(i) {
@@ -248,8 +248,8 @@ func (all hosts) count(counts func(h int) bool) (workers, servers int) {
 }
 
 // shortage returns a text that says which tasks the job lacks if it can use
-// only the hosts for which the function counts returns true. It returns "" if
-// these hosts are enough.
+// only the hosts h for which counts(h) is true. It returns "" if these hosts
+// are enough.
 func shortage(v view, counts func(h int) bool) string {
 	workers, servers := v.hosts.count(counts)
 	all, allServers := v.hosts.count(func(int) bool { return true })

@@ -45,9 +45,9 @@ func (s *start) request(v view, h int) []Command {
 // every pair of hosts. With more hosts it tests a selection of pairs.
 const checkAll = 16
 
-// peers returns the hosts that the host with index of must dial in the
-// connection check. In the first generation, all hosts take part in the check;
-// later, only hosts with tasks.
+// peers returns the hosts that one host must dial in the connection check. of
+// is the index of this one host. In the first generation, all hosts take part
+// in the check; later, only hosts with tasks.
 //
 // With up to checkAll hosts, each host dials all others. With more, each host
 // dials the hosts at distances 1, 2, 4, 8 and so on in the list of hosts, and

@@ -22,7 +22,7 @@ type failure struct {
 	reason     string         // what failed and why, as text for the verdict
 	hang       *protocol.Hang // description of the hang if the failure is that the job hangs; otherwise nil
 	excused    bool           // the driver was suspended, so the host is not at fault
-	secondhand bool           // another host has reported the failure: that host could not reach this one
+	secondhand bool           // another host reported this failure, because it could not reach the failed host
 }
 
 // failureOf returns the failure that a task reports before its process exits.

@@ -108,7 +108,7 @@ func (f *feed) close() {
 // reached, next tries only once.
 func (f *feed) next(ctx context.Context) (logs.Chunk, error) {
 	if f.st != nil {
-		f.liveness.until(f.st.Alive()) // plx reads no bytes between two calls of next, so count this time as silence only from Alive on
+		f.liveness.until(f.st.Alive()) // plx has read no bytes since the last call of next; count the host as heard until st.Alive, when the connection last worked
 	}
 	for tries := 0; ; tries++ {
 		c, err := f.read(ctx)

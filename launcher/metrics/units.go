@@ -65,7 +65,7 @@ func perSecond(unit []byte) string {
 	return rateOf(what, time)
 }
 
-// rateOf returns the name of the metric that counts what per time, such as
+// rateOf returns the name of the metric whose unit is what/time, such as
 // tokens/s. It returns "" if this is no rate of a training.
 func rateOf(what, time []byte) string {
 	switch string(time) {

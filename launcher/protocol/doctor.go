@@ -39,8 +39,8 @@ type HostReport struct {
 // HostFacts describes the operating system, user, file systems and limits of a
 // host. A number is [NotKnown] if the host could not determine it.
 type HostFacts struct {
-	OS        string `json:"os"`     // as uname prints it
-	Arch      string `json:"arch"`   // as uname prints it
+	OS        string `json:"os"`     // operating system, as uname prints it
+	Arch      string `json:"arch"`   // processor architecture, as uname prints it
 	Kernel    string `json:"kernel"` // version of the kernel
 	HostName  string `json:"hostname"`
 	User      string `json:"user"`

@@ -31,7 +31,7 @@ type Message struct {
 	End     *End     `json:"end,omitempty"`
 
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
-	Scaled     *Scaled     `json:"scaled,omitempty"` // answer to Scale; the agent that receives it forwards it to its visitors
+	Scaled     *Scaled     `json:"scaled,omitempty"` // answer to Scale; an agent that receives it forwards it to its visitors
 
 	// A visitor sends these messages. The agent forwards Scale to the driver.
 	// It answers SpecAsk with the job's Spec.
@@ -158,7 +158,7 @@ type Renew struct {
 type Prepare struct {
 	Generation int        `json:"generation"`
 	Tasks      []TaskSpec `json:"tasks"`
-	GroupRank  int        `json:"groupRank"` // number of hosts with workers that have a lower host index than this one
+	GroupRank  int        `json:"groupRank"` // number of hosts that run workers and have a lower index than the receiving host
 }
 
 // Prepared reports the addresses at which the host's tasks will listen, or why
@@ -352,7 +352,7 @@ func (s Scaled) After(pause time.Duration) Scaled {
 
 // Put asks an agent to receive the files of a folder and store them.
 type Put struct {
-	Program bool `json:"program,omitempty"` // true: the folder contains one executable, which is stored under ~/.plx/blobs
+	Program bool `json:"program,omitempty"` // true if the folder contains one executable, which the agent stores under ~/.plx/blobs
 	// Job is the job whose working directory the agent creates from the files,
 	// and Folder the name of the host's folder of that job. Both are empty if
 	// no working directory is to be created.
@@ -371,7 +371,7 @@ type Get struct {
 type HostCheckpoint struct {
 	Folder string           `json:"folder"`           // slash-separated path of the folder under ~/.plx/ckpt/<name>
 	Made   time.Time        `json:"made,omitzero"`    // creation time in the manifest; zero if the manifest is unreadable
-	Files  []CheckpointFile `json:"files,omitempty"`  // files that the manifest lists, and last the manifest itself; nil if it is unreadable
+	Files  []CheckpointFile `json:"files,omitempty"`  // files that the manifest lists, followed by the manifest itself; nil if the manifest is unreadable
 	Damage string           `json:"damage,omitempty"` // why the manifest is unreadable; empty if it is readable
 }
 

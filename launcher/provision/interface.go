@@ -81,9 +81,9 @@ type addresses struct {
 	loopback  bool           // true if the addresses belong to the loopback interface, so that other hosts cannot connect to them
 }
 
-// of returns the IPv6 addresses if six is true or a has no IPv4 address, and
-// the IPv4 addresses otherwise. If a has no IPv6 address, it always returns
-// the IPv4 addresses.
+// of returns the addresses of one IP version. These are the IPv6 addresses if
+// six is true or a has no IPv4 address, and the IPv4 addresses in all other
+// cases. If a has no IPv6 address, of always returns the IPv4 addresses.
 func (a addresses) of(six bool) []netip.Prefix {
 	if len(a.six) > 0 && (six || len(a.four) == 0) {
 		return a.six
@@ -340,8 +340,8 @@ func CheckReachOffline(used []hostfile.Host) error {
 	return errLoopback(addr, line)
 }
 
-// ownAddress returns the address from which this machine would connect to the
-// address of. It returns "" if it cannot find out. It sends no packet.
+// ownAddress returns this machine's own address on the route to the given
+// address. It returns "" if it cannot find out. It sends no packet.
 func ownAddress(of string) string {
 	conn, err := net.Dial("udp", net.JoinHostPort(of, "9"))
 	if err != nil {

@@ -171,9 +171,9 @@ func discard(ctx context.Context, from []*Target) {
 	})
 }
 
-// FromJob returns the recipe of a running job. It copies the job's files from
-// the host from, which belongs to the job, to dir, an empty local folder. It
-// copies only the files that the recipe needs.
+// FromJob returns the recipe of a running job. It copies the files that the
+// recipe needs to dir, an empty local folder. It copies them from one of the
+// job's hosts, whose agent is from.
 func FromJob(ctx context.Context, from *hosts.AgentHost, spec protocol.Spec, dir string, printer *console.Printer) (r Recipe, err error) {
 	r = Recipe{Printer: printer, PeerAddr: spec.DataAddr, Files: &Workdir{taken: true}, Spec: spec}
 	if sum := spec.Command.Blob; sum != "" {

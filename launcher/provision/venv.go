@@ -30,7 +30,7 @@ type Venv struct {
 	request venv.Request
 
 	from *hosts.AgentHost // host of a running job that has the environment; nil if the environment is on this machine
-	dir  string           // empty local folder for the files that plx copies from the host from
+	dir  string           // empty local folder for the files that plx copies from a host of the running job
 }
 
 // ReadVenv reads the virtual environment in the folder dir. It returns the
@@ -201,8 +201,8 @@ func (v Venv) fill(ctx context.Context, on []*Target, r *Recipe, ask func(int, *
 	return each(ctx, on, r.Printer.NewHostProgress("installing "+v.named, len(on)), ask)
 }
 
-// venvOf returns the environment v of a running job. It is installed on the
-// host from. dir is an empty local folder for the files that plx must copy
+// venvOf returns the environment v of a running job. The host from has it
+// installed. dir is an empty local folder for the files that plx must copy
 // from that host.
 func venvOf(v protocol.Venv, from *hosts.AgentHost, dir string) (Venv, error) {
 	of := Venv{named: "the job's virtual environment", from: from, dir: dir}

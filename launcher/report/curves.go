@@ -191,8 +191,8 @@ func steps(p metrics.Point) (float64, bool) { return float64(p.Step), p.Step >= 
 // values cannot be infinite.
 const maxDrawn = 1e300
 
-// draw returns the curve of a series. The function x returns the x coordinate
-// of a point. draw multiplies all values by factor.
+// draw returns the curve of a series. x(p) is the x coordinate of the point p.
+// draw multiplies all values by factor.
 func draw(points []metrics.Point, x func(metrics.Point) (float64, bool), factor float64) (c curve) {
 	gap := false
 	for _, p := range points {
