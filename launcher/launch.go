@@ -56,8 +56,8 @@ import (
 // Launch runs a job until it ends, and returns plx's exit status. For a
 // detached job, Launch returns after every task has started, and prints the
 // job's id on stdout. The user's signals arrive on sig. The first signal ends
-// the job and leaves the tasks the grace time; the second kills the tasks at
-// once.
+// the job, and tasks then have the grace period to stop. The second signal
+// kills the tasks at once.
 func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, err error) {
 	cfg.Terminal.NoStatus = cfg.Terminal.NoStatus || cfg.JSON // with --json, a program reads the output, so the status line is off
 	printer := console.NewPrinter(cfg.Terminal)
@@ -66,7 +66,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		l.events.Add(stdout(printer))
 	}
 	begun := time.Now()
-	defer func() { l.events.Ended(code, l.verdict, time.Since(begun), cmp.Or(err, l.failed)) }() // deferred first, so that it runs last
+	defer func() { l.events.Ended(code, l.verdict, time.Since(begun), cmp.Or(err, l.failed)) }() // deferred first, so that it runs last and reports the final error
 	if err := cfg.validate(); err != nil {
 		return exit.Code(err), err
 	}
@@ -77,7 +77,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	}
 	ending := stopLimits{grace: cfg.Grace, save: cfg.CheckpointTimeout}
 	if cfg.Detach {
-		ending.save = 0 // plx exits after the start of a detached job, so its signals ask for no checkpoint
+		ending.save = 0 // signals reach plx only until a detached job has started, so they ask for no checkpoint
 	}
 	ctx, l.signals = watch(ctx, sig, ending, l.printer)
 	defer l.signals.close()
@@ -99,7 +99,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 		return l.handOver(ctx)
 	}
 	turns := hosts.FanOut
-	if len(cfg.Hosts) == 0 { // embedded cluster: all agents start on this machine
+	if len(cfg.Hosts) == 0 { // without hosts, the cluster is embedded and all agents start on this machine
 		turns = min(turns, 4*runtime.NumCPU())
 	}
 	d := &drive{launch: l, turns: make(chan struct{}, turns)}
@@ -108,13 +108,13 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 
 // stdout returns a function that writes events as JSON lines to stdout,
 // between the tasks' output lines (--json). It ignores write errors, because
-// writing the next output line reports the same error and stops the job.
+// the next output line meets the same error and stops the job.
 func stdout(printer *console.Printer) event.Sink {
 	return func(_ event.Kind, line []byte) { _ = printer.Display().Write(logs.Stdout, line) }
 }
 
-// EndEvent writes the end event for a launch whose command line was rejected,
-// so that Launch is never called.
+// EndEvent writes the event for the end of a launch whose command line was
+// wrong. In that case Launch is never called.
 func EndEvent(t console.Terminal, err error) {
 	event.New(stdout(console.NewPrinter(t))).Ended(exit.Code(err), "", 0, err)
 }
@@ -139,7 +139,7 @@ type launch struct {
 	program     entrypoint.Program
 	source      artifacts.Source
 	venv        provision.Venv // virtual environment that --venv sends
-	announced   func()         // undoes what announce did: removes the file by which plx stop finds this launch
+	announced   func()         // removes the file by which plx stop finds this launch (jobs.Announce)
 	set         *hosts.Set
 	placed      placement.Placement
 	artifacts   *artifacts.Set
@@ -147,14 +147,14 @@ type launch struct {
 	created     time.Time
 	secret      []byte             // shared secret with which the job's agents and tasks authenticate each other
 	agents      []*hosts.AgentHost // agents of the hosts that run tasks, in the order of placed.Hosts
-	revision    <-chan revision    // receives the git revision of the program's directory
+	revision    <-chan revision    // delivers the git revision of the program's directory
 	planned     []string           // table of tasks, devices and addresses, one string per line
-	ticket      string             // this launch's ticket in the hosts' queues for GPUs
+	ticket      string             // ticket (position) of this launch in the hosts' queues for GPUs
 	booked      *reservation.Held  // GPUs that are reserved for this job; nil if none
 }
 
-// open creates the --log-dir directory, checks that --fetch is writable, and
-// prepares the connections to all hosts.
+// open creates the --log-dir directory, checks that the --fetch directory is
+// writable, and prepares the connections to all hosts.
 func (l *launch) open(ctx context.Context) (err error) {
 	if l.cfg.LogDir != "" {
 		if l.logDir, err = logs.NewDir(l.cfg.LogDir); err != nil {
@@ -227,12 +227,12 @@ func (l *launch) command(p envsync.Platform) protocol.Command {
 	return c
 }
 
-// plan returns the plan of the job, which its driver (the process that starts,
-// watches and restarts tasks) follows.
+// plan returns the plan of the job for its driver (the code that starts,
+// watches and restarts tasks).
 func (l *launch) plan() protocol.Plan {
 	p := protocol.Plan{Job: l.job, Grace: l.cfg.Grace, Settle: settle, StartTimeout: l.cfg.StartTimeout, MaxTime: l.cfg.MaxTime,
 		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts, Hang: l.cfg.Hang, Foreign: !l.program.Trainer}
-	p.Restarts.Revive = !l.cfg.Detach // the driver of a detached job cannot start agents: it has no SSH access to the hosts
+	p.Restarts.Revive = !l.cfg.Detach // Revive lets the driver start new agents; for a detached job it cannot, because its host has no SSH access to the others
 	for i, a := range l.agents {
 		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: a.Name(), Tasks: l.placed.Hosts[i].Specs(), Drives: l.cfg.Detach && i == l.chief(),
 			Folder: a.Folder, Line: a.Resource.WithoutSettings().String(), Binary: a.Binary})
@@ -257,7 +257,7 @@ func (l *launch) chief() int {
 	})
 }
 
-// record returns the job's record for this machine, with the hosts as at the
+// record returns the job's record for this machine, with the hosts of the
 // launch. Later commands such as plx stop read the record.
 func (l *launch) record() *jobs.Record {
 	r := &jobs.Record{Job: l.job, Name: l.cfg.Name, Program: filepath.Base(l.cfg.Program), Created: l.created,
@@ -269,8 +269,8 @@ func (l *launch) record() *jobs.Record {
 	return r
 }
 
-// report saves the verdict in the job's record and prints the verdict. The
-// argument out has printed the job's logs; it is nil if no logs were printed.
+// report saves the verdict in the job's record and prints the verdict. out is
+// the output that printed the job's logs; it is nil if plx printed none.
 func (l *launch) report(r *jobs.Record, v protocol.Verdict, out *logstream.Output) {
 	l.verdict = v.Reason
 	if err := r.Finish(v); err != nil {

@@ -15,8 +15,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// outputs returns the patterns of the files that the job writes: those of
-// --output, and those that plx's trainer writes if it gets args.
+// outputs returns the patterns of the files that the job writes. These are the
+// values of --output, and the files that plx's trainer writes if the program
+// has the arguments args.
 func outputs(patterns, args []string) (all []protocol.Output, err error) {
 	for _, p := range patterns {
 		pattern, err := protocol.ParsePattern(p)
@@ -29,8 +30,8 @@ func outputs(patterns, args []string) (all []protocol.Output, err error) {
 }
 
 // telemetry returns patterns of the summary, timeline and graph files that
-// plx's trainer writes if it gets args. For other programs the patterns match
-// nothing.
+// plx's trainer writes if the program has the arguments args. If the program
+// does not use the trainer, the patterns match nothing.
 func telemetry(args []string) (all []protocol.Output) {
 	add := func(dir string, patterns ...string) {
 		for _, p := range patterns {

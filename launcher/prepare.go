@@ -29,14 +29,14 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// prepare runs all stages of a launch before the agents start. If prepare is
-// interrupted, the hosts keep only cached files, which the next launch can
-// use.
+// prepare runs all stages of a launch before the agents start. If the user
+// interrupts prepare, only cached files remain on the hosts, and the next
+// launch can use them.
 func (l *launch) prepare(ctx context.Context) error {
 	defer func() { l.announced() }()
 	l.revision = readRevision(ctx, l.cfg)
 	for _, stage := range []struct {
-		doing string // text displayed while the stage runs and displays nothing itself; "" for a stage that takes no time
+		doing string // text displayed while the stage runs; "" for a stage that takes no time or displays its own progress
 		work  func(context.Context) error
 	}{
 		{"preparing the connections", l.open},
@@ -62,9 +62,9 @@ func (l *launch) prepare(ctx context.Context) error {
 	return nil
 }
 
-// announce records this launch on this machine, so that plx stop can find the
-// launch before its job has a record. A launch by a batch submission needs no
-// such record, as plx stop finds the submission.
+// announce records this launch on this machine. With this file, plx stop finds
+// the launch before the launch's job has a record. A launch from a batch
+// submission writes no file, because plx stop finds the submission.
 func (l *launch) announce(context.Context) error {
 	if l.cfg.Submission != "" {
 		return nil
@@ -78,7 +78,7 @@ func (l *launch) announce(context.Context) error {
 }
 
 // survey connects to the hosts and asks for their platform, GPUs, cached files
-// and other facts.
+// and other facts. It also determines the name of the job's checkpoints.
 func (l *launch) survey(ctx context.Context) (err error) {
 	if l.checkpoints, err = l.checkpointName(ctx); err != nil {
 		return err
@@ -104,8 +104,9 @@ func (l *launch) survey(ctx context.Context) (err error) {
 	return nil
 }
 
-// find asks the hosts whether the program, a command installed on them, links
-// plx's trainer. Only a program that does gets parameter servers by default.
+// find asks the hosts whether the program links plx's trainer. It is used for
+// a program that is a command installed on the hosts. Only a program that
+// links the trainer gets parameter servers by default.
 func (l *launch) find(ctx context.Context) error {
 	if !l.program.AskHosts {
 		return nil
@@ -140,10 +141,10 @@ func (l *launch) find(ctx context.Context) error {
 	return nil
 }
 
-// agreed reports whether the program links plx's trainer, from what the hosts
-// have found. All hosts that have the program must agree. A host without the
-// program runs no task, or the launch fails later. The note, which may be
-// empty, explains why the job gets no parameter servers.
+// agreed reports whether the program links plx's trainer, according to what
+// the hosts found. All hosts that have the program must agree. A host without
+// the program either runs no task or makes the launch fail later. note
+// explains why the job gets no parameter servers, or is empty.
 func agreed(c Config, names []string, found []protocol.Found) (trainer bool, note string) {
 	with, without := -1, -1
 	for i, f := range found {
@@ -172,9 +173,9 @@ func (l *launch) pack(ctx context.Context) (err error) {
 	return nil
 }
 
-// embeddedLine returns a line that says that the job runs on an embedded
-// cluster (hosts simulated on this machine). With printed prefix, the line
-// fits into 80 columns.
+// embeddedLine returns the line that says that the job runs on an embedded
+// cluster (hosts simulated on this machine). Together with the prefix that plx
+// prints, the line fits into 80 columns.
 func embeddedLine(cfg Config) string {
 	why := "no --hosts: "
 	if cfg.LocalGiven {
@@ -184,7 +185,7 @@ func embeddedLine(cfg Config) string {
 		plural.Count(cfg.LocalHosts, "host"), plural.Count(cfg.LocalWorkers, "worker"), cfg.LocalHosts, cfg.LocalWorkers)
 }
 
-// inSlurm returns a line that says that the job runs on the hosts of a Slurm
+// inSlurm returns the line that says that the job runs on the hosts of a Slurm
 // allocation.
 func inSlurm(cfg Config) string {
 	return fmt.Sprintf("in job %s of Slurm, with %s (--no-slurm leaves it out)", cfg.Slurm.ID, plural.Count(len(cfg.Hosts), "host"))
@@ -202,7 +203,7 @@ func (l *launch) ready(ctx context.Context) error {
 	}
 	table := console.NewTable("HOST", "INTERFACE", "DATA ADDRESS")
 	for _, h := range l.agents {
-		addr, _ := h.DataAddr() // no error: Ready has rejected hosts without an address
+		addr, _ := h.DataAddr() // the error is ignored: Ready has already rejected hosts without an address
 		table.Row(h.Name(), cmp.Or(h.Resource.Interface, "as SSH"), addr)
 	}
 	lines := table.Lines()
@@ -232,8 +233,9 @@ func checkPlacement(c Config, p placement.Placement) error {
 }
 
 // place decides which task runs on which host and device, and prints notes on
-// surprising results. It fails if other processes use the GPUs or other
-// launches have reserved them, before plx builds or sends anything.
+// results that may surprise the user. It fails if other processes use the GPUs
+// or other launches have reserved them. So the launch fails before plx builds
+// or sends anything.
 func (l *launch) place(ctx context.Context) (err error) {
 	machines := l.set.Machines()
 	if l.placed, err = placement.Place(machines, l.cfg.Options); err != nil {
@@ -278,10 +280,11 @@ func (l *launch) place(ctx context.Context) (err error) {
 	return cmp.Or(context.Cause(ctx), jobs.CheckReservations(ctx, l.placed, l.agents, l.ticket, jobs.BusyHint))
 }
 
-// foreignNotes returns notes for a program that does not link plx's trainer,
-// about effects of the placement and of flags that the user may not expect.
+// foreignNotes returns notes for a program that does not link plx's trainer.
+// The notes are about effects of the placement and of flags that the user may
+// not expect.
 func foreignNotes(c Config, program entrypoint.Program, p placement.Placement, machines []placement.Machine) (notes []string) {
-	if program.Trainer || program.AskHosts { // AskHosts is still true in a dry run, which asks no host whether the program links the trainer
+	if program.Trainer || program.AskHosts { // in a dry run AskHosts is still true, because plx asks no host whether the program links the trainer
 		return nil
 	}
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
@@ -309,8 +312,8 @@ func foreignNotes(c Config, program entrypoint.Program, p placement.Placement, m
 	return notes
 }
 
-// overruled returns a note for each host whose environment selects other GPUs
-// (such as by CUDA_VISIBLE_DEVICES) than its tasks will use.
+// overruled returns a note for each host on which an environment variable,
+// such as CUDA_VISIBLE_DEVICES, selects other GPUs than the tasks will use.
 func overruled(p placement.Placement, machines []placement.Machine) (lines []string) {
 	for _, h := range p.Hosts {
 		m := machines[h.Machine]
@@ -337,9 +340,9 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// bookGPUs waits, if --wait-gpus is given, until no other process uses the
-// job's GPUs. It then holds a reservation, so that no other launch of plx gets
-// these GPUs.
+// bookGPUs acts only if --wait-gpus is given. It waits until no other process
+// uses the job's GPUs, and then reserves them, so that no other launch of plx
+// gets them.
 func (l *launch) bookGPUs(ctx context.Context) error {
 	if l.cfg.WaitGPUs == 0 || !l.placed.Claims() {
 		return nil
@@ -359,7 +362,7 @@ func (l *launch) bookGPUs(ctx context.Context) error {
 }
 
 // name creates the job's id and secret. It fails if a running job uses the
-// same checkpoint name.
+// same name for its checkpoints.
 func (l *launch) name(ctx context.Context) error {
 	if err := l.checkName(ctx); err != nil {
 		return err
@@ -371,15 +374,16 @@ func (l *launch) name(ctx context.Context) error {
 	}
 	l.checkpoints = cmp.Or(l.checkpoints, l.job)
 	l.secret = make([]byte, cluster.SecretSize)
-	rand.Read(l.secret) // crypto/rand.Read never returns an error
+	rand.Read(l.secret) // the error is ignored: crypto/rand.Read never returns one
 	for _, a := range l.agents {
 		a.Job, a.Folder = l.job, a.JobFolder()
 	}
 	return nil
 }
 
-// nameHosts adds the names of the affected hosts to an error that says that
-// plx has no binary for a platform. It returns other errors unchanged.
+// nameHosts handles the error that plx has no binary for a platform: it adds
+// the names of the hosts with that platform. It returns other errors
+// unchanged.
 func nameHosts(err error, agents []*hosts.AgentHost) error {
 	var of *artifacts.PlatformError
 	if !errors.As(err, &of) {
@@ -395,9 +399,10 @@ func nameHosts(err error, agents []*hosts.AgentHost) error {
 }
 
 // checkpointName returns the name under which hosts store the job's
-// checkpoints. With --resume it is the name of the resumed job, else the
-// --name of this job. It is "" if the job's id is to be used. checkpointName
-// also prints a note if an earlier job used the name.
+// checkpoints. With --resume, it is that of the resumed job. Without --resume,
+// it is the job's --name. If the job has no name either, checkpointName
+// returns "", and the job's id will be the name. checkpointName also prints a
+// note if an earlier job used the name.
 func (l *launch) checkpointName(ctx context.Context) (string, error) {
 	if l.cfg.Resume == "" {
 		return l.cfg.Name, l.reportUse()
@@ -430,9 +435,9 @@ func (l *launch) reportUse() error {
 	return err
 }
 
-// reuse describes what it means for this job that an earlier job had the same
-// name: whether this job resumes from the earlier job's checkpoints. The
-// argument before is the earlier job's verdict, or nil if unknown.
+// reuse returns a text about an earlier job of the same name: whether this job
+// resumes from that job's checkpoints. before is the earlier job's verdict, or
+// nil if it is unknown.
 func (l *launch) reuse(before *protocol.Verdict) string {
 	saved := before != nil && before.Saved != nil && before.Saved.Cause == ""
 	switch promise := l.saving(); {
@@ -444,12 +449,12 @@ func (l *launch) reuse(before *protocol.Verdict) string {
 	return "it means this job from now on"
 }
 
-// checkName fails if a running job on one of the hosts uses the same
-// checkpoint name. Agents check the name again when they start, but then
-// agents on other hosts may already run.
+// checkName fails if a running job on one of the hosts uses the same name for
+// its checkpoints. Agents check the name again when they start, but at that
+// time other agents of the job may already run.
 func (l *launch) checkName(ctx context.Context) error {
 	if l.checkpoints == "" {
-		return nil // the job's id will be the name, and no other job has that id
+		return nil // the job's id will be the name, and ids are unique
 	}
 	tally := l.printer.NewHostProgress("looking for jobs of the same name", len(l.agents))
 	return hosts.Each(ctx, l.agents, func(_ int, a *hosts.AgentHost) error {

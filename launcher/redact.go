@@ -19,7 +19,7 @@ func isSecret(name string) bool {
 
 // isSecretFlag reports whether the name of a flag suggests that its value is a
 // secret. It compares whole words of the name: --hf-token is a secret flag,
-// --tokenizer is not.
+// and --tokenizer is not.
 func isSecretFlag(name string) bool {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '-' || r == '_' || r == '.' })
 	return slices.ContainsFunc(words, func(word string) bool {
@@ -30,9 +30,9 @@ func isSecretFlag(name string) bool {
 // secrets holds the regular expressions with which redact finds values that
 // may be secrets.
 type secrets struct {
-	variable *regexp.Regexp // NAME=VALUE
-	flag     *regexp.Regexp // -name VALUE or -name=VALUE
-	url      *regexp.Regexp // URL that contains a password
+	variable *regexp.Regexp // matches NAME=VALUE
+	flag     *regexp.Regexp // matches -name VALUE and -name=VALUE
+	url      *regexp.Regexp // matches a URL that contains a password
 }
 
 var secretsIn = sync.OnceValue(func() secrets {
@@ -43,10 +43,10 @@ var secretsIn = sync.OnceValue(func() secrets {
 	}
 })
 
-// redact returns a command line in which secrets are replaced by "***".
-// Secrets are values of variables and flags with a name such as TOKEN or
-// --password, and passwords in URLs. It also searches shell command lines that
-// are one argument.
+// redact returns a command line in which "***" replaces secrets. Secrets are
+// passwords in URLs, and values of variables and flags with a name such as
+// TOKEN or --password. redact also searches arguments that contain a whole
+// shell command line.
 func redact(words []string) []string {
 	out := make([]string, len(words))
 	for i, word := range words {

@@ -11,15 +11,17 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// countTime is how long Made waits for a host's count, because the user waits
-// for the command to finish.
+// countTime limits how long Made waits for a host to count its files. The
+// limit is short, because Made runs at the end of a command and the user
+// waits.
 const countTime = 10 * time.Second
 
-// Made counts the files that a job has made in its own folders on the hosts
-// and that the user has not fetched. known has the counts of hosts that need
-// not be asked. line describes the files that no --output names; it is "" if
-// there are none. named is the number of files that --output names. The error
-// lists the hosts that did not reply.
+// Made counts the files of a job that the user has not fetched. These are the
+// files in the job's own folders on the hosts. It asks the hosts in from, and
+// adds the counts in known, which the caller has from other hosts. line is a
+// text about the files that no --output names; it is "" if there are none.
+// named is the number of files that --output names. The error lists the hosts
+// that did not reply.
 func Made(ctx context.Context, job string, from []*hosts.AgentHost, known ...protocol.FileCounts) (line string, named int, err error) {
 	counts := make([]protocol.FileCounts, len(from), len(from)+len(known))
 	err = hosts.Each(ctx, from, func(i int, a *hosts.AgentHost) error {

@@ -18,22 +18,23 @@ import (
 
 // Names of folders below Request.Dir.
 const (
-	// outputsFolder contains one folder per host. In it is one folder per
-	// task, or one of the places that package protocol defines.
+	// outputsFolder contains one folder per host. A host's folder contains one
+	// folder per task and one per location that package protocol defines
+	// (HostOutput.Place).
 	outputsFolder = "outputs"
 	logsFolder    = "logs"
 )
 
-// outputs fetches the outputs and the logs of the job. had is true if the
-// job's checkpoints were fetched before. n is the number of fetched files. The
-// error joins the errors of hosts and files. If the user has named no files, a
-// host that does not reply is not always an error: outputs then prints a
-// message.
+// outputs fetches the job's outputs and logs, and returns the number n of
+// files that it fetched. had is true if the job's checkpoints were fetched
+// before. The error joins the errors of hosts and files. If the user named no
+// files and checkpoints were fetched, or logs were not requested, outputs only
+// prints the errors of hosts that do not reply.
 func (f *fetcher) outputs(ctx context.Context, had bool) (n int, err error) {
 	f.bar = f.from.Printer.NewTransfer("fetching")
 	defer f.bar.Close()
 	lists, err := f.listOutputs(ctx)
-	all := f.from.Wanted.Made // true if logs count as files of the job
+	all := f.from.Wanted.Made // true if fetched logs count in n
 	named := len(f.from.Outputs) > 0 || f.from.Wanted.Patterns != nil
 	if !named && (had || !all) && err != nil && ctx.Err() == nil {
 		f.from.Printer.Error(err)
@@ -71,7 +72,8 @@ func (f *fetcher) outputs(ctx context.Context, had bool) (n int, err error) {
 	return n, errors.Join(err, lost, f.joined(errs), f.note(ctx, fetched))
 }
 
-// listOutputs asks every host which of the requested files it has.
+// listOutputs asks every host which of the requested files it has. lists is
+// indexed like f.from.Hosts.
 func (f *fetcher) listOutputs(ctx context.Context) (lists [][]protocol.HostOutput, err error) {
 	lists = make([][]protocol.HostOutput, len(f.from.Hosts))
 	what := "outputs"
@@ -80,7 +82,7 @@ func (f *fetcher) listOutputs(ctx context.Context) (lists [][]protocol.HostOutpu
 	}
 	return lists, hosts.Each(ctx, f.from.Hosts, func(i int, a *hosts.AgentHost) error {
 		var all []protocol.HostOutput
-		err := errors.New("it was not reached") // listCheckpoints has reported that this host cannot be reached
+		err := errors.New("it was not reached") // used for a host without a connection: listCheckpoints has already printed why
 		if a.Connected() || f.from.Wanted.Patterns != nil {
 			err = list(ctx, a, protocol.FetchRequest{Wanted: f.from.Wanted}, listOfOutputs(&all))
 		}
@@ -107,9 +109,9 @@ func (f *fetcher) fetched(lists [][]protocol.HostOutput, made *tally) [][]protoc
 }
 
 const (
-	maxReported        = 3    // lines printed at most about outputs that cannot be fetched
-	maxEscapedReported = 20   // lines printed at most about outputs with an escaped name
-	maxFolded          = 1000 // lines that are folded at most; folding more takes too long
+	maxReported        = 3    // at most this number of lines is printed about outputs that cannot be fetched
+	maxEscapedReported = 20   // at most this number of lines is printed about outputs with an escaped name
+	maxFolded          = 1000 // at most this number of lines is searched for lines that differ only in the host; the search in more takes too long
 )
 
 // report prints which outputs are not files that can be fetched, such as links
@@ -148,8 +150,8 @@ func (f *fetcher) report(lists [][]protocol.HostOutput) error {
 	return errors.Join(errs...)
 }
 
-// reportEscaped prints which outputs have another name here than on their
-// host, because special characters are escaped.
+// reportEscaped prints which outputs have another name on this machine than on
+// their host, because plx escapes special characters.
 func (f *fetcher) reportEscaped(fetched [][]protocol.HostOutput) {
 	var lines []string
 	for i, list := range fetched {
@@ -168,9 +170,10 @@ func (f *fetcher) tell(lines []string) {
 	}
 }
 
-// some returns at most the given number of lines. It first merges lines that
-// differ only in the host. If lines are left out, the last line is rest with
-// their number; kind is the word for one of them.
+// some shortens a list of lines; most is the maximum number. It first merges
+// lines that differ only in the host. If it omits lines, the last line is the
+// text rest with the number of omitted lines. kind is the noun for one of
+// them, such as "log".
 func some(lines []string, most int, rest, kind string) []string {
 	if len(lines) <= maxFolded {
 		lines = console.FoldHosts(lines)
@@ -209,7 +212,7 @@ func (f *fetcher) outputFiles(lists [][]protocol.HostOutput) (all []file) {
 			}
 			w := &all[i]
 			w.to = append(w.to, f.local(host, o))
-			if last := len(w.from) - 1; last < 0 || w.from[last].host != host { // list each host once
+			if last := len(w.from) - 1; last < 0 || w.from[last].host != host { // a host may have several outputs with this content, but is listed once
 				w.from = append(w.from, origin{host, o.Place, o.Name})
 			}
 		}
@@ -225,7 +228,8 @@ func (f *fetcher) logFiles(lists [][]protocol.HostOutput) (all []file) {
 	for host, list := range lists {
 		for _, o := range list {
 			to := path.Join(logsFolder, o.Name+"."+f.from.Hosts[host].Folder)
-			// A host that has left and rejoined the job is listed twice.
+			// The list of hosts contains a host twice if it has left and
+			// rejoined the job.
 			known := slices.ContainsFunc(streams[o.Name], func(w file) bool { return w.to[0] == to })
 			if o.Place == protocol.LogsPlace && o.Damage == "" && !known {
 				streams[o.Name] = append(streams[o.Name], file{size: o.Size, sum: o.Sum, log: true, from: []origin{{host, o.Place, o.Name}}, to: []string{to}})
@@ -241,8 +245,8 @@ func (f *fetcher) logFiles(lists [][]protocol.HostOutput) (all []file) {
 	return all
 }
 
-// maxNoted is how many outputs one request of note lists at most, because the
-// size of a request is limited.
+// maxNoted limits how many outputs the method note lists in one request,
+// because the size of a request is limited.
 const maxNoted = 10_000
 
 // note sends every host the list of outputs that were fetched from it, so that

@@ -22,18 +22,18 @@ import (
 // end.
 type source func(ctx context.Context, to io.Writer, offset int64) error
 
-// minKept is the smallest size of an incomplete file that is kept for the
-// next fetch to resume, in bytes.
+// minKept is the size in bytes from which on plx keeps an incomplete file, so
+// that the next fetch resumes it.
 const minKept = 1 << 20
 
-// store writes a file to path. The function from provides the bytes. The file
-// appears at path only when it is complete.
+// store writes the file w to path. The function from provides the bytes. The
+// file appears at path only when it is complete.
 //
-// An existing file is not replaced: store returns there = true if it is the
-// same file, and an error otherwise. An existing log that is shorter is
-// completed. If the host is lost during the transfer, the incomplete file
-// remains under a name that begins with a dot, and the next call of store
-// resumes it.
+// store does not replace an existing file at path. If that file has the same
+// content, store returns there = true; otherwise it returns an error. An
+// existing log that is a beginning of w is completed. If the host is lost
+// during the transfer, the incomplete file remains under a name that begins
+// with a dot, and the next call of store resumes it.
 func store(ctx context.Context, path string, w file, from source) (there bool, err error) {
 	before, err := os.Lstat(path)
 	grows := err == nil && w.log && before.Mode().IsRegular() && before.Size() < w.size
@@ -47,8 +47,8 @@ func store(ctx context.Context, path string, w file, from source) (there bool, e
 	if err != nil {
 		return false, localError{err}
 	}
-	// Receive again from the start if the bytes of an earlier fetch belong to
-	// another file.
+	// If an earlier fetch left bytes of another file, the checksum is wrong.
+	// The loop then receives all bytes again.
 	for begun := true; begun && err == nil; {
 		err = part.receive(ctx, w.sum, from)
 		begun = errors.As(err, new(errSum)) && !part.fresh
@@ -67,9 +67,9 @@ func store(ctx context.Context, path string, w file, from source) (there bool, e
 			err = localError{err}
 		}
 	}
-	_ = part.writer.Flush() // ignore the error: the next call of store receives the missing zeros again
+	_ = part.writer.Flush() // ignore the error: if zeros at the end are missing, the next call of store receives them again
 	if err != nil && (part.alone || part.offset < minKept || errors.As(err, new(errSum)) || errors.As(err, new(localError))) {
-		_ = os.Remove(part.file.Name()) // ignore the error: err is the cause
+		_ = os.Remove(part.file.Name()) // ignore the error: err already says why the transfer failed
 	}
 	if closed := part.file.Close(); err == nil && closed != nil { // closing also releases the file lock
 		err = localError{closed}
@@ -83,23 +83,23 @@ type part struct {
 	file   *os.File
 	writer *holes.Writer // writes to file, and leaves holes for zeros
 	name   string        // name of the complete file
-	size   int64         // size of the complete file in the host's list
+	size   int64         // size of the complete file, as listed by the host
 	offset int64         // number of bytes in file so far
 	sum    hash.Hash     // SHA-256 of the bytes in file so far
-	before string        // path of an existing local copy with the first bytes of the log; "" if there is none
-	fresh  bool          // no bytes in file are from an earlier, interrupted fetch
-	alone  bool          // file has a random name, so no later fetch can resume it
+	before string        // path of an existing local copy that has the first bytes of the log; "" if there is none
+	fresh  bool          // true if no bytes in file come from an earlier, interrupted fetch
+	alone  bool          // true if file has a random name, so that no later fetch can resume it
 }
 
 // openPart opens or creates the incomplete file for path. Only one process at
-// a time may write it; if another process has locked it, openPart creates a
-// file with a random name instead. If grows is true, the file at path is a
-// shorter copy of the log.
+// a time may write this file. If another process has locked it, openPart
+// creates a file with a random name instead. grows says that path has a log
+// that is shorter than the host's log w.
 func openPart(path string, w file, grows bool) (*part, error) {
 	dir, name := filepath.Dir(path), filepath.Base(path)
-	begun := w.sum[:32] // derived from the checksum, because the file's name may be too long with a prefix
+	begun := w.sum[:32] // part of the checksum instead of the file's name, which may be too long with a prefix
 	if w.log {
-		begun = name // a log's checksum changes with each line, so use its name
+		begun = name // a log gets its name, because its checksum changes with each line
 	}
 	file, err := os.OpenFile(filepath.Join(dir, ".plx-"+begun), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -130,9 +130,9 @@ func openPart(path string, w file, grows bool) (*part, error) {
 	return p, nil
 }
 
-// lockPart locks a file and reports whether it succeeded. It returns false if the
-// file no longer has its name, because another process has completed and
-// renamed it in the meantime.
+// lockPart locks an incomplete file and reports whether it succeeded. It
+// returns false if another process holds the lock, or has completed and
+// renamed the file before lockPart got the lock.
 func lockPart(file *os.File) bool {
 	if unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return false
@@ -175,8 +175,8 @@ func (p *part) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// localError wraps an error of this machine, such as a full disk. Fetching from
-// another host would not help.
+// localError wraps an error of this machine, such as a full disk. After such
+// an error, plx does not try another host.
 type localError struct{ error }
 
 func (e localError) Unwrap() error { return e.error }
@@ -204,8 +204,8 @@ func compare(path string, w file) error {
 	return nil
 }
 
-// errSum means that the received file has another checksum than the host has
-// listed.
+// errSum means that the received file does not have the checksum that the host
+// has listed.
 type errSum struct{ error }
 
 // receive receives the rest of the file and verifies its checksum. If the file

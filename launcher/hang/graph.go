@@ -10,24 +10,24 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// margin is the smallest difference between two times of last sent or received
-// bytes that counts as an order. The kernel measures these times in steps of
-// up to 10 ms.
+// margin is the smallest difference between two send or receive times of
+// sockets from which hang concludes which came first. The kernel measures
+// these times in steps of up to 10 ms.
 const margin = 20 * time.Millisecond
 
-// graph holds the tasks and the connections, listening sockets and processes
-// by which one can wait for another.
+// graph holds the tasks, and what connects them: TCP connections, listening
+// sockets and processes. From these it derives which task waits for which.
 type graph struct {
 	tasks    []Task
-	ends     map[end]int     // index of the task that has each end of a connection
+	ends     map[end]int     // index of the task that owns each end of a TCP connection
 	servers  map[end]int     // index of the task that listens at each address
 	owners   map[process]int // index of the task that each process belongs to
-	postures []posture       // posture of each task, by index
+	postures []posture       // posture (what a task does or waits for), indexed like tasks
 }
 
-// end identifies one end of a TCP connection. For a loopback or unspecified
-// local address, which is not unique among hosts, host is the index of the
-// host; otherwise it is -1.
+// end identifies one end of a TCP connection. A loopback or unspecified local
+// address is not unique among hosts. For such an address, host is the index of
+// the host; for other addresses it is -1.
 type end struct {
 	host        int
 	local, peer netip.AddrPort
@@ -117,8 +117,9 @@ func (g *graph) task(i int) posture {
 	return p
 }
 
-// training returns the posture of a task that uses plx's trainer, whose stack
-// traces show where its training is.
+// training returns the posture of a task that uses plx's trainer. It reads
+// from the task's stack traces whether the task is inside a trainer call that
+// waits.
 func (g *graph) training(i int) posture {
 	at := g.tasks[i].Seen.Training
 	switch {
@@ -144,8 +145,8 @@ func (g *graph) serves(i int) bool {
 	return t.Name.Role == cluster.PS && t.Seen != nil && t.Seen.Training != nil
 }
 
-// computes reports whether a task uses the processor but has long shown no
-// other activity.
+// computes reports whether a task uses the processor now, and has done no I/O
+// for at least four times as long as it has been idle.
 func computes(a *protocol.Activity) bool { return a.Idle < a.IOIdle/4 }
 
 // explicit reports whether the main thread of task i waits on a socket that is
@@ -196,8 +197,8 @@ func (g *graph) process(i int, p *protocol.Process, seen map[int]bool) posture {
 	return g.descriptors(i, p, who, seen)
 }
 
-// in returns the text " in FUNCTION" for the kernel function in which a thread
-// waits, or "" if it is unknown.
+// in returns the text " in FUNCTION" with the kernel function in which a
+// thread waits. It returns "" if the function is unknown.
 func in(t protocol.Thread) string {
 	if t.Where == "" {
 		return ""
@@ -221,8 +222,8 @@ func (g *graph) fileLock(i int, who string, t protocol.Thread) posture {
 }
 
 // lock returns the posture of a process whose main thread waits for a lock of
-// its own process. Such a wait alone does not show the cause, so lock examines
-// the other threads, the sockets and the child processes.
+// its own process. Such a wait does not show the cause. Therefore lock
+// examines the process's other threads, sockets and child processes.
 func (g *graph) lock(i int, p *protocol.Process, who string, seen map[int]bool) posture {
 	for _, t := range p.Threads[1:] {
 		if t.Wait == protocol.InKernel || t.Wait == protocol.OnFile {
@@ -274,8 +275,8 @@ func (g *graph) descriptors(i int, p *protocol.Process, who string, seen map[int
 	return posture{rank: alone, why: fmt.Sprintf("%s waits (%s)%s", who, first.Wait, in(first))}
 }
 
-// outside returns the address at the other end of the first socket that a
-// thread waits on.
+// outside returns a text for the first socket that a thread waits on: the
+// address at its other end, or "a socket".
 func outside(p *protocol.Process, t protocol.Thread) string {
 	for _, n := range t.Sockets {
 		if n >= 0 && n < len(p.Sockets) {
@@ -289,9 +290,10 @@ func outside(p *protocol.Process, t protocol.Thread) string {
 	return "a socket"
 }
 
-// follow examines the given processes. For those of task i it returns the
-// posture with the lowest rank. For a process of another task it returns that
-// task i waits for that one.
+// follow examines the processes pids, for which a process of task i waits. For
+// a process of task i, it computes the posture. For a process of another task,
+// the posture is that task i waits for that task. follow returns the posture
+// with the lowest rank.
 func (g *graph) follow(i int, pids []int, seen map[int]bool) posture {
 	best := posture{rank: unclear}
 	for _, pid := range pids {
@@ -312,7 +314,7 @@ func (g *graph) follow(i int, pids []int, seen map[int]bool) posture {
 	return best
 }
 
-// children calls follow for the child processes of p.
+// children examines the child processes of p with the method follow.
 func (g *graph) children(i int, p *protocol.Process, seen map[int]bool) posture {
 	var pids []int
 	for _, c := range g.tasks[i].Seen.Processes {
@@ -328,9 +330,9 @@ func (g *graph) find(i, pid int) *protocol.Process {
 	return &all[slices.IndexFunc(all, func(p protocol.Process) bool { return p.PID == pid })]
 }
 
-// sockets returns the posture of process p as shown by the sockets with the
-// given indices. With explicit, the main thread waits on these sockets. The
-// result connected reports whether one of them is connected to another task.
+// sockets returns the posture of process p according to its sockets with the
+// given indices. explicit says that the main thread waits on these sockets.
+// connected reports whether one of the sockets is connected to another task.
 func (g *graph) sockets(i int, p *protocol.Process, indices []int, explicit bool) (found posture, connected bool) {
 	found.rank = waiting
 	silent := time.Duration(-1)

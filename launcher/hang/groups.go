@@ -18,8 +18,8 @@ type Doing struct {
 	What string
 }
 
-// varying matches the parts of a description that differ between tasks that do the
-// same: process IDs and durations.
+// varying matches process IDs and durations in a description. These differ
+// even between tasks that do the same.
 var varying = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(` \(pid [0-9]+\)| for ([0-9]+(\.[0-9]+)?(h|ms|m|s|µs))+`)
 })
@@ -54,8 +54,8 @@ func Groups(all []Doing) (lines []string) {
 	return lines
 }
 
-// noun returns the user's word for a task of role r: rank or server, with the
-// suffix plural.
+// noun returns the word for a task of role r in messages: "rank" or "server",
+// followed by plural, which is "s" or "".
 func noun(r cluster.Role, plural string) string {
 	if r == cluster.Worker {
 		return "rank" + plural

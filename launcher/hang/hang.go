@@ -10,34 +10,34 @@
 //
 // # How the culprit is found
 //
-// The tasks are the nodes of a graph. There is an edge from a task to each
-// task that it waits for. Such a task is at the other end of a socket that the
-// waiting task's main thread reads, or it holds a file lock that the main
-// thread needs.
+// The tasks are the nodes of a graph. An edge leads from a task to each task
+// that it waits for. A task waits for another if its main thread reads from a
+// socket whose other end the other task holds, or needs a file lock that the
+// other task holds.
 //
 // In a program with a separate network thread, the main thread waits for a
-// lock of its own process, which does not show the cause. Then the package
-// looks at the sockets: of two connected tasks, the one that sent data last
-// waits for the other.
+// lock of its own process, which does not show the cause. For such a process,
+// the package looks at the sockets: of two connected tasks, the one that sent
+// data last waits for the other.
 //
-// Tasks that use plx's trainer show more in their stack traces. Either the
-// program is in a trainer call that waits for other tasks, or it is elsewhere
-// and the other tasks wait for it.
+// Tasks that use plx's trainer show more in their stack traces. If the program
+// is in a trainer call that waits for other tasks, it waits. If it is
+// elsewhere, the other tasks wait for it.
 //
-// The processes within a task are examined in the same way: a process that
-// waits for a child process, or for a pipe that the child holds, leads to that
-// child.
+// The processes within a task are examined in the same way. A process may wait
+// for a child process, or for a pipe that the child holds. Then the package
+// examines the child.
 //
-// The culprit is first of all a task with a cause of its own. Such a task is
-// stopped, is stuck in the kernel, waits for a lock that no task holds,
-// sleeps, or computes while all others wait.
+// The first candidates for the culprit are tasks that do not wait for other
+// tasks. Such a task is stopped, is stuck in the kernel, waits for a lock that
+// no task holds, sleeps, or computes while all others wait.
 //
-// If there is none, the culprit is one of these, in this order: a task that
-// has ended while others still wait for it, a task on a host that does not
-// answer, a task whose connections transfer no data, or a task that others
+// If there is no such task, the culprit is one of these, in this order: a task
+// that has ended while others still wait for it, a task on a host that does
+// not answer, a task whose connections transfer no data, or a task that others
 // wait for and that waits for none. If tasks wait for one another in a cycle,
-// the culprit is the one that most others wait for. If that is not a single
-// task, none is blamed.
+// the culprit is the task that most others wait for. If two tasks are equal in
+// this, the package blames none.
 //
 // # What the package does not do
 //
@@ -67,8 +67,8 @@ type Task struct {
 
 func (t Task) String() string { return fmt.Sprintf("%s on %s", t.Name, t.Host) }
 
-// rank says how well a posture alone explains a hang of the job. A lower rank
-// explains it better.
+// rank orders postures (what a task does or waits for) by how well they
+// explain that the job hangs. The lowest rank explains it best.
 type rank int
 
 const (
@@ -87,16 +87,16 @@ const (
 type posture struct {
 	rank      rank
 	why       string
-	waitsFor  []int // indices of the tasks that this one waits for
-	lock      bool  // true if it waits for a file lock that another task holds
-	ambiguous []int // tasks with which it last exchanged data so close in time that the sender of the last data is unknown
+	waitsFor  []int // indices of the tasks that the task with this posture waits for
+	lock      bool  // true if the task waits for a file lock that another task holds
+	ambiguous []int // indices of tasks with which the task exchanged data last; the times are too close to tell which side sent last
 }
 
 // maxLines is the largest number of lines in protocol.Hang.Waits.
 const maxLines = 64
 
-// explain finds the culprit among tasks that have shown no activity for the
-// time after.
+// explain finds the culprit among the tasks. None of them has shown activity
+// for the duration after.
 func explain(tasks []Task, after time.Duration) protocol.Hang {
 	g := newGraph(tasks)
 	culprit, why := g.culprit()
@@ -110,9 +110,9 @@ func explain(tasks []Task, after time.Duration) protocol.Hang {
 	return verdict
 }
 
-// doing returns a description for each task: its position in the program if
-// known, otherwise what it waits for. It omits the culprit if its position is
-// unknown, because Hang.Why already describes it.
+// doing describes what each task is doing: its position in the program if
+// known, otherwise what it waits for. It omits the culprit if the culprit's
+// position is unknown, because Hang.Why already describes it.
 func (g *graph) doing(culprit int) (all []Doing) {
 	for i, t := range g.tasks {
 		d := Doing{Task: t.Name, Host: t.Host}
@@ -136,8 +136,9 @@ func (g *graph) doing(culprit int) (all []Doing) {
 // maxStack is the largest number of stack trace lines in protocol.Hang.Stack.
 const maxStack = 8
 
-// stack returns the culprit's stack trace lines that why does not already
-// contain, and the path of the file with the full stack traces.
+// stack returns the lines of the culprit's stack trace, without lines that the
+// text why already contains. file is the path of the file with the full stack
+// traces.
 func stack(seen *protocol.Activity, why string) (lines []string, file string) {
 	if seen == nil {
 		return nil, ""
@@ -150,7 +151,8 @@ func stack(seen *protocol.Activity, why string) (lines []string, file string) {
 	return lines, clean(seen.File)
 }
 
-// names returns the names of up to four tasks and the number of the others.
+// names returns the names of up to four tasks, followed by the number of
+// further tasks.
 func (g *graph) names(tasks []int) string {
 	const most = 4
 	var names []string
@@ -164,18 +166,19 @@ func (g *graph) names(tasks []int) string {
 	return text
 }
 
-// culprit returns the index of the task to blame, or -1, and the explanation.
+// culprit returns the index of the task to blame and the explanation. The
+// index is -1 if no task can be blamed.
 func (g *graph) culprit() (int, string) {
 	if best := g.best(); best >= 0 && g.postures[best].rank <= alone {
 		return best, g.postures[best].why
-	} else if best >= 0 { // others have reported that their connections to this task transfer no data
+	} else if best >= 0 { // the task did not report this posture itself: other tasks report that their connections to it transfer no data
 		return best, fmt.Sprintf("it does not acknowledge data from %s: the network or its host is down", g.names(g.directly(best)))
 	}
 	if sink := g.sink(); sink >= 0 {
 		return sink, g.blameSink(sink)
 	}
 	for i, p := range g.postures {
-		if p.lock { // the tasks wait in a cycle, and this one waits for a file lock: the lock is the cause, since it is outside any collective operation
+		if p.lock { // the tasks wait in a cycle; the cause is the file lock, because collective operations use no file locks
 			return i, p.why
 		}
 	}
@@ -188,14 +191,15 @@ func (g *graph) culprit() (int, string) {
 	return -1, "no task could be named: the tasks wait for one another"
 }
 
-// best returns the task whose posture explains the hang best. Among equals, it
-// prefers the one that most others wait for. It returns -1 if no posture
-// explains the hang, or if all running tasks have the same one.
+// best returns the index of the task whose posture explains the hang best.
+// Among tasks of the same rank, it prefers the one that most others wait for.
+// It returns -1 if no posture explains the hang, or if all running tasks
+// compute or sleep.
 func (g *graph) best() int {
 	candidates := g.with(halted)
 	if len(candidates) == 0 {
 		candidates = g.with(active)
-		if len(candidates) > 1 && len(candidates) == g.working() { // all tasks compute or sleep; some programs do that while they wait
+		if len(candidates) > 1 && len(candidates) == g.working() { // all tasks compute or sleep: no culprit, because some programs compute or sleep while they wait
 			candidates = nil
 		}
 	}
@@ -213,9 +217,9 @@ func (g *graph) best() int {
 	return g.mostAwaited(candidates)
 }
 
-// mostCut returns the tasks with broken connections to the most others. So if
-// two tasks cannot reach each other, the one that others cannot reach either
-// is blamed.
+// mostCut returns the tasks that have broken connections to the largest number
+// of other tasks. If two tasks cannot reach each other, this blames the one
+// that further tasks cannot reach either.
 func (g *graph) mostCut() (tasks []int) {
 	most := 1
 	for i := range g.postures {
@@ -253,8 +257,8 @@ func (g *graph) mostAwaited(candidates []int) int {
 	return best
 }
 
-// awaited returns the number of tasks that wait for task i, directly or not,
-// and the number of those that wait directly.
+// awaited returns two numbers by which candidates are compared: how many tasks
+// wait for task i at all, and how many wait for it directly.
 func (g *graph) awaited(i int) []int { return []int{g.waiters(i), len(g.directly(i))} }
 
 // with returns the tasks whose posture has rank r.
@@ -267,8 +271,8 @@ func (g *graph) with(r rank) (found []int) {
 	return found
 }
 
-// working returns the number of running tasks whose activity is known, without
-// the parameter servers of plx's trainer.
+// working returns the number of running tasks whose activity is known. It does
+// not count the parameter servers of plx's trainer.
 func (g *graph) working() (n int) {
 	for i, t := range g.tasks {
 		if t.Exit == nil && t.Seen != nil && !g.serves(i) {
@@ -293,8 +297,10 @@ func (g *graph) waiters(i int) int {
 	return len(reached) - 1
 }
 
-// sink returns the task that waits for no other and that most others wait for,
-// or -1 if there is none.
+// sink returns a task that other tasks wait for and that itself waits for
+// none. Among several such tasks, it returns the one that most others wait
+// for. It returns -1 if there is none. If behindSink finds a hidden wait of
+// that task for another, sink returns the other.
 func (g *graph) sink() int {
 	var sinks []int
 	for i, p := range g.postures {
@@ -309,12 +315,15 @@ func (g *graph) sink() int {
 	return sink
 }
 
-// behindSink returns the task that the sink itself waits for, if only the coarse
-// kernel clock hides that wait. Otherwise it returns the sink.
+// behindSink returns the task to blame behind the sink, which is a task that
+// seems to wait for none. The kernel's clock is coarse, so a wait of the sink
+// for another task may be invisible. behindSink returns that other task, or
+// the sink if there is no or more than one candidate.
 //
-// Such a task waits for no other, no other waits for it, and it exchanged data
-// with the sink so close in time that the order is unknown. If that task
-// waited for the sink, it would have sent a request since then.
+// A candidate waits for no task, and no task is known to wait for it. It
+// exchanged data with the sink so close in time that the order is unknown. Had
+// the candidate waited for the sink, it would have sent a request later than
+// that.
 func (g *graph) behindSink(sink int) int {
 	found := sink
 	for _, i := range g.postures[sink].ambiguous {
@@ -330,11 +339,11 @@ func (g *graph) behindSink(sink int) int {
 	return found
 }
 
-// blameSink explains why a task that waits for no other is to blame: the others
-// wait for it.
+// blameSink returns the explanation for blaming the task sink: it waits for no
+// task, and other tasks wait for it.
 func (g *graph) blameSink(sink int) string {
 	waiters := g.directly(sink)
-	if len(waiters) == 0 { // behindSink has chosen this task, so no wait for it is known
+	if len(waiters) == 0 { // no task is known to wait for a task that behindSink has chosen
 		waiters = g.postures[sink].ambiguous
 	}
 	return fmt.Sprintf("%s; it is awaited by %s", g.postures[sink].why, g.names(waiters))
@@ -351,9 +360,9 @@ func (g *graph) directly(i int) (waiters []int) {
 	return waiters
 }
 
-// mostDirect returns the task that more others directly wait for than any
-// other task, for tasks that wait in a cycle. It returns -1 if there is no
-// single one.
+// mostDirect returns the task for which the largest number of others waits
+// directly. It serves for tasks that wait in a cycle. It returns -1 if several
+// tasks share that number.
 func (g *graph) mostDirect() int {
 	best, most, same := -1, 1, false
 	for i := range g.postures {

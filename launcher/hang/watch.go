@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// busyTimes is the factor by which the hang timeout is longer for a job
-	// whose only activity is use of the processor or GPU. A compilation or an
-	// evaluation without output must not count as a hang too early.
+	// busyTimes multiplies the hang timeout while a job uses the processor or
+	// GPU and does nothing else. Otherwise a long compilation or an evaluation
+	// without output would count as a hang.
 	busyTimes = 3
 	// explainTime is how long the hosts may take to report what their tasks
 	// wait for.
@@ -24,9 +24,9 @@ const (
 type Watch struct {
 	plan     protocol.HangPlan
 	round    int                              // ID of the last request; 0 if none was sent
-	waits    bool                             // the last request also asked what the tasks wait for
+	waits    bool                             // true if the last request also asked what the tasks wait for
 	answers  map[int]*protocol.ActivityReport // answers to the last request, by host index
-	reported time.Duration                    // how long the job had been inactive when the user was told about the hang; 0 if it does not hang
+	reported time.Duration                    // how long the job had been inactive when its current hang was reported; 0 if the job does not hang
 }
 
 // Advice is what the caller of a Watch has to do next.
@@ -34,7 +34,7 @@ type Advice struct {
 	Ask   *protocol.ActivityRequest // request to send to the hosts of all running tasks; nil if none
 	After time.Duration             // time after which to call Next; 0 keeps the previous timer
 	Moves bool                      // the job was reported as hung and makes progress again
-	Hang  *protocol.Hang            // the job hangs, and the user does not know yet; otherwise nil
+	Hang  *protocol.Hang            // explanation of a hang that has not been reported to the user yet; otherwise nil
 }
 
 // Begin starts to watch a generation (run of all tasks) whose tasks have
@@ -56,9 +56,9 @@ func (w *Watch) every() time.Duration {
 // Round returns the ID of the last request.
 func (w *Watch) Round() int { return w.round }
 
-// Next sends the next request. If the hosts were asked what their tasks wait
-// for, it instead explains the hang from the answers so far. tasks are those
-// of the generation, without Seen.
+// Next sends the next request. If the last request asked what the tasks wait
+// for, Next instead explains the hang from the answers that have arrived.
+// tasks are the tasks of the current generation; their field Seen is nil.
 func (w *Watch) Next(tasks []Task) Advice {
 	if w.waits {
 		return w.explain(tasks)
@@ -89,9 +89,9 @@ func (w *Watch) Heard(host int, s *protocol.ActivityReport) bool {
 // HasHeard reports whether the host has answered the last request.
 func (w *Watch) HasHeard(host int) bool { return w.answers[host] != nil }
 
-// Judge evaluates the answers. The caller calls it when the hosts of all
-// running tasks have answered the last request. With hold, Judge does not
-// report that the job hangs.
+// Judge evaluates the answers to the last request. The caller calls it when
+// the hosts of all running tasks have answered. If hold is true, Judge reports
+// no hang.
 func (w *Watch) Judge(tasks []Task, hold bool) Advice {
 	if w.waits {
 		return w.explain(tasks)
@@ -107,8 +107,8 @@ func (w *Watch) Judge(tasks []Task, hold bool) Advice {
 	return Advice{}
 }
 
-// hangs reports whether the job hangs, and how long it has shown no activity
-// other than use of the processor or GPU.
+// hangs reports whether the job hangs. after is the time since any task did
+// something other than use the processor or GPU.
 func (w *Watch) hangs(tasks []Task) (after time.Duration, hangs bool) {
 	still, quiet := time.Duration(-1), time.Duration(-1)
 	for _, t := range w.seen(tasks) {
@@ -119,7 +119,8 @@ func (w *Watch) hangs(tasks []Task) (after time.Duration, hangs bool) {
 	return quiet, quiet >= 0 && (still >= w.plan.Timeout || quiet >= busyTimes*w.plan.Timeout)
 }
 
-// shorter returns the shorter of two durations; a negative a stands for none.
+// shorter returns the shorter of two durations. A negative a means that there
+// is no first duration.
 func shorter(a, b time.Duration) time.Duration {
 	if a < 0 || b < a {
 		return b
@@ -127,7 +128,8 @@ func shorter(a, b time.Duration) time.Duration {
 	return a
 }
 
-// seen returns the tasks with what their hosts have answered.
+// seen returns copies of the tasks with Seen set to what their hosts have
+// answered.
 func (w *Watch) seen(tasks []Task) (all []Task) {
 	for _, t := range tasks {
 		if s := w.answers[t.HostIndex]; s != nil && t.Exit == nil {

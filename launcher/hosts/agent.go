@@ -22,11 +22,12 @@ import (
 // runs on the host, or if no agent can be started.
 const noAgent = 3
 
-// NotFound is the exit status of AgentHost.Call if plx prune has deleted the
-// agent's binary from the host.
+// NotFound is the exit status of a command that starts the agent if plx prune
+// has deleted the agent's binary from the host.
 const NotFound = 127
 
-// ErrNoState means that a host stores no files or state of the job.
+// ErrNoState means that a host has no files of the job, such as its saved
+// state.
 var ErrNoState = errors.New("nothing of the job is left there")
 
 // AgentHost is a host together with the data that identifies one job's agent
@@ -38,8 +39,8 @@ type AgentHost struct {
 	Binary string // path of the agent's binary, relative to the home directory
 }
 
-// notExecuted adds an explanation to the error of an agent that the host did
-// not execute, such as a home directory mounted noexec.
+// notExecuted explains the error of an agent that the host could not execute,
+// for example because the home directory is mounted noexec.
 func notExecuted(err error) error {
 	const cannotExecute = 126 // exit status of a shell that lacks permission to execute a file
 	if transport.ExitStatus(err) != cannotExecute {
@@ -54,12 +55,12 @@ func (a *AgentHost) Logs(ctx context.Context) *Stream {
 	return a.Stream(ctx, fmt.Sprintf(`exec "$HOME"/%s agent logs %s %s`, a.Binary, a.Job, a.Folder))
 }
 
-// Start starts the job's agent and sends spec to it. On failure the error is a
-// driver.ErrNoAgent, so that the driver does not try to reconnect to the
-// agent.
+// Start starts the job's agent and sends spec to it. If Start fails, its error
+// matches driver.ErrNoAgent. The driver then knows that there is no agent to
+// reconnect to.
 func (a *AgentHost) Start(ctx context.Context, spec protocol.Spec) (*protocol.Conn, error) {
 	if i := a.idle.Load(); i != nil && i.other {
-		a.closeIdle() // the idle agent's plx version is not that of the job's other agents, so another one must start
+		a.closeIdle() // the idle agent has another plx version than the job's other agents, so it cannot serve the job
 	}
 	i, err := a.own(ctx, a.begin)
 	if err != nil {
@@ -117,9 +118,8 @@ func (a *AgentHost) Reap(ctx context.Context) error {
 	return nil
 }
 
-// State returns the job's state from its running agent, or the last state that
-// the agent saved. If the host has no state of the job, the error is
-// ErrForgotten.
+// State returns the job's state, from the running agent or as the agent saved
+// it last. If the host has no state of the job, the error is ErrNoState.
 func (a *AgentHost) State(ctx context.Context) (protocol.State, error) {
 	state, err := Call[protocol.State](ctx, a, AnswerTime, protocol.DoState, a.job())
 	if protocol.CodeForgotten.Is(err) || transport.ExitStatus(err) == NotFound {
@@ -128,8 +128,9 @@ func (a *AgentHost) State(ctx context.Context) (protocol.State, error) {
 	return state, err
 }
 
-// Visit connects to the job's agent as a visitor and sends messages. Unlike
-// the driver, a visitor does not renew the agent's lease.
+// Visit connects to the job's agent as a visitor (a client that connects to a
+// running job) and sends messages. A visitor does not renew the agent's lease;
+// the driver does.
 func (a *AgentHost) Visit(ctx context.Context, messages ...protocol.Message) (*protocol.Conn, error) {
 	conn, err := a.Connect(ctx)
 	if err != nil {
@@ -150,7 +151,7 @@ func (a *AgentHost) Visit(ctx context.Context, messages ...protocol.Message) (*p
 // driver.ErrNoAgent if the command reports that there is no agent.
 type Stream struct {
 	in     *io.PipeWriter          // stdin of the command
-	out    *io.PipeReader          // stdout of the command; after the last byte, the command's error
+	out    *io.PipeReader          // stdout of the command; Read returns the command's error after the last byte
 	cancel context.CancelCauseFunc // cancels the command; Read then returns the cause
 	done   chan struct{}           // closed when the command has ended
 	ended  time.Time               // time at which the command ended; valid after done is closed
@@ -182,8 +183,8 @@ func (s *Stream) Write(p []byte) (int, error) { return s.in.Write(p) }
 // Done returns a channel that is closed when the command has ended.
 func (s *Stream) Done() <-chan struct{} { return s.done }
 
-// Alive returns the last time at which the connection was known to work: now,
-// or the end of the command.
+// Alive returns the last time at which the connection was known to work. While
+// the command runs, this is now; after its end, the time of the end.
 func (s *Stream) Alive() time.Time {
 	select {
 	case <-s.done:
@@ -197,8 +198,8 @@ func (s *Stream) Alive() time.Time {
 func (s *Stream) Cancel(why error) { s.cancel(why) }
 
 // Close closes the command's stdin and the SSH channel, and waits until both
-// are closed. The host decides what a command then does; plx's agents exit.
-// The error is always nil.
+// are closed. The host decides whether the command then ends; plx's agents
+// exit. The error is always nil.
 func (s *Stream) Close() error {
 	s.in.Close()
 	s.cancel(nil)
@@ -210,8 +211,8 @@ func (s *Stream) Close() error {
 // exitTime limits how long Finish waits for a command to exit by itself.
 const exitTime = 5 * time.Second
 
-// Finish ends the command's stdin, waits until the command has exited by itself, and
-// closes the stream.
+// Finish closes the command's stdin, waits until the command has exited by
+// itself, and closes the stream.
 func (s *Stream) Finish() error {
 	s.in.Close()
 	select {
@@ -234,15 +235,15 @@ func IsBlob(path string) bool {
 	return ok && IsSafe(sum)
 }
 
-// ReadPlan returns the host that a HostPlan from an agent describes. As the
-// plan comes from another machine, ReadPlan rejects one that could run
-// anything but an agent.
+// ReadPlan converts a HostPlan that an agent has sent to a host. It rejects a
+// plan that names a command other than an agent, because the sender could make
+// this machine run it.
 func ReadPlan(p protocol.HostPlan) (hostfile.Host, error) {
 	lines, err := hostfile.ParseLines([]string{p.Line})
 	if err != nil {
 		return hostfile.Host{}, err
 	}
-	line := lines[0] // line 0 is the only one, as ParseLines returns one host per input line
+	line := lines[0] // ParseLines returns one host per input line, so there is exactly one
 	if jobFolder(line) != p.Folder || line.Name != p.Host || !IsBlob(p.Binary) {
 		return line, errors.New("the name, folder or agent path of the joining host is not valid")
 	}

@@ -5,19 +5,21 @@ import (
 	"errors"
 )
 
-// questions asks the user what SSH servers ask at login, such as a password.
-// If several hosts ask the same question, the user answers once. Answers are
-// kept only in memory, for reconnections.
+// questions passes the questions of SSH servers at login, such as for a
+// password, to the user. If several hosts ask the same question, the user
+// answers once. The answers stay in memory, so that reconnections need no
+// further question.
 type questions struct {
-	turn    chan struct{} // semaphore: holds one element while the user is asked; guards the other fields
+	turn    chan struct{} // semaphore: holds one element while the user is asked a question; guards the other fields
 	answers map[string]string
-	stopped error // why no more questions are asked, such as an empty answer; nil while questions are allowed
+	stopped error // why plx asks the user nothing more, such as an empty answer; nil while questions are allowed
 	ask     func(ctx context.Context, question string, echo bool) (string, error)
 }
 
-// answer returns the user's answer to a host's question. It returns an earlier
-// answer to the same question without asking, unless the host has just refused
-// that answer (refused).
+// answer returns the user's answer to a host's question. If the user has
+// answered the same question before, it returns that answer without asking.
+// refused is the answer that the host has just refused, or ""; it is not used
+// again.
 func (q *questions) answer(ctx context.Context, question string, echo bool, refused string) (string, error) {
 	select {
 	case q.turn <- struct{}{}:
@@ -38,7 +40,7 @@ func (q *questions) answer(ctx context.Context, question string, echo bool, refu
 	answer, err := q.ask(ctx, text, echo)
 	if err != nil {
 		if q.stopped = err; ctx.Err() != nil {
-			q.stopped = nil // only this host's time is over; other hosts may still ask
+			q.stopped = nil // the time limit of this host has ended the question; other hosts may still ask
 		}
 		return "", err
 	}

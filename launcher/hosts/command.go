@@ -17,8 +17,8 @@ import (
 	"github.com/plx-run/plx/launcher/via"
 )
 
-// overCommand adds hosts to s that plx reaches by running a command, such as
-// that of --via or srun, instead of by SSH. The argument like configures that
+// overCommand adds hosts to s that plx reaches by a command instead of SSH,
+// such as that of --via or Slurm's srun. The argument like configures that
 // command.
 func (s *Set) overCommand(ctx context.Context, reach Reach, like via.Config) error {
 	if err := via.Check(ctx, like.Command); err != nil {
@@ -42,9 +42,9 @@ func (s *Set) overCommand(ctx context.Context, reach Reach, like via.Config) err
 	return nil
 }
 
-// orHome returns a Dialer that connects to a node by a Slurm step. After the
-// Slurm job has ended, the Dialer connects to this machine instead, which
-// shares its home directory with the nodes.
+// orHome returns a Dialer that connects to a node by a Slurm job step. After
+// the Slurm job has ended, the Dialer connects to this machine instead. This
+// machine shares its home directory with the nodes.
 func (s *Set) orHome(run slurm.Run, step transport.Dialer) transport.Dialer {
 	return func(ctx context.Context) (transport.Transport, error) {
 		conn, err := step(ctx)
@@ -81,16 +81,16 @@ func (s *Set) home(ctx context.Context) (ssh.Config, error) {
 // the binaries that were built.
 type agents struct {
 	printer *console.Printer
-	guess   envsync.Blob // binary that most of the hosts will need, so that it is offered first; zero if unknown
-	// only, if not nil, returns the binary for all hosts instead of this plx,
-	// or an error for a platform without one.
+	guess   envsync.Blob // binary that most hosts will need; plx offers it to a host before it knows the platform; zero if unknown
+	// If only is not nil, it returns the binary for a platform, which replaces
+	// the running plx. It returns an error for a platform without a binary.
 	only func(envsync.Platform) (envsync.Blob, error)
 
 	mu   sync.Mutex
 	made map[envsync.Platform]*artifacts.Set
 }
 
-// PlatformError means that plx does not run on the host's platform.
+// PlatformError means that there is no plx for the host's platform.
 type PlatformError struct{ envsync.Platform }
 
 func (e *PlatformError) Error() string {
@@ -121,8 +121,8 @@ func (s *Set) Agent(ctx context.Context, p envsync.Platform) (envsync.Blob, erro
 	return s.agents.of(ctx, p)
 }
 
-// UseAgent makes s send another plx binary than the running one. The function
-// of returns that binary for a platform.
+// UseAgent makes s send another binary to the hosts than the running plx.
+// of(p) is that binary for the platform p. guess is the binary for most hosts.
 func (s *Set) UseAgent(guess envsync.Blob, of func(envsync.Platform) (envsync.Blob, error)) {
 	s.agents.guess, s.agents.only = guess, of
 }

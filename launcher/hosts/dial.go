@@ -19,9 +19,9 @@ func overSSH(cfg ssh.Config) transport.Dialer {
 	return func(ctx context.Context) (transport.Transport, error) { return ssh.Dial(ctx, cfg) }
 }
 
-// limitDials wraps dial so that at most FanOut hosts are dialed for the first time
-// at once. Reconnections do not wait, as the lease of the host's agent could
-// expire meanwhile.
+// limitDials wraps dial so that at most FanOut first connections to hosts are
+// opened at once. A reconnection does not wait for others, because the host's
+// agent would stop its tasks if its lease expired.
 func (s *Set) limitDials(name string, dial transport.Dialer) transport.Dialer {
 	var reached atomic.Bool
 	return func(ctx context.Context) (conn transport.Transport, err error) {
@@ -53,7 +53,7 @@ func noSSHServer(ctx context.Context) bool {
 	d := net.Dialer{Timeout: 2 * time.Second}
 	c, err := d.DialContext(ctx, "tcp", "127.0.0.1:22")
 	if err == nil {
-		c.Close() // error ignored: nothing was sent
+		c.Close() // error ignored: nothing was sent over c
 	}
 	return errors.Is(err, syscall.ECONNREFUSED)
 }

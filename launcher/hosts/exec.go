@@ -17,13 +17,14 @@ import (
 // the command's processes were killed too.
 var errAgentKilled = errors.New("its agent on the host was killed")
 
-// Exec runs a command on the host under an agent, which kills all processes of
-// the command at its end. Bytes from orders go to the agent as orders, such as
-// a signal for the command; nil sends none. If the command's exit status is
-// not 0, the error is a transport.ExitError. Canceling ctx ends the command.
+// Exec runs a command on the host under an agent. The agent kills all
+// processes of the command at its end. Exec passes the bytes of the channel
+// orders to the agent, such as a signal for the command; a nil channel passes
+// none. If the command's exit status is not 0, the error is a
+// transport.ExitError. Canceling ctx ends the command.
 func Exec(ctx context.Context, a *AgentHost, request protocol.ExecRequest, orders <-chan byte, stdout, stderr io.Writer) error {
 	request.Mark = protocol.HostJob{Job: "exec-" + strings.ToLower(rand.Text()), Folder: a.JobFolder()}
-	i, err := a.own(ctx, a.newIdle) // exclusive use: as long as h.idle does not hold the agent, closeIdle cannot end it
+	i, err := a.own(ctx, a.newIdle) // own takes the agent out of h.idle, so that closeIdle cannot end it while the command runs
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,8 @@ func Exec(ctx context.Context, a *AgentHost, request protocol.ExecRequest, order
 	return err
 }
 
-// forward sends orders to the agent that runs a command, until ctx is done.
+// forward sends each byte from orders to the agent that runs a command, until
+// ctx is done.
 func forward(ctx context.Context, to *protocol.Pending, orders <-chan byte) {
 	for {
 		select {
@@ -67,8 +69,8 @@ func forward(ctx context.Context, to *protocol.Pending, orders <-chan byte) {
 	}
 }
 
-// mostOutput limits how many bytes of a command's stdout, and of its stderr,
-// Ask keeps.
+// mostOutput is the number of bytes that Ask returns of a command's stdout,
+// and of its stderr.
 const mostOutput = 64 << 10
 
 // Ask runs one of plx's own commands on a host, without stdin, and returns the

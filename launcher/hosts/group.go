@@ -13,7 +13,7 @@ import (
 // agent.
 const renewEvery = 2 * time.Second
 
-// Start holds an agent to be started and, after the start, its connection.
+// Start describes the start of one agent and holds its connection afterwards.
 type Start struct {
 	Agent *AgentHost
 	Spec  protocol.Spec
@@ -107,9 +107,9 @@ func renew(conn *protocol.Conn) {
 	}
 }
 
-// End asks all agents to end, and waits up to limit until no process of the
-// job is left on their hosts. Agents that cannot be reached end when their
-// lease expires.
+// End asks all agents to end. It waits until no process of the job is left on
+// their hosts, for at most the duration limit. An agent that cannot be reached
+// ends when its lease expires.
 func (g Group) End(v protocol.Verdict, limit time.Duration) error {
 	for _, s := range g {
 		if s.Conn != nil {
@@ -118,7 +118,7 @@ func (g Group) End(v protocol.Verdict, limit time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("not ended within %v", limit))
 	defer cancel()
-	return Each(context.Background(), g, func(_ int, s *Start) error { // not ctx, so that Each adds host names to a timeout error
+	return Each(context.Background(), g, func(_ int, s *Start) error { // the context is not ctx: on a timeout of ctx, Each would return only its cause, without host names
 		if s.Conn == nil && !s.Again {
 			return nil
 		}

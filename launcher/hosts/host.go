@@ -39,25 +39,25 @@ type Host struct {
 	// Report lists the host's GPUs. AgentHost.FindGPUs sets it.
 	Report gpuprobe.Report
 
-	// StartUpOutput is the number of bytes that the login shell's startup files print
-	// at each command. It is set after a command has run, and only if
-	// Reach.KeepStartUpOutput is set.
+	// StartUpOutput is the number of bytes that the login shell's startup
+	// files print before each command. It is set by the first command that
+	// runs, if Reach.KeepStartUpOutput is set.
 	StartUpOutput atomic.Int64
 
-	startTime time.Duration // limits how long a command may take to start, if shorter than the default; 0 uses the default
+	startTime time.Duration // time limit for the start of a command, if shorter than the default; 0 uses the default
 	probeTime time.Duration // time limit of one nvidia-smi call; 0 uses the default
 	slowTool  atomic.Bool   // nvidia-smi was slow on this host
 	slowShell atomic.Bool   // the login shell was slow, and the user has been notified
 
-	set   *Set   // set that contains this host; nil for a single host, to which plx is not sent
-	ports [2]int // first and last port on which the host may serve the plx binary to other hosts
+	set   *Set   // the Set that contains this host; nil for a host outside a Set, to which plx cannot be sent
+	ports [2]int // first and last port on which the host may serve the plx binary to other hosts; 0 allows any port
 	plx   string // path of this plx version's binary on the host, relative to the home directory; "" before Meet
 
 	has   []string             // SHA-256 sums of the files that Meet has found in the host's cache (~/.plx/blobs)
-	locks string               // result of the method Locks
+	locks string               // lines of /proc/net/unix that the method Locks returns
 	idle  atomic.Pointer[idle] // agent on the host that waits for a job's Spec; nil if there is none
 
-	starting sync.Mutex // held while an idle agent is started, so that only one is
+	starting sync.Mutex // locked while an idle agent is started, so that at most one is started
 
 	// ChosenAddr is the host's address on the network interface of its
 	// resource line. It is empty if not yet known.
@@ -74,8 +74,8 @@ func NewHost(line hostfile.Host, dial transport.Dialer) *Host {
 	return &Host{Resource: line, Conn: transport.NewConn(line.Name, dial)}
 }
 
-// onLine sets InterfaceBy if the resource line itself names a network
-// interface.
+// onLine records the position of the resource line in InterfaceBy if this line
+// names a network interface.
 func (h *Host) onLine(line hostfile.Host) {
 	if line.Interface != "" {
 		h.InterfaceBy = line.Pos.String()
@@ -112,8 +112,8 @@ func jobFolder(line hostfile.Host) string {
 	return name
 }
 
-// Probe returns the host's GPUs. If nvidia-smi is slow, it shows a note in
-// tally, which may be nil.
+// Probe asks nvidia-smi on the host for the GPUs. If nvidia-smi is slow, Probe
+// shows a note in tally, which may be nil.
 func (h *Host) Probe(ctx context.Context, tally *console.HostProgress) (gpuprobe.Report, error) {
 	return gpuprobe.Probe(ctx, h, gpuprobe.Options{ToolTime: h.probeTime, Slow: func() { h.slow(tally) }})
 }
@@ -215,7 +215,7 @@ func (h *Host) Has(b envsync.Blob) bool { return slices.Contains(h.has, b.Sum) }
 func (s *Set) Machines() (machines []placement.Machine) {
 	for _, h := range s.Hosts {
 		m := placement.Machine{Host: h.Resource, Report: &h.Report}
-		if !h.Embedded && h.Facts.BootID != "" { // no ID for embedded hosts: they share one machine on purpose
+		if !h.Embedded && h.Facts.BootID != "" { // no ID for embedded hosts: an equal ID would mean that one machine is listed twice, but they share this machine on purpose
 			m.ID = h.Facts.BootID + "/" + h.Facts.HostName
 		}
 		machines = append(machines, m)

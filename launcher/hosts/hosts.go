@@ -1,5 +1,5 @@
 // Package hosts holds one command's connections to all its hosts, and to the
-// agents that run there.
+// agents that run on the hosts.
 //
 //	set, err := hosts.Open(ctx, hosts.Reach{Hosts: lines}, printer)
 //	if err != nil {
@@ -20,8 +20,8 @@
 //
 // # What this package does not do
 //
-// It does not know the stages of a launch or the meaning of a job. It retries
-// connections, but no other operation.
+// It does not know the stages of a launch or the meaning of a job. It opens
+// lost connections again, but retries no other operation.
 package hosts
 
 import (
@@ -63,17 +63,17 @@ type Reach struct {
 	// LocalHosts is the number of hosts of an embedded cluster. LocalWorkers
 	// is the number of workers on each of them.
 	LocalHosts, LocalWorkers int
-	// Interface is the network interface for data traffic of hosts whose
-	// resource line names neither an interface nor an address. Empty means the
-	// address to which SSH connects.
+	// Interface is the network interface for traffic between tasks. It applies
+	// to hosts whose resource line names neither an interface nor an address.
+	// If it is empty, tasks use the address to which SSH connects.
 	Interface string
 	// AcceptNewHostKeys accepts and records the SSH host key of a host that
 	// has no known key yet.
 	AcceptNewHostKeys bool
 	// ForwardAgent enables SSH agent forwarding to hosts for which ssh_config
-	// has ForwardAgent. Tasks of jobs cannot use the forwarded agent.
+	// sets ForwardAgent. Tasks of jobs cannot use the forwarded agent.
 	ForwardAgent bool
-	// Via is a command that connects to a host instead of SSH (see package
+	// Via is the command that connects to a host in place of ssh (see package
 	// via). Empty means SSH.
 	Via string
 	// Slurm is the Slurm job whose allocation contains the hosts. If it is
@@ -86,21 +86,22 @@ type Reach struct {
 	// ProbeTime is the time limit of one nvidia-smi call. 0 means
 	// gpuprobe.DefaultToolTime.
 	ProbeTime time.Duration
-	// DialTime limits the time to open an SSH connection, and the time to
-	// start a command on it. It applies if it is shorter than the default
-	// limits; 0 keeps the defaults.
+	// DialTime limits the time to open an SSH connection, and also the time to
+	// start a command on it. It has no effect if the default limits are
+	// shorter; 0 means the defaults.
 	DialTime time.Duration
-	home     bool // AtHome was called: embedded servers on this machine stand in for all hosts
+	home     bool // AtHome was called: embedded SSH servers on this machine stand in for all hosts
 	// PortLow and PortHigh are the first and last port on which hosts may
 	// serve the plx binary to each other. If both are 0, any port may be used.
 	PortLow, PortHigh int
-	// KeepStartUpOutput suppresses the note to the user that startup files of a login
-	// shell print text. Only Host.StartUpOutput then records it.
+	// KeepStartUpOutput suppresses the note that startup files of a login
+	// shell print text. plx then only counts that text, in Host.StartUpOutput.
 	KeepStartUpOutput bool
 }
 
 // Lines returns the resource lines of all hosts, or generated lines for an
-// embedded cluster. Lines without an interface and address get r.Interface.
+// embedded cluster. A line that names neither a network interface nor an
+// address gets r.Interface.
 func (r Reach) Lines() []hostfile.Host {
 	lines := slices.Clone(r.Hosts)
 	if len(lines) == 0 {
@@ -141,9 +142,9 @@ func (r Reach) CheckVariables() error {
 // Set is the hosts of one command, with their connections. The zero value
 // contains no hosts.
 type Set struct {
-	// Hosts are in the order of the resource file.
+	// Hosts has the order of the resource file.
 	Hosts    []*Host
-	mu       sync.Mutex // guards bar and, after Open, clusters
+	mu       sync.Mutex // guards bar and, once Open has returned, clusters
 	clusters []*embedded.Cluster
 	turns    chan struct{} // semaphore: holds one element for each host that is being dialed
 	printer  *console.Printer
@@ -164,7 +165,7 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 }
 
 func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
-	own, _ := artifacts.Own() // if this binary cannot run on the hosts, guess is zero and each host reports its platform first
+	own, _ := artifacts.Own() // error ignored: if this binary cannot run on the hosts, guess is zero, and each host reports its platform first
 	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, dials: printer.NewHostProgress("connecting", len(reach.Lines())),
 		agents: &agents{printer: printer, guess: own, made: map[envsync.Platform]*artifacts.Set{}}}
 	s.seeds = bootstrap.NewSeeds(func(why string) {
@@ -188,7 +189,7 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 	if reach.Via != "" {
 		return s, s.overCommand(ctx, reach, via.Config{Command: reach.Via})
 	}
-	var asked *questions // nil if there is no terminal to ask the user on
+	var asked *questions // asked stays nil if there is no terminal on which to ask the user
 	if printer.CanAsk() {
 		asked = &questions{turn: make(chan struct{}, 1), answers: map[string]string{}, ask: printer.Ask}
 	}
@@ -246,7 +247,7 @@ func Each[H interface{ Named(error) error }](ctx context.Context, all []H, work 
 			return nil
 		})
 	}
-	g.Wait() // error ignored: the functions return nil
+	g.Wait() // error ignored: the functions return nil, and errs has the errors of work
 	return cmp.Or(context.Cause(ctx), errors.Join(errs...))
 }
 
@@ -267,8 +268,9 @@ func (s *Set) showSent(host, _ string, sent, total int64) {
 	s.sending().MovedOf("plx", host, "plx", sent, total)
 }
 
-// countSent adds to the number of bytes of the plx binary that this machine has
-// sent. Hosts also send the binary to each other.
+// countSent adds bytes to the number that this machine has sent of the plx
+// binary. The display shows this number separately, because hosts also send
+// the binary to each other.
 func (s *Set) countSent(bytes int64) { s.sending().AddSent(bytes) }
 
 // Pause hides the progress display of sending plx until more bytes are sent.
@@ -281,9 +283,8 @@ func (s *Set) Pause() {
 	}
 }
 
-// Sending returns the progress display of sending plx, so that the caller can
-// go on with it for other files. The caller must call the display's Sent
-// method.
+// Sending returns the progress display of sending plx. The caller continues it
+// for other files, and must call the display's method Sent at the end.
 func (s *Set) Sending() *console.Transfer {
 	bar := s.sending()
 	s.mu.Lock()
@@ -292,8 +293,8 @@ func (s *Set) Sending() *console.Transfer {
 	return bar
 }
 
-// Placed ends the progress display of sending plx, if there is one, with a
-// summary. The argument err is the error of a host that did not receive plx.
+// Placed ends the progress display of sending plx, if there is one, and prints
+// a summary. err is the error of the hosts that did not receive plx.
 func (s *Set) Placed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,8 +304,8 @@ func (s *Set) Placed(err error) {
 	s.bar = nil
 }
 
-// Close closes all connections and stops the embedded servers. It does not
-// block for an unbounded time.
+// Close closes all connections and stops the embedded servers. Each step has a
+// time limit.
 func (s *Set) Close() error {
 	errs := make([]error, len(s.Hosts))
 	var wg sync.WaitGroup
@@ -340,11 +341,11 @@ func (s *Set) embed(ctx context.Context, lines []hostfile.Host) error {
 	return nil
 }
 
-// files says how many open files this process needs for a number of hosts:
-// anyhow + each * hosts.
+// files computes how many open files this process needs for n hosts: anyhow +
+// each*n.
 type files struct {
 	anyhow, each int
-	format       string // format of the error message: number of hosts, files needed, limit
+	format       string // format of the error message; its arguments are the number of hosts, the files needed and the limit
 	hint         string
 }
 
@@ -361,7 +362,7 @@ var (
 func enoughFiles(f files, hosts int) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return nil // limit unknown: if it is too low, opening a file will fail later
+		return nil // no error: if the limit is too low, opening a file will fail later
 	}
 	need := uint64(f.anyhow + f.each*hosts)
 	if uint64(limit.Max) >= need {
@@ -370,9 +371,10 @@ func enoughFiles(f files, hosts int) error {
 	return exit.Mistake(fmt.Errorf(f.format, hosts, need, limit.Max), "%s", f.hint)
 }
 
-// Probe returns one row per host, in file order, with the host's GPUs. It
-// starts no job. If a host cannot be reached, its row contains the error. If a
-// host lacks a GPU that its resource line names, the row's Unmet is set.
+// Probe returns one row per host with the host's GPUs, in the order of the
+// resource file. It starts no job. If a host cannot be reached, its row
+// contains the error. If a host lacks a GPU that its resource line names, the
+// row's Unmet is set.
 func Probe(ctx context.Context, reach Reach, t console.Terminal) ([]gpuprobe.Row, error) {
 	set, err := Open(ctx, reach, console.NewPrinter(t))
 	if err != nil {
@@ -381,10 +383,10 @@ func Probe(ctx context.Context, reach Reach, t console.Terminal) ([]gpuprobe.Row
 	defer set.Close() // error ignored: Probe changes nothing on the hosts
 	rows, probes := make([]gpuprobe.Row, len(set.Hosts)), set.printer.NewHostProgress("probing", len(set.Hosts))
 	defer set.PrintSlowToolHints()
-	return rows, Each(ctx, set.Hosts, func(i int, h *Host) error { // the result is nil, as the errors are stored in rows
+	return rows, Each(ctx, set.Hosts, func(i int, h *Host) error { // Each returns nil, because work stores the errors in rows
 		row := &rows[i]
 		row.Host = h.Label()
-		if row.Err = h.Dial(ctx); row.Err == nil { // without a connection skip h.Probe, which would dial the host a second time
+		if row.Err = h.Dial(ctx); row.Err == nil { // without a connection, do not call h.Probe: it would dial the host a second time
 			probes.Begin(h.Name())
 			defer probes.End(h.Name())
 			row.Report, row.Err = h.Probe(ctx, probes)

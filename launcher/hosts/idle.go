@@ -30,15 +30,16 @@ import (
 type idle struct {
 	stream   *Stream
 	calls    *protocol.Caller
-	of       string                                                   // path of the binary that the agent stands for: it serves AgentHosts with this Binary
-	other    bool                                                     // the agent runs this plx version, although Binary of its AgentHosts has another version
+	of       string                                                   // value of AgentHost.Binary for which this agent serves requests
+	other    bool                                                     // the agent runs the plx version of this process, although AgentHost.Binary is another version
 	plx      envsync.Blob                                             // binary that the agent runs; zero if unknown
-	placed   func(seed func(context.Context) (bootstrap.Seed, error)) // reports to Seeds that the host has plx: bootstrap.Session.Done
+	placed   func(seed func(context.Context) (bootstrap.Seed, error)) // reports to Seeds (hosts that pass plx on) that this host has plx; the function is bootstrap.Session.Done
 	transfer chan struct{}                                            // semaphore: holds one element while a Pipe call transfers data
 }
 
-// idleFresh is how long after the last request an idle agent certainly still runs.
-// An idle agent ends after protocol.MostSilence without a request.
+// idleFresh is the time after the last request during which an idle agent
+// certainly still runs. An idle agent ends after protocol.MostSilence without
+// a request.
 const idleFresh = protocol.MostSilence - 15*time.Second
 
 // greetingTime limits how long a newly started agent may take to send its first
@@ -68,7 +69,7 @@ func Call[Out any](ctx context.Context, a *AgentHost, limit time.Duration, do pr
 	return out, err
 }
 
-// keep closes the idle agent i if err says that the agent has not replied to a
+// keep closes the idle agent i if err shows that the agent did not reply to a
 // request.
 func (a *AgentHost) keep(i *idle, err error) {
 	if !answered(err) && a.idle.CompareAndSwap(i, nil) {
@@ -76,9 +77,9 @@ func (a *AgentHost) keep(i *idle, err error) {
 	}
 }
 
-// giveBack stores an agent that own returned as the host's idle agent again.
-// It ends the agent instead if the agent did not reply, or if the host has
-// another idle agent by now.
+// giveBack takes back an agent that the method own returned: the agent becomes
+// the host's idle agent again. If err shows that the agent did not reply, or
+// if the host has another idle agent by now, giveBack ends the agent instead.
 func (a *AgentHost) giveBack(i *idle, err error) {
 	switch {
 	case !answered(err):
@@ -103,7 +104,7 @@ func Pipe(ctx context.Context, a *AgentHost, do protocol.Method, in any, stdin i
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		over := i.ended() || a.idle.Load() != i // the request before this one has ended the agent
+		over := i.ended() || a.idle.Load() != i // true if the agent ended while this call waited for the earlier Pipe call
 		if !over {
 			err = i.move(ctx, do, in, nil, func(_ context.Context, to *protocol.Pending) { sendInput(to, stdin) }, func(p protocol.Piece) error {
 				_, err := stdout.Write(p.Data)
@@ -119,9 +120,8 @@ func Pipe(ctx context.Context, a *AgentHost, do protocol.Method, in any, stdin i
 }
 
 // move makes a request during which data flows in both directions. The
-// function feed sends data to the agent, until its ctx is done; move calls
-// prints for each piece of output. It does not call prints after it has
-// returned.
+// function feed sends data to the agent until its ctx is done. move calls the
+// function prints for each piece of output, and never after move has returned.
 func (i *idle) move(ctx context.Context, do protocol.Method, in, out any, feed func(context.Context, *protocol.Pending), prints func(protocol.Piece) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -149,8 +149,8 @@ func (i *idle) move(ctx context.Context, do protocol.Method, in, out any, feed f
 	return cmp.Or(failed, err)
 }
 
-// sendInput sends the content of stdin to the agent as orders of a request, until
-// stdin or the request ends.
+// sendInput reads stdin and sends it to the agent as orders (data that follows
+// a request). It ends with stdin or with the request.
 func sendInput(to *protocol.Pending, stdin io.Reader) {
 	if stdin == nil {
 		return
@@ -161,7 +161,7 @@ func sendInput(to *protocol.Pending, stdin io.Reader) {
 			to.Order(piece[:n])
 		}
 		if err != nil {
-			break // a read error looks like the end of stdin: the agent detects missing data
+			break // a read error looks like the end of stdin to the agent, which then detects that data is missing
 		}
 	}
 	to.Order(nil)
@@ -212,9 +212,9 @@ func (a *AgentHost) own(ctx context.Context, begin func(context.Context) (*idle,
 	return begin(ctx)
 }
 
-// newIdle starts an agent. If the job's agent binary is another plx version,
-// whose requests differ, newIdle sends this plx version to the host and starts
-// it.
+// newIdle starts an agent. If the job's agent binary is of another plx
+// version, its requests differ. newIdle then sends this plx version to the
+// host and starts it instead.
 func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
 	i, err := a.begin(ctx)
 	if _, other := errors.AsType[*protocol.VersionError](err); !other || a.set == nil {
@@ -238,9 +238,9 @@ func (a *AgentHost) begin(ctx context.Context) (*idle, error) {
 	return i, err
 }
 
-// place starts an agent of this plx version, and first sends the binary if the
-// host lacks it. With strict, it also replaces a damaged binary. After
-// success, the caller must call the function idle.placed.
+// place starts an agent of this plx version. If the host lacks the binary,
+// place sends it first. If strict is true, place also replaces a damaged
+// binary. After success, the caller must call the agent's field placed.
 func (h *Host) place(ctx context.Context, strict bool) (*idle, error) {
 	if h.set == nil {
 		return nil, bootstrap.ErrMissing
@@ -257,8 +257,8 @@ func (h *Host) place(ctx context.Context, strict bool) (*idle, error) {
 // command on it in time.
 var ErrStuck = errors.New("ForceCommand of its SSH server, the login shell, its start-up files or the disk of the home may hang")
 
-// start starts an agent that then waits for a job. The configuration c says
-// which binary it runs.
+// start starts an agent that then waits for a job. The configuration c names
+// the binary that the agent runs.
 func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 	if err := h.Dial(ctx); err != nil {
 		return nil, err
@@ -314,7 +314,7 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 type startWatch struct {
 	host  *Host
 	began time.Time
-	ended atomic.Bool // the command has started, or plx has stopped waiting for its start
+	ended atomic.Bool // true if the command has started, or plx no longer waits for its start
 }
 
 const (
@@ -324,8 +324,8 @@ const (
 	// askAfter is how long a command's start may take before plx runs a second
 	// command, to find the reason for the delay.
 	askAfter = 10 * time.Second
-	// askAgain is how long the first command may still take after the second
-	// command has ended. After that, plx cancels the first command.
+	// askAgain is how long plx still waits for the first command after the
+	// second command has ended. After that, plx cancels the first command.
 	askAgain = 2 * time.Second
 )
 
@@ -393,7 +393,8 @@ func limited(way *bootstrap.Session, err error) error {
 	return nil
 }
 
-// answers reports whether the agent still runs and serves requests for a.
+// answers reports whether the agent still runs and serves requests for
+// a.Binary.
 func (i *idle) answers(a *AgentHost) bool {
 	return i != nil && i.of == a.Binary && !i.ended() && i.calls.Idle() < idleFresh
 }
@@ -446,9 +447,9 @@ func (e *broken) Unwrap() error { return e.error }
 // wrong.
 var errDamaged = errors.New("the plx binary on the host is damaged")
 
-// Survey sends plx to the host if it is missing there, and starts an idle agent.
-// It sets Facts, and finds out which of the likely blobs (cached files) the
-// host has. After an error, these fields are unchanged.
+// Survey sends plx to the host if it is missing there, and starts an idle
+// agent. It sets Facts. It also records which blobs (files in the host's
+// cache) in likely the host has. After an error, these fields are unchanged.
 func (h *Host) Survey(ctx context.Context, likely ...envsync.Blob) error {
 	h.closeIdle()
 	h.has, h.locks = nil, ""
@@ -499,8 +500,8 @@ func (h *Host) seed(ctx context.Context) (bootstrap.Seed, error) {
 	return bootstrap.Seed{Host: addr, Port: strconv.Itoa(port), Token: want.Token}, err
 }
 
-// UpdateFacts asks the host's agent for its facts (platform, addresses), and stores
-// them in Facts.
+// UpdateFacts asks the host's agent for the host's facts (platform,
+// addresses), and stores them in Facts.
 func (a *AgentHost) UpdateFacts(ctx context.Context) error {
 	here, err := Call[protocol.Surveyed](ctx, a, AnswerTime, protocol.DoSurvey, protocol.Survey{})
 	if err == nil {
@@ -517,8 +518,8 @@ func factsOf(here protocol.Surveyed) (envsync.Facts, error) {
 	return facts, err
 }
 
-// survey asks the agent for the host's facts and which of the likely files its
-// cache contains, and stores the reply in h.
+// survey asks the agent for the host's facts, and which of the files in likely
+// the host's cache contains. It stores the reply in h.
 func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error {
 	want := protocol.Survey{Blobs: map[string]int64{i.plx.Sum: i.plx.Size}}
 	for _, b := range likely {
@@ -561,6 +562,7 @@ func (a *AgentHost) FindGPUs(ctx context.Context, tally *console.HostProgress) e
 	return nil
 }
 
-// Locks returns the lines of the host's /proc/net/unix that show which GPUs
-// plx launches have reserved, as of the last survey.
+// Locks returns those lines of the host's /proc/net/unix that show which GPUs
+// plx launches have reserved. The lines are from the last survey (first call
+// to the host).
 func (h *Host) Locks() string { return h.locks[:min(len(h.locks), protocol.MostLocks)] }

@@ -43,7 +43,7 @@ func probed(cells [][]string) *console.Table {
 }
 
 // probedLevel returns the color of a table cell: Good for a host or GPU that a
-// job may use, Bad for one that no job can use.
+// job may use, Bad for a host or GPU that no job can use.
 func probedLevel(column, cell string) style.Level {
 	switch {
 	case column != "STATE" && column != "USED BY":

@@ -18,12 +18,12 @@ func (a *AgentHost) Use(ctx context.Context) (protocol.HostUse, error) {
 	return use.Bounded(), nil
 }
 
-// Visitor polls what a job does on a host, without renewing the agent's lease.
-// It must not be used by two goroutines at once.
+// Visitor asks a job's agent repeatedly what the job does on its host. It does
+// not renew the agent's lease. It must not be used by two goroutines at once.
 type Visitor struct {
 	conn  *protocol.Conn
 	state protocol.State // newest state that the agent has sent
-	looks int            // number of calls of Look so far
+	looks int            // number of calls of Poll so far; ID of the last request
 }
 
 // Visitor connects to the job's agent as Visit does. The caller must call
@@ -33,8 +33,8 @@ func (a *AgentHost) Visitor(ctx context.Context) (*Visitor, error) {
 	return &Visitor{conn: conn}, err
 }
 
-// Poll asks the agent what the job's tasks do, and also returns the agent's
-// newest state. After an error, only Close may be called.
+// Poll asks the agent what the job's tasks do. It also returns the newest
+// state that the agent has sent. After an error, only Close may be called.
 func (v *Visitor) Poll(ctx context.Context, m protocol.ActivityRequest) (protocol.State, protocol.ActivityReport, error) {
 	defer context.AfterFunc(ctx, func() { v.conn.Close() })()
 	v.looks++

@@ -9,7 +9,7 @@ import (
 )
 
 // advices lists texts that may occur in the last output lines of a failed
-// task, each with the hint that plx then prints.
+// task. If plx finds such a text, it prints the hint beside it.
 var advices = []struct{ shows, hint string }{
 	{"invalid device ordinal", "--visible host shows a worker all GPUs of its host, to choose by LOCAL_RANK; with --visible own its GPU is cuda:0"},
 	{"required: --local_rank", localRankHint}, // Python's argparse names a missing option this way
@@ -33,8 +33,9 @@ const killedHint = "a user, a batch system or the limit of a container killed it
 
 const suspendedHint = "plx launch --detach leaves the job to its hosts, whatever this machine does: plx attach follows it; --lease TIME lets them wait longer for plx"
 
-// advice returns a hint on how to mend the failure in v, or "" if plx knows
-// none. tail has the last output lines of the task that failed first.
+// advice returns a hint on how to repair the failure in the verdict v, or ""
+// if plx knows none. tail has the last output lines of the task that failed
+// first.
 func advice(v protocol.Verdict, tail []string) string {
 	if v.Suspended > 0 {
 		return suspendedHint

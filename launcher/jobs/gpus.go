@@ -16,13 +16,13 @@ import (
 // BusyHint is the hint printed with an error about GPUs that are in use.
 const BusyHint = "--exclude HOST:ID leaves a GPU out, --wait-gpus 30m waits for it, --share-gpus uses it all the same"
 
-// scaleBusyHint is the hint of plx scale about GPUs that are in use. It
-// differs from BusyHint because plx scale does not wait for GPUs.
+// scaleBusyHint is the hint with which plx scale reports GPUs that are in use.
+// It differs from BusyHint because plx scale cannot wait for GPUs.
 const scaleBusyHint = "--exclude HOST:ID leaves a GPU out; plx probe shows when it is free"
 
-// InUse returns an error with the given hint if the placement contains GPUs
-// that other processes use. If share is true, it only prints which of these
-// GPUs will be shared.
+// InUse returns an error with the given hint if the placement (which tasks get
+// which GPUs) contains GPUs that other processes use. If share is true, it
+// only prints which of these GPUs the job will share.
 func InUse(p placement.Placement, machines []placement.Machine, share bool, hint string, printer *console.Printer) error {
 	busy := p.Busy(machines)
 	switch {
@@ -37,9 +37,9 @@ func InUse(p placement.Placement, machines []placement.Machine, share bool, hint
 	return exit.WithHint(errors.New(BusyText(busy)), hint)
 }
 
-// Reservations returns the GPUs that the placement reserves on each host. agents are
-// the agents of the placement's hosts, in the same order; hosts without GPUs
-// are left out.
+// Reservations returns the GPUs that the placement reserves on each host.
+// agents are the agents of the placement's hosts, in the same order. The
+// result omits hosts without GPUs.
 func Reservations(p placement.Placement, agents []*hosts.AgentHost) (all []reservation.Host) {
 	for i, a := range agents {
 		if claims := protocol.Claims(p.Hosts[i].Specs()); len(claims) > 0 {

@@ -19,15 +19,15 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// reports has the metrics of a job's tasks that one host has stored.
+// reports has the metrics that one host has stored about a job's tasks.
 type reports struct {
 	histories map[cluster.Task]*metrics.History
 	damaged   []error // one error for each metrics file that cannot be read
 }
 
-// reportsOn reads the metrics that the host of agent a has stored for the
-// agent's job. The error is hosts.ErrNoState if the host has no files of the
-// job any more.
+// reportsOn reads the metrics that a host has stored about the tasks of a job.
+// The AgentHost a names the host and the job. The error is hosts.ErrNoState if
+// the host has no files of the job any more.
 func reportsOn(ctx context.Context, a *hosts.AgentHost) (r reports, err error) {
 	kept, err := keptOn(ctx, a, protocol.MaxKept, false)
 	if err != nil {
@@ -36,7 +36,7 @@ func reportsOn(ctx context.Context, a *hosts.AgentHost) (r reports, err error) {
 	all, damaged := histories(kept)
 	r.histories = map[cluster.Task]*metrics.History{}
 	for name, h := range all {
-		if task, err := cluster.ParseTask(name); err == nil { // other names are those of the host's own metrics, not of a task
+		if task, err := cluster.ParseTask(name); err == nil { // skip other names, such as that of the host's own metrics
 			r.histories[task] = h
 		}
 	}
@@ -61,8 +61,8 @@ func onlyForgotten(err error) bool {
 	return errors.Is(err, hosts.ErrNoState)
 }
 
-// stepped returns values with the metric "step" set to step, unless values
-// contain a step already. plx counts the steps of its own trainer even if the
+// stepped adds the metric "step" with the value step to values, unless values
+// contain a step already. plx's trainer reports its steps to plx even if the
 // program prints none.
 func stepped(values map[string]metrics.Number, step int64) map[string]metrics.Number {
 	if _, has := values[metrics.Step]; has || step == 0 {

@@ -12,8 +12,8 @@ import (
 )
 
 // diffHosts compares the hosts that the user wants with the hosts that the job
-// has. It returns the wanted hosts that must join the job, and the indices
-// into have of the hosts that must leave.
+// has. fresh are the wanted hosts that must join the job. leave has the
+// indices into have of the hosts that must leave the job.
 func diffHosts(want []hostfile.Host, have []protocol.HostPlan) (fresh []hostfile.Host, leave []int) {
 	stay := map[string]bool{}
 	for _, h := range want {
@@ -31,10 +31,10 @@ func diffHosts(want []hostfile.Host, have []protocol.HostPlan) (fresh []hostfile
 	return fresh, leave
 }
 
-// canLeave returns an error if the hosts with the given indices into have may
-// not leave the job. A host with the job's checkpoint must remain, and so must
-// the host whose agent drives the job. The driver would refuse the same, but
-// only after plx has copied all files to the new hosts.
+// canLeave returns an error if a host must not leave the job. leave has
+// indices into have, the job's hosts. A host with the job's checkpoint must
+// remain, and so must the host whose agent drives the job. The driver makes
+// the same check, but only after plx has copied all files to the new hosts.
 func canLeave(have []protocol.HostPlan, leave []int) error {
 	var members []string
 	stays := false

@@ -30,8 +30,8 @@ import (
 // askTime bounds one request to a host about a job.
 const askTime = 40 * time.Second
 
-// within returns a context for a request to a host. After limit it ends with
-// the cause "no answer within ...".
+// within returns a context for a request to a host. If the request takes
+// longer than limit, the context ends with the cause "no answer within ...".
 func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 }
@@ -46,7 +46,7 @@ type Job struct {
 }
 
 // open returns the record's job with an agent for each host. It opens no
-// connection: a host is dialled when it is first asked. like has the user's
+// connection: the first request to a host dials the host. like has the user's
 // options for reaching hosts.
 func open(ctx context.Context, r Record, printer *console.Printer, like hosts.Reach) (*Job, error) {
 	reach, err := r.reach(like)
@@ -67,11 +67,11 @@ func open(ctx context.Context, r Record, printer *console.Printer, like hosts.Re
 	return j, nil
 }
 
-// afterSlurm returns how to reach the record's hosts if they were nodes of a
-// Slurm allocation; other records keep reach. After the allocation has ended,
-// the nodes cannot be reached. Then the job's files are read from this
-// machine's home directory, which on most clusters is also the nodes' home
-// directory.
+// afterSlurm returns how to reach the record's hosts. If the hosts were nodes
+// of a Slurm allocation that has ended, plx cannot reach them. Then plx reads
+// the job's files from this machine's home directory, which on most clusters
+// is also the nodes' home directory. For all other records, afterSlurm returns
+// reach.
 func afterSlurm(ctx context.Context, r Record, reach hosts.Reach) (hosts.Reach, error) {
 	if r.Slurm == (slurm.Run{}) {
 		return reach, nil
@@ -101,19 +101,21 @@ func (r *Record) atHome(file string) bool {
 	})
 }
 
-// started reports whether the job has ended or all its agents have been
-// started, which they show by a state.json in this machine's home directory.
+// started reports whether the job has ended, or whether all its agents have
+// started. Each started agent writes a state.json, which must be in this
+// machine's home directory.
 func (r *Record) started() bool { return r.Verdict != nil || r.atHome("state.json") }
 
 // close closes the connections to the hosts. It ignores errors, because all
 // replies have been received.
-func (j *Job) close() { j.set.Close() } // all replies have arrived, so closing can lose nothing
+func (j *Job) close() { j.set.Close() } // the error is ignored: all replies have arrived, so closing can lose nothing
 
 // chief returns the agent of the chief's host (worker:0), which knows the
 // job's state.
 func (j *Job) chief() *hosts.AgentHost { return j.agents[j.Chief] }
 
-// present returns the agents of all hosts that have not left the job.
+// present returns the agents of the hosts in the job, without hosts that have
+// left it.
 func (j *Job) present() (present []*hosts.AgentHost) {
 	for i, a := range j.agents {
 		if !j.Hosts[i].Left {
@@ -143,9 +145,9 @@ func (j *Job) ended(ctx context.Context) (bool, *protocol.Verdict) {
 // job's chief (worker:0).
 type asker func(context.Context) (protocol.State, error)
 
-// update requests the job's state with ask and copies it into the record. It
-// requests nothing if the record already has a verdict. It returns the number
-// of the generation (start of the job's tasks) that runs now.
+// update calls ask for the job's state and copies the state into the record.
+// If the record already has a verdict, update does not call ask. It returns
+// the number of the current generation (run of all tasks).
 func (r *Record) update(ctx context.Context, printer *console.Printer, ask asker) (generation int, err error) {
 	if r.Verdict != nil {
 		return 0, nil
@@ -160,8 +162,8 @@ func (r *Record) update(ctx context.Context, printer *console.Printer, ask asker
 	return state.Generation, nil
 }
 
-// runs updates the record and reports whether the job is running. A job whose
-// host does not reply counts as running.
+// runs updates the record and reports whether the job is running. If the host
+// does not reply, the job counts as running.
 func (r *Record) runs(ctx context.Context, printer *console.Printer, ask asker) bool {
 	_, err := r.update(ctx, printer, ask)
 	if err != nil && !errors.Is(err, hosts.ErrNoState) {
@@ -260,8 +262,8 @@ func duration(long time.Duration) string {
 }
 
 // lastLines returns the last stderr lines of the task that failed first, as
-// the user saw them: a progress bar appears once, in its last state. It leaves
-// out the plans and tables that plx's trainer prints.
+// the user saw them. A progress bar appears once, in its last state. lastLines
+// omits the plans and tables that plx's trainer prints.
 func lastLines(v protocol.Verdict) (tail []string) {
 	if v.First == nil {
 		return nil
@@ -277,8 +279,8 @@ func lastLines(v protocol.Verdict) (tail []string) {
 	return tail
 }
 
-// pointer returns a text that refers the user to the task's last lines, or to
-// its Python traceback, which are already on the screen.
+// pointer returns a text that refers the user to the task's last lines or its
+// Python traceback, which plx has just printed.
 func pointer(tail []string) string {
 	traceback := func(line string) bool { return strings.HasSuffix(line, "Traceback (most recent call last):") }
 	if slices.ContainsFunc(tail, traceback) {
@@ -302,8 +304,8 @@ func (j *Job) resumable(err error) error {
 }
 
 // Fetch copies a job's checkpoints, output files and logs into the folder dir
-// of this machine. The job may be running or have ended. If there are
-// patterns, Fetch copies only the files that match at least one of them.
+// of this machine. The job may be running or have ended. If patterns is not
+// empty, Fetch copies only the files that match at least one pattern.
 func Fetch(ctx context.Context, q Query, dir string, patterns []string) error {
 	want := protocol.Wanted{Made: len(patterns) == 0}
 	for _, p := range patterns {

@@ -19,9 +19,10 @@ import (
 )
 
 // Launching is a launch whose job does not exist yet: plx still connects to
-// hosts, waits for GPUs or sends files. The launching machine stores it in the
-// file ~/.plx/launching/<pid>. The launching process holds a lock on this
-// file; a file without a lock belongs to a process that has died.
+// hosts, waits for GPUs or sends files. The launching machine stores the
+// launch in the file ~/.plx/launching/<pid>. While the launching process
+// lives, it holds a lock on this file. An unlocked file belongs to a process
+// that has died.
 type Launching struct {
 	PID     int       `json:"pid"`
 	Host    string    `json:"host"`           // host name of the launching machine
@@ -38,9 +39,9 @@ func launchingFolder() (string, error) {
 	return filepath.Join(filepath.Dir(jobs), "launching"), err
 }
 
-// Announce writes the launch's file, by which plx stop finds a launch before
-// its job has a record. The caller must call done after it has written the
-// record or has given up the launch.
+// Announce writes the launch's file. By this file, plx stop finds a launch
+// whose job has no record yet. The caller must call done after it has written
+// the record or has given up the launch.
 func Announce(name, program string) (done func(), err error) {
 	dir, err := launchingFolder()
 	if err == nil {
@@ -63,19 +64,19 @@ func Announce(name, program string) (done func(), err error) {
 		return nil, errors.Join(err, os.Remove(f.Name()), f.Close())
 	}
 	return func() {
-		_ = os.Remove(f.Name()) // if this fails, the file stays, but without a lock it counts as dead
+		_ = os.Remove(f.Name()) // if Remove fails, the file stays, but an unlocked file counts as dead
 		_ = f.Close()           // releases the lock
 	}, nil
 }
 
 // create makes an empty file for the launch and locks it. If several machines
-// share a home directory, two launches may have the same pid; then create
-// appends a number to the file's name.
+// share a home directory, two launches may have the same pid. In that case,
+// create appends a number to the file's name.
 func (l Launching) create(dir string) (*os.File, error) {
 	path := filepath.Join(dir, strconv.Itoa(l.PID))
 	for n := range 20 {
-		// The first tries may fail because another process holds the lock for
-		// a moment, to see whether the launch is dead.
+		// Try the name without a number several times. Another process may
+		// hold the lock for a moment, to find out whether the launch is dead.
 		if n >= 10 {
 			path = filepath.Join(dir, fmt.Sprintf("%d.%d", l.PID, n))
 		}
@@ -83,8 +84,9 @@ func (l Launching) create(dir string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Lock fails if another launch holds the file, or if another process
-		// has just taken the file for a dead launch's and removed it.
+		// Lock fails if another launch holds the lock. It also fails if
+		// another process has just removed the file, because it took the
+		// launch for dead.
 		if filelock.Lock(f, path) {
 			return f, f.Truncate(0)
 		}
@@ -117,19 +119,19 @@ func launchings() (all []Launching, err error) {
 			return nil, err
 		}
 		if !prepares {
-			_ = os.Remove(l.path) // if this fails, the next call of launchings tries again
+			_ = os.Remove(l.path) // if Remove fails, the next call of launchings tries again
 			continue
 		}
 		text, err := bounded.ReadFile(l.path, bounded.Words)
-		if err == nil && json.Unmarshal(text, &l) == nil { // otherwise the launch is just writing or removing the file
+		if err == nil && json.Unmarshal(text, &l) == nil { // skip a file without valid JSON: its launch is just writing or removing it
 			all = append(all, l)
 		}
 	}
 	return all, nil
 }
 
-// label returns the name by which messages call the launch: the user's name,
-// or the program's.
+// label returns the name of the launch in messages: the name that the user
+// gave, or the program's name.
 func (l Launching) label() string {
 	if l.Name != "" {
 		return l.Name

@@ -22,18 +22,18 @@ import (
 
 // row is one job in the output of plx jobs.
 type row struct {
-	Job     string    `json:"job"` // id
+	Job     string    `json:"job"` // the job's id
 	Name    string    `json:"name,omitempty"`
 	Program string    `json:"program"`
 	Created time.Time `json:"created"`
 	Hosts   int       `json:"hosts"`             // number of hosts
 	Tasks   int       `json:"tasks"`             // number of tasks
 	State   string    `json:"state"`             // "pending" or "starting" (in Slurm's queue), "running", "done", "failed", "hung", "stopped", "lost" (its hosts have no files of it), or "unknown"
-	Seconds float64   `json:"seconds,omitempty"` // from the launch to the job's end, or until now if it runs; 0 if not known
+	Seconds float64   `json:"seconds,omitempty"` // duration of the job in seconds, until now if the job runs; 0 if not known
 	Code    *int      `json:"code,omitempty"`    // exit status of the job; nil if the job runs or its end is not known
 	Reason  string    `json:"reason,omitempty"`
-	// Generation is the number of the last generation (start of the job's
-	// tasks) that plx knows. 0 means the first start.
+	// Generation is the number of the last generation (run of all tasks) that
+	// plx knows. 0 is the first.
 	Generation int `json:"generation,omitempty"`
 }
 
@@ -43,8 +43,8 @@ type ListFilter struct {
 	Newest  int  // maximum number of jobs, counted from the newest; 0 means no limit
 }
 
-// of returns the selected rows. rows are ordered from the oldest job to the
-// newest, and so is the result.
+// of returns the rows that the filter selects, in the order of rows. rows must
+// be ordered from the oldest job to the newest.
 func (c ListFilter) of(rows []row) []row {
 	if c.Running {
 		rows = slices.DeleteFunc(rows, func(r row) bool { return r.Code != nil || r.State == "lost" })
@@ -52,7 +52,7 @@ func (c ListFilter) of(rows []row) []row {
 	return rows[len(rows)-c.least(len(rows)):]
 }
 
-// least returns how many of n jobs the choice selects at most.
+// least returns how many of n jobs the filter selects at most.
 func (c ListFilter) least(n int) int {
 	if c.Newest == 0 {
 		return n
@@ -60,9 +60,10 @@ func (c ListFilter) least(n int) int {
 	return min(n, c.Newest)
 }
 
-// List prints the selected jobs that this machine launched, or those that it
-// finds on the query's hosts. The oldest job comes first. If some hosts cannot
-// be reached, List prints the jobs of the other hosts and returns an error.
+// List prints the jobs that the filter c selects, the oldest first. It looks
+// at the jobs that this machine launched, or with q.OnHosts at those on the
+// query's hosts. If some hosts cannot be reached, List prints the jobs of the
+// other hosts and returns an error.
 func List(ctx context.Context, q Query, c ListFilter, asJSON bool) error {
 	printer := q.printer()
 	var rs []Record
@@ -81,7 +82,7 @@ func List(ctx context.Context, q Query, c ListFilter, asJSON bool) error {
 		rs = slices.DeleteFunc(rs, func(r Record) bool { return r.Verdict != nil })
 	} else {
 		slices.SortStableFunc(rs, func(a, b Record) int { return a.Created.Compare(b.Created) })
-		rs = rs[len(rs)-c.least(len(rs)):] // the hosts of older jobs need not be asked
+		rs = rs[len(rs)-c.least(len(rs)):] // drop older jobs before describe asks their hosts
 	}
 	rows := c.of(describe(ctx, rs, queued, printer))
 	if asJSON {
@@ -101,8 +102,9 @@ func List(ctx context.Context, q Query, c ListFilter, asJSON bool) error {
 	return cmp.Or(err, unreached)
 }
 
-// describe returns a row for each job, and for each Slurm submission that
-// waits or ended without a job. The oldest comes first.
+// describe returns a row for each job, the oldest first. A Slurm submission (a
+// script in Slurm's queue) that waits, or that ended without a job, also gets
+// a row.
 func describe(ctx context.Context, rs []Record, queued []submission.Submission, printer *console.Printer) []row {
 	rows := make([]row, len(rs)+len(queued))
 	var g errgroup.Group
@@ -121,7 +123,7 @@ func describe(ctx context.Context, rs []Record, queued []submission.Submission, 
 			return nil
 		})
 	}
-	g.Wait() // the functions return nil
+	g.Wait() // the error is ignored: the functions return nil
 	rows = slices.DeleteFunc(rows, func(r row) bool { return r.Job == "" })
 	slices.SortStableFunc(rows, func(a, b row) int { return a.Created.Compare(b.Created) })
 	return rows
@@ -160,24 +162,25 @@ func newRow(ctx context.Context, r *Record, printer *console.Printer, ask asker)
 	return out
 }
 
-// took sets the job's duration from its launch until ended. It is never
-// negative: the clock of the host that reports the end may be behind this
-// machine's.
+// took sets the job's duration, from its launch until ended. The duration is
+// never negative, although the clock of the host that reports the end may be
+// behind this machine's clock.
 func (r *row) took(ended time.Time) {
 	r.Seconds = max(0, ended.Sub(r.Created).Round(time.Millisecond).Seconds())
 }
 
-// jobColumns are the columns that plx jobs drops, in this order, until each
-// job fits on one line of the terminal. plx status shows their contents too.
+// jobColumns are the columns that plx jobs may drop. It drops them in this
+// order until each job fits on one line of the terminal. plx status shows the
+// dropped values.
 var jobColumns = []string{"REASON", "STARTED", "TASKS", "HOSTS", "TOOK", "CODE"}
 
 // printRows prints a table of jobs. If the terminal is too narrow, it drops
-// columns in the order of spare. Below the table it prints why the state of
-// some jobs is not known.
+// the columns in spare, in this order. Below the table it prints why the state
+// of some jobs is not known.
 func printRows(t console.Terminal, printer *console.Printer, rows []row, spare ...string) error {
 	table := console.NewTable("JOB", "STARTED", "TOOK", "HOSTS", "TASKS", "STATE", "CODE", "REASON")
 	table.Level, table.Spare = jobLevel, spare
-	unknown := map[string][]string{} // ids of jobs without a known state; the key is the reason
+	unknown := map[string][]string{} // ids of jobs without a known state, by the reason why it is not known
 	for _, r := range rows {
 		if r.Code == nil && r.Reason != "" {
 			unknown[r.Reason] = append(unknown[r.Reason], r.Job)

@@ -105,7 +105,7 @@ func (j *Job) hostNames() (names []string) {
 // all.
 func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
 	is := func(a *hosts.AgentHost, name string) bool {
-		label, _, _ := strings.Cut(a.Name(), ".") // log prefixes may show only the first label of a host's name
+		label, _, _ := strings.Cut(a.Name(), ".") // a name may be only the first label of a host's name, because log prefixes may show only that
 		return name == a.Name() || name == label
 	}
 	for _, name := range names {
@@ -119,8 +119,8 @@ func (j *Job) choose(names, tasks []string) ([]*hosts.AgentHost, error) {
 	var chosen []*hosts.AgentHost
 	for i, a := range j.agents {
 		has := func(task string) bool { return slices.Contains(j.Hosts[i].Tasks, task) }
-		// After a restart, a host other than that of the launch may have run
-		// the task, so no host is left out.
+		// If the job can restart, tasks may have run on other hosts than those
+		// in the record. In that case, choose omits no host because of tasks.
 		elsewhere := len(tasks) > 0 && !j.Restarts && !slices.ContainsFunc(tasks, has)
 		if !elsewhere && named(a) {
 			chosen = append(chosen, a)
@@ -140,7 +140,7 @@ func notItsHost(job, name string, its []string) error {
 
 // print prints the logs of the agents' hosts and returns the closed output.
 // line receives the metrics that the tasks report. If line is nil and the logs
-// are followed, print shows a status line of its own.
+// are followed, print creates a status line.
 func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, opts logs.Options, line *live.Line) (*logstream.Output, error) {
 	for _, a := range agents {
 		opts.Hosts = append(opts.Hosts, a.Name())
@@ -165,12 +165,12 @@ func (j *Job) print(ctx context.Context, agents []*hosts.AgentHost, req logs.Req
 // stream before new ones.
 const attachLines = 10
 
-// Attach prints the newest log lines of a running job and follows it until the
-// job has ended. It returns the job's exit status. If the user interrupts
-// Attach, the job continues. shown selects the lines to print; its tasks are
-// patterns.
+// Attach prints the newest log lines of a running job and follows the job
+// until its end. It returns the job's exit status. If the user interrupts
+// Attach, the job continues. The argument shown selects the lines to print;
+// shown.Tasks are patterns.
 //
-// If the job is pending in Slurm's queue, Attach waits for it, even after
+// If the job is pending in Slurm's queue, Attach waits for the job, even after
 // Slurm has requeued it.
 func Attach(ctx context.Context, q Query, shown logs.Options) (int, error) {
 	s, err := submissionOf(ctx, q)
@@ -196,7 +196,7 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 	}
 	generation := ""
 	if j.Restarts {
-		if state, err := j.chief().State(ctx); err == nil && state.Generation > 0 { // an error is ignored, because j.print below reports it
+		if state, err := j.chief().State(ctx); err == nil && state.Generation > 0 { // an error is ignored: j.print below meets it again and reports it
 			generation = fmt.Sprintf(", generation %d", state.Generation)
 		}
 	}
@@ -214,7 +214,7 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 		if !j.Restarts && state.Verdict == nil || ctx.Err() != nil {
 			return exit.Code(err), err
 		}
-		j.printer.Error(err) // the job may have ended, or continued on other hosts
+		j.printer.Error(err) // no return after this error: the job may have ended, or continued on other hosts
 	}
 	if err := unknown; err != nil {
 		return exit.CodePlx, j.resumable(j.chief().Named(err))
@@ -248,15 +248,15 @@ func (j *Job) printMade(ctx context.Context) {
 	}
 }
 
-// cutOff returns how the job ended if its agents have disconnected without
-// reporting that. For a Slurm job, it looks into this machine's record and
-// asks Slurm.
+// cutOff returns how the job ended if its agents have disconnected without a
+// verdict. It looks into this machine's record. For a Slurm job, it also asks
+// Slurm.
 func (j *Job) cutOff(ctx context.Context) (protocol.Verdict, error) {
 	err := fmt.Errorf("job %s: ended without a verdict", j.Job)
 	if j.Slurm.ID == "" {
 		return protocol.Verdict{Code: exit.CodePlx, Reason: err.Error()}, err
 	}
-	if r, found := byID(j.Job); found && r.Verdict != nil { // the plx process that launched the job recorded its end
+	if r, found := byID(j.Job); found && r.Verdict != nil { // the record of the plx process that launched the job says how it ended
 		PrintVerdict(j.printer, &r, *r.Verdict, nil)
 		return *r.Verdict, nil
 	}

@@ -27,7 +27,7 @@ type MetricsConfig struct {
 }
 
 // Metrics prints or serves the metrics of a job in a machine-readable format.
-// For a job that has ended these are its last values. With cfg.Listen it
+// If the job has ended, these are its last values. With cfg.Listen, Metrics
 // serves them over HTTP until ctx ends.
 func Metrics(ctx context.Context, cfg MetricsConfig) error {
 	var listener net.Listener
@@ -36,7 +36,7 @@ func Metrics(ctx context.Context, cfg MetricsConfig) error {
 		if listener, err = listen(ctx, cfg.Listen); err != nil {
 			return err
 		}
-		defer listener.Close() // Serve may have closed the listener already
+		defer listener.Close() // the error is ignored: Serve may have closed the listener already
 	}
 	j, err := cfg.open(ctx, false)
 	if err != nil {
@@ -100,7 +100,7 @@ type poller struct {
 	line   *live.Line // computes steps per second from successive polls
 
 	newest openmetrics.Job
-	tasks  map[taskAt]openmetrics.Task // each task's values at the last poll
+	tasks  map[taskAt]openmetrics.Task // each task's values at the last poll, with the host on which it ran
 	ended  bool                        // true once the job has ended
 	done   bool                        // the job has ended and all hosts have replied with their stored metrics
 	failed []error                     // errors of the last poll, with the names of the hosts
@@ -184,7 +184,7 @@ func (p *poller) pollRunning(ctx context.Context, now *openmetrics.Job, up []ope
 		}
 		up[i].Up, up[i].Use = true, of.seen.Host
 		now.Generation = max(now.Generation, of.state.Generation)
-		for key := range p.tasks { // tasks of an earlier generation (start of the job) may be gone from this host
+		for key := range p.tasks { // tasks of an earlier generation (run of all tasks) may no longer run on this host
 			if _, has := of.state.Tasks[key.task]; key.host == p.agents[i].Name() && !has {
 				delete(p.tasks, key)
 			}
@@ -197,7 +197,7 @@ func (p *poller) pollRunning(ctx context.Context, now *openmetrics.Job, up []ope
 	return runs
 }
 
-// store stores the state and the metrics of a running job's task.
+// store records the state and the metrics of one task of a running job.
 func (p *poller) store(t taskStatus) {
 	one := openmetrics.Task{Name: t.Task, Host: t.Host, Runs: t.Code == nil && t.PID > 0, Code: t.Code, Values: t.Metrics}
 	if one.Runs {
@@ -205,18 +205,18 @@ func (p *poller) store(t taskStatus) {
 		one.Age, one.Idle = time.Duration(t.Age*float64(time.Second)), &idle
 		one.Rate = p.line.Task(t.Task).Rate
 	} else {
-		// An agent reports no values for a task that has ended, so the
-		// previous ones stay.
+		// An agent reports no values for a task that has ended. Keep the
+		// values of the last poll.
 		one.Values = p.tasks[taskAt{t.Task, t.Host}].Values
 	}
 	one.Values = stepped(one.Values, t.Step)
 	p.tasks[taskAt{t.Task, t.Host}] = one
 }
 
-// readEnded reads the metrics that the hosts have stored of a job that has
-// ended.
+// readEnded reads the metrics of a job that has ended. The hosts have stored
+// them.
 func (p *poller) readEnded(ctx context.Context, up []openmetrics.Host) {
-	p.failed = nil // drop the errors of the agents, which have ended with the job
+	p.failed = nil // drop errors of requests to agents: the agents have ended with the job
 	closeAll(p.visits)
 	clear(p.visits)
 	for key, t := range p.tasks {

@@ -18,10 +18,10 @@ import (
 // PruneConfig selects what Prune removes.
 type PruneConfig struct {
 	Query
-	Older time.Duration // minimum age: files that changed later are kept
-	// Discard also removes output files that have not been fetched, and with
-	// All also checkpoints. Without Discard, Prune keeps the jobs that have
-	// such files.
+	Older time.Duration // minimum age of what is removed: newer files are kept
+	// If Discard is true, Prune also removes output files that the user has
+	// not fetched, and if All is true also checkpoints. If Discard is false,
+	// Prune keeps the jobs that have such files.
 	Discard bool
 	DryRun  bool // only print what Prune would remove
 	// All removes the whole ~/.plx from each host, unless a process uses it.
@@ -33,14 +33,15 @@ type PruneConfig struct {
 }
 
 // Prune removes the files of jobs that ended longer ago than cfg.Older. It
-// removes the jobs' records on this machine, and their files and unused blobs
-// (executables and other cached files) on the jobs' hosts and the hosts of
-// cfg.Reach. With cfg.DryRun it prints a table of these files and removes
-// nothing.
+// removes the jobs' records on this machine, and the jobs' files on hosts. It
+// also removes unused blobs (executables and other cached files). The hosts
+// are those of the jobs and of cfg.Reach. With cfg.DryRun, Prune prints a
+// table of these files and removes nothing.
 //
 // Prune removes all files of a job or none, so that a partly removed job
-// cannot exist. It first asks all hosts. It keeps a job if one of its hosts
-// has output files that have not been fetched, or cannot say whether it has.
+// cannot exist. Therefore it first asks all hosts. It keeps a job if one of
+// its hosts has output files that have not been fetched, or cannot say whether
+// it has.
 //
 // Prune works on several hosts at the same time, with a time limit for each.
 func Prune(ctx context.Context, cfg PruneConfig) error {
@@ -81,8 +82,8 @@ func (p *pruner) run(ctx context.Context) error {
 	old := p.old(ctx, rs)
 	errs := []error{p.find(ctx, old), p.findMore(ctx), p.survey(ctx)}
 	for _, set := range p.sets {
-		// Report how much of plx was sent to hosts. nil, because the errors
-		// of hosts have been reported already.
+		// Report how much of plx was sent to hosts. Pass nil, because the
+		// errors of hosts have been reported already.
 		set.Placed(nil)
 	}
 	for _, r := range old {
@@ -117,8 +118,8 @@ func (p *pruner) command() string {
 
 // old returns the records of jobs that ended longer ago than the minimum age.
 // If a record does not say whether its job has ended, old asks the host of the
-// job's chief (worker:0). With All it returns every record; then the hosts
-// report whether a job runs.
+// job's chief (worker:0). If p.cfg.All is true, old returns every record,
+// because the hosts will report later whether a job runs.
 func (p *pruner) old(ctx context.Context, rs []Record) (old []Record) {
 	if p.cfg.All {
 		return rs
@@ -150,7 +151,7 @@ func (p *pruner) old(ctx context.Context, rs []Record) (old []Record) {
 			return nil
 		})
 	}
-	g.Wait() // the functions return nil
+	g.Wait() // the error is ignored: the functions return nil
 	for i, r := range rs {
 		if runs[i] || time.Since(r.last()) < p.cfg.Older {
 			p.inUse[r.Job] = true
@@ -178,8 +179,8 @@ func (p *pruner) forget(old []Record) error {
 	return errors.Join(errs...)
 }
 
-// last returns when the job ended, or when it was launched if its end is not
-// known.
+// last returns when the job ended. If that is not known, it returns when the
+// job was launched.
 func (r *Record) last() time.Time {
 	if r.Verdict == nil || r.Verdict.Ended.IsZero() {
 		return r.Created
@@ -219,16 +220,16 @@ type pruner struct {
 	open       opener
 	printer    *console.Printer
 	cfg        PruneConfig
-	binaries   map[string][]string // agent executables by the host's line, newest first: the newest agent understands most kinds of output files
+	binaries   map[string][]string // paths of agent executables on a host, newest first, by the host's line; the newest agent understands most kinds of output files
 	sets       []*hosts.Set
 	answerTime time.Duration           // time limit for connecting to a host and asking it
-	hosts      []*pruneHost            // all hosts, without duplicates
-	known      map[string]*pruneHost   // all hosts, by the way in which plx reaches them
-	of         map[string][]*pruneHost // hosts of each job to remove; the key is the job's id
-	inUse      map[string]bool         // ids of jobs that are running or below the minimum age
+	hosts      []*pruneHost            // all hosts, each once
+	known      map[string]*pruneHost   // all hosts, by their way of connection, as note builds it
+	of         map[string][]*pruneHost // hosts of each job that may be removed, by the job's id
+	inUse      map[string]bool         // ids of jobs that must stay, because they are running or below the minimum age
 	unchecked  map[string]bool         // ids of jobs with a host that cannot say whether it has unfetched files
-	listed     map[string]bool         // rows already in the table, by file system and path: hosts with a shared home report the same files
-	kept       map[string]*kept        // jobs with output files that have not been fetched; the key is the job's id
+	listed     map[string]bool         // rows already in the table, by file system and path, because hosts with a shared home directory report the same files
+	kept       map[string]*kept        // jobs with output files that have not been fetched, by the job's id
 	table      *console.Table          // output of --dry-run: what would be removed
 	bytes      int64                   // total size of the table's rows
 	forgotten  []string                // ids of jobs whose records --dry-run would remove
@@ -239,16 +240,16 @@ type pruner struct {
 type pruneHost struct {
 	*hosts.AgentHost
 	binaries []string
-	plan     []protocol.Pruned // what the host could remove, before other hosts' unfetched files are considered
+	plan     []protocol.Pruned // what the host could remove, regardless of unfetched files on other hosts
 	done     []protocol.Pruned // what the host removed, or would remove with --dry-run
 	failed   bool              // a request to the host failed, and the error has been reported
-	busy     string            // with All: which process uses plx on the host and so prevents the removal; empty if none
-	here     bool              // with All: the host is this machine, whose records are removed last
+	busy     string            // only with All: the process that uses plx on the host and so prevents the removal; empty if none
+	here     bool              // only with All: true if the host is this machine, whose records are removed last
 }
 
 func (p *pruner) close() {
 	for _, set := range p.sets {
-		set.Close() // every answer has arrived
+		set.Close() // the error is ignored: every reply has arrived
 	}
 }
 

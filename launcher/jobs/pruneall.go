@@ -23,9 +23,9 @@ import (
 // version of plx.
 const placeTime = 5 * time.Minute
 
-// findMore adds the hosts that the user named: plx may have files there
-// although this machine launched no job there. With All it also adds this
-// machine.
+// findMore adds the hosts that the user named. plx may have files on them
+// although this machine launched no job there. With All, findMore also adds
+// this machine.
 func (p *pruner) findMore(ctx context.Context) error {
 	var errs []error
 	add := func(reach hosts.Reach, here bool) {
@@ -59,10 +59,10 @@ func home() (string, error) {
 }
 
 // askAll asks the agent on host h to remove the whole ~/.plx, except for the
-// jobs in keep and other things that must stay. A host without ~/.plx has
-// nothing to remove. After a removal askAll disconnects from the agent: an
-// agent that stays would count as a use of plx on other hosts with the same
-// home directory.
+// jobs in keep and other things that must stay. If dry is true, the agent
+// removes nothing. On a host without ~/.plx, askAll does nothing. After a
+// removal, askAll disconnects from the agent. If the agent stayed, it would
+// count as a use of plx on other hosts with the same home directory.
 func (p *pruner) askAll(ctx context.Context, h *pruneHost, keep []string, dry bool) ([]protocol.Pruned, error) {
 	if !dry {
 		defer h.Release()
@@ -86,8 +86,9 @@ func (p *pruner) askAll(ctx context.Context, h *pruneHost, keep []string, dry bo
 	return answer.Items, err
 }
 
-// meet starts an agent of this plx version on the host and connects to it. If
-// the host has no ~/.plx, there is false and no agent is started.
+// meet starts an agent of this plx version on the host and connects to the
+// agent. If the host has no ~/.plx, meet starts no agent and returns there =
+// false.
 func (p *pruner) meet(ctx context.Context, h *pruneHost) (there bool, err error) {
 	asking, cancel := within(ctx, p.answerTime)
 	defer cancel()
@@ -104,7 +105,7 @@ func (p *pruner) meet(ctx context.Context, h *pruneHost) (there bool, err error)
 
 // removeRest removes with a shell command what the agent could not remove
 // while it ran, such as its own executable on a network file system. It
-// returns the error text, or "".
+// returns the text of an error, or "".
 func removeRest(ctx context.Context, h *pruneHost, answer protocol.PruneAnswer) string {
 	name, marked := strings.CutPrefix(answer.Rest, ".")
 	if !marked || !hosts.IsSafe(name) {
@@ -117,9 +118,9 @@ func removeRest(ctx context.Context, h *pruneHost, answer protocol.PruneAnswer) 
 	return ""
 }
 
-// removeAll removes the whole ~/.plx from every host, once for each shared
-// home directory. It removes this machine's ~/.plx last, because it has the
-// records of jobs whose files are kept on other hosts.
+// removeAll removes the whole ~/.plx from every host, and from a shared home
+// directory once. It removes this machine's ~/.plx last, because the records
+// in it are still needed if another host keeps files.
 func (p *pruner) removeAll(ctx context.Context, old []Record) error {
 	for _, set := range p.sets {
 		// Disconnect first: an agent refuses to remove a ~/.plx that another
@@ -142,8 +143,8 @@ func (p *pruner) removeAll(ctx context.Context, old []Record) error {
 	return err
 }
 
-// busy marks the jobs of hosts on which a process uses plx as in use. It
-// returns one error for each such home directory.
+// busy finds the hosts on which a process uses plx, and marks the jobs there
+// as in use. It returns one error for each home directory with such a process.
 func (p *pruner) busy(all []*pruneHost) error {
 	homes := map[string]bool{}
 	var errs []error
@@ -193,7 +194,7 @@ func (p *pruner) representatives() (representatives []*pruneHost, here *pruneHos
 		default:
 			continue
 		}
-		skip[h.Facts.FileSystem] = true // one host for each home directory is enough
+		skip[h.Facts.FileSystem] = true // skip other hosts with this home directory
 	}
 	return representatives, here
 }
@@ -223,14 +224,14 @@ func (p *pruner) remove(ctx context.Context, all []*pruneHost) error {
 	return errors.Join(errs...)
 }
 
-// isRecord reports whether a kept item is the record of a job that was
-// launched from that host.
+// isRecord reports whether a kept item is a job's record, which exists on the
+// host from which the job was launched.
 func isRecord(item protocol.Pruned) bool {
 	return item.Job == "" && strings.HasPrefix(item.Path, "jobs/") && path.Ext(item.Path) == ".json"
 }
 
-// removeHere removes ~/.plx of this machine if it cannot run agents (its
-// system is not Linux).
+// removeHere removes ~/.plx of this machine if its system is not Linux and so
+// cannot run agents.
 func (p *pruner) removeHere() error {
 	root, err := home()
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 // kept counts the files of a job that Prune keeps because they have not been
 // fetched.
 type kept struct {
-	on    map[string]bool // names of the hosts' folders that contain such files
+	on    map[string]bool // folders of the job, one per host, that contain unfetched files
 	files int
 	bytes int64
 }
 
-// keep counts an item, files of a job or checkpoints, that a host keeps. home
-// is the file system of the host's home directory: hosts that share it report
-// the same item, which keep counts once.
+// keep counts an item that a host keeps: a job's files or checkpoints. home is
+// the file system of the host's home directory. Hosts that share a home
+// directory report the same item, which keep counts once.
 func (p *pruner) keep(item protocol.Pruned, home string) {
 	what := cmp.Or(item.Job, item.Path)
 	k := p.kept[what]
@@ -70,8 +70,8 @@ func (p *pruner) reportKept() {
 	}
 }
 
-// report prints what a host has removed, or adds what it would remove to the
-// table of --dry-run.
+// report prints what a host has removed. With --dry-run, it adds what the host
+// would remove to the table.
 func (p *pruner) report(h *pruneHost, all []protocol.Pruned) {
 	var items []protocol.Pruned
 	for _, item := range all {

@@ -12,9 +12,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// removeTime bounds the removal of files on one host, which may take long on a
-// slow disk. It counts from the time when the host has replied to the first
-// request.
+// removeTime limits the removal of files on one host, which takes long on a
+// slow disk. The time starts when the host has replied to the first request.
 const removeTime = 10 * time.Minute
 
 // find opens the jobs and collects their hosts without duplicates. It connects
@@ -45,8 +44,9 @@ func (p *pruner) find(ctx context.Context, old []Record) error {
 	return errors.Join(errs...)
 }
 
-// note returns the entry for a host that is reached by the command via, or by
-// SSH if via is empty. It adds the entry if there is none; then fresh is true.
+// note returns the entry for a host. plx reaches the host by the command via,
+// or by SSH if via is empty. If there is no entry, note adds one and returns
+// fresh = true.
 func (p *pruner) note(via string, host *hosts.Host) (h *pruneHost, fresh bool) {
 	way := via + " " + host.Resource.String()
 	h, known := p.known[way]
@@ -69,8 +69,8 @@ func (p *pruner) survey(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// each calls work for several hosts at a time. If work returns an error, each
-// marks the host as failed.
+// each calls work for several hosts at a time. If work fails for a host, each
+// sets the host's field failed.
 func (p *pruner) each(ctx context.Context, all []*pruneHost, work func(context.Context, *pruneHost) error) error {
 	return hosts.Each(ctx, all, func(_ int, h *pruneHost) error {
 		err := work(ctx, h)
@@ -82,8 +82,9 @@ func (p *pruner) each(ctx context.Context, all []*pruneHost, work func(context.C
 }
 
 // ask asks an agent on host h to remove old files, except for the jobs in
-// keep. It starts the newest agent executable that the host still has. On a
-// host without jobs of this machine, it first installs this version of plx.
+// keep. If dry is true, the agent only lists them. ask starts the newest agent
+// executable that the host still has. On a host without jobs of this machine,
+// it first installs this version of plx.
 func (p *pruner) ask(ctx context.Context, h *pruneHost, keep []string, dry bool) ([]protocol.Pruned, error) {
 	if p.cfg.All {
 		return p.askAll(ctx, h, keep, dry)
@@ -116,7 +117,8 @@ func (p *pruner) ask(ctx context.Context, h *pruneHost, keep []string, dry bool)
 	return nil, nil
 }
 
-// limit returns the time limit of a request to a host.
+// limit returns the time limit of a request to a host. dry says that the host
+// removes nothing.
 func (p *pruner) limit(dry bool) time.Duration {
 	if dry {
 		return p.answerTime
@@ -124,8 +126,8 @@ func (p *pruner) limit(dry bool) time.Duration {
 	return removeTime
 }
 
-// keepAll records which jobs a host keeps. It returns an error for each job of
-// which the host cannot say what output files it has.
+// keepAll records which jobs must be kept according to the reply of a host. It
+// returns an error for each job whose output files the host cannot list.
 func (p *pruner) keepAll(h *pruneHost, items []protocol.Pruned) error {
 	var errs []error
 	for _, item := range items {

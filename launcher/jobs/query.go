@@ -18,9 +18,9 @@ import (
 // Query names a job and where to look for it.
 type Query struct {
 	// Job is a job's id, its name, or the unique beginning of an id. If it is
-	// empty, the query means the newest job or the newest running job. For a
-	// command that ends or changes a job, it means the only running job (see
-	// the method resolve).
+	// empty, the query means the newest job or, depending on the command, the
+	// newest running job. Commands that end or change a job require that only
+	// one job runs (see the method resolve).
 	Job string
 	// Reach names the hosts that plx searches if this machine has no record of
 	// the job.
@@ -28,15 +28,15 @@ type Query struct {
 	// OnHosts makes plx ignore this machine's records and search the hosts of
 	// Reach.
 	OnHosts bool
-	// Named are the hosts of Reach that the user named one by one on the
-	// command line. The job must run on all of them, whereas a file of hosts
-	// may also list other hosts.
+	// Named are the hosts of Reach that the user named individually on the
+	// command line. The job must run on all of them. A file of hosts, in
+	// contrast, may also list hosts without the job.
 	Named    []string
 	Terminal console.Terminal
 	Printer  *console.Printer // printer of Terminal, if the caller already has one; nil creates one
 	Notify   string           // shell command that Attach runs after the job has ended; empty means none
-	exact    bool             // Job is the id of a launched job and does not match other runs of the same Slurm script
-	searched []Record         // jobs found by a search of the hosts that was already done; nil means no search yet
+	exact    bool             // true if Job is the id of a launched job; then other runs of the same Slurm script do not match
+	searched []Record         // result of an earlier search of the hosts for jobs; nil before the first search
 }
 
 func (q Query) printer() *console.Printer {
@@ -46,16 +46,15 @@ func (q Query) printer() *console.Printer {
 	return console.NewPrinter(q.Terminal)
 }
 
-// exactly returns a query that matches only the launched job with the given
-// id.
+// exactly returns a query that matches only the launched job whose id is job.
 func (q Query) exactly(job string) Query {
 	q.Job, q.exact = job, true
 	return q
 }
 
 // open finds the job that the query means and opens it with its current hosts.
-// It connects to one host at most, that of the job's chief (worker:0). If
-// q.Job is empty, running excludes jobs that have ended.
+// It connects to at most one host, that of the job's chief (worker:0). If
+// q.Job is empty and running is true, it ignores jobs that have ended.
 func (q Query) open(ctx context.Context, running bool) (*Job, error) {
 	printer := q.printer()
 	q, err := alreadyLaunched(ctx, q)
@@ -126,8 +125,8 @@ func noJob(what string) error {
 		"name the hosts with --hosts to look there; plx jobs lists what is known")
 }
 
-// match returns the job whose id is text. If there is none, it returns the
-// newest job named text. If there is none either, it returns the only job
+// match returns the job whose id is text. If no id matches, it returns the
+// newest job named text. If no name matches either, it returns the only job
 // whose id begins with text. rs is ordered from the oldest job to the newest.
 func match(rs []Record, text string) (Record, error) {
 	all, named := matching(rs, text, Record.identity)
@@ -141,10 +140,10 @@ func match(rs []Record, text string) (Record, error) {
 		"plx jobs lists what is known; name the hosts with --hosts to look there")
 }
 
-// matching returns the element whose id is text. If there is none, it returns
-// all elements named text, and otherwise all whose ids begin with text. named
-// is true if an id or a name matched as a whole. identity returns the id and
-// the name of an element.
+// matching returns the element whose id is text. If no id matches, it returns
+// all elements named text. If no name matches either, it returns all whose ids
+// begin with text. named is true if an id or a name matched as a whole.
+// identity returns the id and the name of an element.
 func matching[J any](of []J, text string, identity func(J) (id, name string)) (all []J, named bool) {
 	var begun []J
 	for _, j := range of {
@@ -168,7 +167,7 @@ func (r Record) identity() (id, name string) { return r.Job, r.Name }
 
 // searchSome calls search. If some hosts cannot be reached but other hosts
 // know a job, it only prints the error. It returns an error if the user named
-// hosts that the query's job does not have.
+// hosts that do not belong to the query's job.
 func (q Query) searchSome(ctx context.Context, printer *console.Printer) ([]Record, error) {
 	rs, err := search(ctx, q.Reach, printer)
 	if stranger := q.refuseHosts(rs, err == nil); stranger != nil && ctx.Err() == nil {
@@ -181,10 +180,10 @@ func (q Query) searchSome(ctx context.Context, printer *console.Printer) ([]Reco
 	return rs, err
 }
 
-// refuseHosts returns an error if the user named a host that the query's job
-// does not have, or if the job has none of the hosts in a list. found are the
-// jobs that the hosts know. If all is false, because some hosts did not reply,
-// refuseHosts checks only a job of which this machine has a record.
+// refuseHosts returns an error if the user named a host that does not belong
+// to the query's job, or if no host of the user's hosts file does. found are
+// the jobs that the hosts know. all is false if some hosts did not reply. In
+// that case, refuseHosts checks only a job that this machine has a record of.
 func (q Query) refuseHosts(found []Record, all bool) error {
 	if q.Job == "" || len(q.Reach.Hosts) == 0 {
 		return nil
@@ -263,11 +262,11 @@ func states(ctx context.Context, h *hosts.Host, printer *console.Printer) ([]pro
 }
 
 // assemble builds one record for each job from the states that its hosts have.
-// On hosts that share a home directory, each host sees the folders of all;
-// assemble uses only the state in a host's own folder.
+// On hosts that share a home directory, each host sees the state files of all
+// hosts. assemble uses only the state in a host's own folder.
 func assemble(set *hosts.Set, found [][]protocol.State) []Record {
 	jobs := map[string]*Record{}
-	chief := map[string]int{} // by job id: generation (restart count) of the newest state with worker:0
+	chief := map[string]int{} // generation (number of restarts) of the newest state of a host with worker:0, by job id
 	for i, states := range found {
 		for _, s := range states {
 			if s.Folder != set.Hosts[i].JobFolder() {

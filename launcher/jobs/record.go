@@ -41,7 +41,7 @@ const (
 	// DefaultGrace is the time between asking a task to end and killing it.
 	DefaultGrace = 10 * time.Second
 	// DefaultLease is how long a host continues to run tasks without a message
-	// from the job's driver.
+	// from the job's driver (the process that decides for the job).
 	DefaultLease = 30 * time.Second
 )
 
@@ -53,7 +53,7 @@ type Record struct {
 	Program  string    `json:"program"`        // file name of the program
 	Created  time.Time `json:"created"`
 	Detached bool      `json:"detached,omitempty"`
-	Restarts bool      `json:"restarts,omitempty"` // a restart may have moved tasks to other hosts since the launch
+	Restarts bool      `json:"restarts,omitempty"` // the job can restart, so tasks may have moved to other hosts since the launch
 	Embedded bool      `json:"embedded,omitempty"` // the job ran on an embedded cluster: servers inside the plx launch process
 	Way
 	Launcher int               `json:"launcher"`        // pid of the plx launch process on this machine
@@ -61,8 +61,8 @@ type Record struct {
 	Lease    time.Duration     `json:"lease,omitempty"` // how long a host runs tasks without contact to the job's driver; 0 means DefaultLease
 	Hosts    []HostRecord      `json:"hosts"`
 	Chief    int               `json:"chief"`             // index into Hosts of the chief's host (worker:0), which knows how the job ended
-	Laid     int               `json:"laid,omitempty"`    // generation of the newest layout (hosts and their tasks) from an agent; 0 means none
-	Verdict  *protocol.Verdict `json:"verdict,omitempty"` // how the job ended; nil if it is not known to have ended
+	Laid     int               `json:"laid,omitempty"`    // generation (run of all tasks) of the newest layout received from an agent; 0 means none
+	Verdict  *protocol.Verdict `json:"verdict,omitempty"` // how the job ended; nil if plx does not know that it has ended
 
 	Checkpoints string `json:"checkpoints,omitempty"` // folder of the job's checkpoints, below ~/.plx/ckpt on the hosts
 	Saves       bool   `json:"saves,omitempty"`       // the program's arguments make it save checkpoints
@@ -73,7 +73,7 @@ type Record struct {
 
 	Plan []string `json:"plan,omitempty"` // the plan of the launch: which tasks run where, as lines of a table
 
-	found bool // built from the hosts' states instead of job.json: may be incomplete, and is never saved
+	found bool // built from the states on hosts instead of from job.json: may be incomplete, and is never saved
 }
 
 // Way describes how plx reaches the hosts of a Record. The zero value means
@@ -88,7 +88,7 @@ type HostRecord struct {
 	Line   string   `json:"line"`           // the host's line in the hosts file
 	Folder string   `json:"folder"`         // name of the job's folder on the host, below ~/.plx/jobs/<job>/
 	Binary string   `json:"binary"`         // path of the agent's executable on the host, relative to the home directory
-	Tasks  []string `json:"tasks"`          // names of the host's tasks in the newest known generation (start of the job)
+	Tasks  []string `json:"tasks"`          // names of the host's tasks in the newest known generation (run of all tasks)
 	Left   bool     `json:"left,omitempty"` // the host has left the job, but may still store its logs
 }
 
@@ -119,8 +119,8 @@ func (r *Record) Finish(v protocol.Verdict) error {
 }
 
 // Forget removes the job's folder with the record. If Slurm may run the job's
-// script again, Forget removes only the record and keeps the other files,
-// which that run needs.
+// script again, that run needs the folder's other files, and Forget removes
+// only the record.
 func (r *Record) Forget() error {
 	jobs, err := submission.Root()
 	if err != nil {
@@ -148,7 +148,7 @@ func Records() ([]Record, error) {
 }
 
 // byID returns the record of the job with the given id. found is false if
-// there is none, or if it is damaged.
+// there is no record, or if the record is damaged.
 func byID(job string) (r Record, found bool) {
 	err := submission.Read(job, recordFile, &r)
 	return r, err == nil && r.Job == job && r.Chief >= 0 && r.Chief < len(r.Hosts)
@@ -157,8 +157,8 @@ func byID(job string) (r Record, found bool) {
 func older(a, b Record) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Job, b.Job)) }
 
 // reach returns how to reach the record's hosts. A job on an embedded cluster
-// ran on this machine, so a new embedded cluster can read its folders. like
-// has the user's current options for reaching hosts.
+// ran on this machine, so a new embedded cluster can read the job's folders.
+// like has the user's current options for reaching hosts.
 func (r *Record) reach(like hosts.Reach) (hosts.Reach, error) {
 	if r.Embedded {
 		return hosts.Reach{LocalHosts: len(r.Hosts), LocalWorkers: 1}, nil
@@ -174,9 +174,9 @@ func (r *Record) reach(like hosts.Reach) (hosts.Reach, error) {
 	return hosts.Reach{Hosts: parsed, Via: r.over(like), Slurm: r.Slurm, AcceptNewHostKeys: like.AcceptNewHostKeys}, nil
 }
 
-// over returns the command that connects to the job's hosts, or "" for SSH. A
-// record of this machine has the command of the launch; otherwise the user's
-// current option counts.
+// over returns the command by which plx reaches the job's hosts, or "" for
+// SSH. A record of this machine contains the command of the launch. For a
+// record built from a search, over returns the user's current option.
 func (r *Record) over(like hosts.Reach) string {
 	if r.found {
 		return like.Via
@@ -189,8 +189,8 @@ func (r *Record) over(like hosts.Reach) string {
 const refreshTime = 10 * time.Second
 
 // refreshed returns the job with its current hosts. If another machine has
-// scaled a detached job, this machine's record is out of date. Then refreshed
-// takes the hosts from the agent that drives the job.
+// scaled a detached job, this machine's record is out of date. Therefore
+// refreshed asks the agent that drives the job for the hosts.
 func (j *Job) refreshed(ctx context.Context, like hosts.Reach) (*Job, error) {
 	if !j.movable() || j.Verdict != nil {
 		return j, nil
@@ -199,7 +199,7 @@ func (j *Job) refreshed(ctx context.Context, like hosts.Reach) (*Job, error) {
 	defer cancel()
 	state, err := j.chief().State(bounded)
 	if err != nil {
-		return j, nil // a command that needs this host will report the error itself
+		return j, nil // no error: a command that needs this host will report the error itself
 	}
 	before := j.Laid
 	if err := j.learn(state); err != nil {
@@ -212,15 +212,15 @@ func (j *Job) refreshed(ctx context.Context, like hosts.Reach) (*Job, error) {
 	return open(ctx, j.Record, j.printer, like)
 }
 
-// movable reports whether the job may get other hosts without a change to this
-// machine's record. Only a detached job can: otherwise plx launch updates the
-// record.
+// movable reports whether the job's hosts may change without an update of this
+// machine's record. This is so only for a detached job: for other jobs, the
+// plx launch process updates the record.
 func (r *Record) movable() bool { return r.Detached && !r.Embedded && !r.found }
 
-// learn copies the job's current hosts and its verdict (how it ended) from an
-// agent's state into the record. It saves the record unless the record was
-// built from a search of hosts. It copies the hosts of a detached job only,
-// because plx launch records the hosts of its own job.
+// learn copies the job's verdict (how it ended) from an agent's state into the
+// record, and for a detached job also its current hosts. For other jobs, plx
+// launch records the hosts. learn saves the record unless the record was built
+// from a search of hosts.
 func (r *Record) learn(state protocol.State) (err error) {
 	laid := false
 	if state.Layout != nil && r.movable() {
@@ -238,10 +238,10 @@ func (r *Record) learn(state protocol.State) (err error) {
 }
 
 // lay replaces the record's hosts by those of the layout (a job's hosts and
-// their tasks) if the layout is newer, and reports whether it did. On an error
-// the record does not change. A known host keeps its line from the hosts file,
-// by which this machine reaches the host. A host that left the job stays in
-// the record, because it stores logs.
+// their tasks) if the layout is newer. It reports whether it did so. On an
+// error the record does not change. A known host keeps its line from the hosts
+// file, by which this machine reaches the host. A host that left the job stays
+// in the record, because it stores logs.
 func (r *Record) lay(layout protocol.Layout) (bool, error) {
 	if layout.Generation <= r.Laid {
 		return false, nil
@@ -257,7 +257,7 @@ func (r *Record) lay(layout protocol.Layout) (bool, error) {
 	next.Laid, next.Restarts, next.Hosts = layout.Generation, true, nil
 	for i, h := range layout.Hosts {
 		if last[h.Folder] != i {
-			continue // the host left and joined again: only its last entry counts
+			continue // the host has left the job and joined again: only its last entry counts
 		}
 		host, err := laidHost(known[h.Folder], h)
 		if err != nil {
@@ -279,8 +279,9 @@ func (r *Record) lay(layout protocol.Layout) (bool, error) {
 	return true, nil
 }
 
-// laidHost converts host h of a layout (a job's hosts and their tasks) to a
-// record. old is the host's previous record, or zero for a new host.
+// laidHost returns the record of host h of a layout (a job's hosts and their
+// tasks). old is the host's previous record; it is the zero value for a new
+// host.
 func laidHost(old HostRecord, h protocol.HostPlan) (HostRecord, error) {
 	host := old
 	if old.Line == "" || old.Left && !h.Left {

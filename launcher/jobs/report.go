@@ -26,7 +26,7 @@ import (
 // ReportConfig selects the jobs of a report, its format and its file.
 type ReportConfig struct {
 	Query           // Query.Job is not used
-	Jobs   []string // ids or names
+	Jobs   []string // ids or names of the jobs
 	Format string   // "html", "md" or "json"
 	// The path of the report's file; "-" means standard output. If it is empty, an
 	// HTML report goes to a file named after the first job, and other
@@ -87,7 +87,7 @@ func write(to io.Writer, format string, runs []report.Run) error {
 	return report.HTML(to, runs)
 }
 
-// writeReport writes a report to the file at path. Its error names this file and
+// writeReport writes a report to the file at path. Its error names this file,
 // not the temporary file that package atomicfile writes first.
 func writeReport(path string, page []byte) error {
 	err := atomicfile.WriteFile(path, page, 0o600)
@@ -183,9 +183,10 @@ func (q Query) run(ctx context.Context) (run report.Run, err error) {
 	return run, nil
 }
 
-// refresh asks the hosts for their stored data, and whether the job has ended.
-// unknown is the error of the latter request. If no host replies, refresh
-// returns before, the data that this machine had already.
+// refresh asks the hosts whether the job has ended, and for their stored data.
+// unknown is the error of the first request, err that of the second. If no
+// host replies to the second, refresh returns before, the data that this
+// machine already has.
 func (q Query) refresh(ctx context.Context, r *Record, before *runData) (c *runData, unknown, err error) {
 	j, err := open(ctx, *r, q.Printer, q.Reach)
 	if err == nil {
@@ -240,8 +241,9 @@ func addVerdict(run *report.Run, v *protocol.Verdict) {
 	}
 }
 
-// add adds the hosts' stored data to run. It appends the events of a detached
-// job, which its hosts have stored, to own, the events stored on this machine.
+// add adds the hosts' stored data to run. For a detached job, the hosts have
+// stored events. add appends them to own, the list of events that this machine
+// has stored.
 func (c runData) add(run *report.Run, own *[]event.Event) {
 	for _, h := range c.Hosts {
 		if h.Failed != "" {
@@ -284,9 +286,9 @@ const rateName = "steps_per_second"
 // mostRates bounds the number of points in a task's curve of steps per second.
 const mostRates = 200
 
-// rates computes a task's training steps per second from the steps and times
-// of the metric that the task reported most often. It returns nil if the
-// metrics have no steps, or if the task reported its own steps_per_second.
+// rates computes a task's training steps per second. It uses the steps and
+// times of the metric that the task reported most often. It returns nil if the
+// metrics have no steps, or if the task itself reported steps_per_second.
 func rates(h *metrics.History) (all []metrics.Point) {
 	var longest []metrics.Point
 	for _, name := range h.Names() {
@@ -305,7 +307,7 @@ func rates(h *metrics.History) (all []metrics.Point) {
 	for _, p := range longest[1:] {
 		passed := p.Time.Sub(from.Time)
 		switch {
-		case from.Step < 0 || p.Step < from.Step: // no step reported yet, or the task restarted from an older step
+		case from.Step < 0 || p.Step < from.Step: // start a new interval: no step reported yet, or the task restarted from an older step
 			from = p
 		case passed >= window:
 			rate := metrics.Number(float64(p.Step-from.Step) / passed.Seconds())
@@ -366,9 +368,8 @@ func eventsOf(events []event.Event) (all []report.Event) {
 			if e.Error != "" {
 				one.Text = strings.TrimPrefix(one.Text+"; "+e.Error, "; ")
 			}
-		// event.Begin repeats the plan, which the report shows elsewhere. A
-		// newer plx may have written kinds of events that this version does
-		// not know.
+		// Skip event.Begin: it repeats the plan, which the report shows
+		// elsewhere. Also skip kinds of events that only a newer plx knows.
 		default:
 			continue
 		}

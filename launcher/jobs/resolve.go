@@ -15,14 +15,14 @@ type candidates struct {
 	jobs     []Record
 	queued   []submission.Submission
 	starting []Launching
-	known    bool // this machine has a record of a job with that name, which may have ended
+	known    bool // true if this machine has a record of a job with the query's name or id, even if the job has ended
 }
 
-// resolve returns a query for exactly the job that a command such as plx stop is
-// to change. Without a name in q, exactly one job may be running and none may
-// be starting. With a name, at most one job of that name may be running or
-// starting. Otherwise resolve prints the candidates and returns an error,
-// because the newest job may not be the one that the user wants.
+// resolve returns a query for exactly the job that a command such as plx stop
+// changes. If q names no job, one job must be running and none starting. If q
+// has a name, at most one job of that name may be running or starting. If
+// several jobs match, resolve prints them and returns an error, because the
+// newest job may not be the one that the user wants.
 func (q Query) resolve(ctx context.Context, command string) (Query, error) {
 	var c candidates
 	var err error
@@ -51,7 +51,7 @@ func (q Query) resolve(ctx context.Context, command string) (Query, error) {
 }
 
 // ask searches the query's hosts for jobs. If q names no job, every host must
-// reply, because a host that does not reply may run another job.
+// reply: a host that does not reply may run another job.
 func (q Query) ask(ctx context.Context) ([]Record, error) {
 	if q.Job != "" {
 		return q.searchSome(ctx, q.printer())
@@ -64,8 +64,8 @@ func (q Query) ask(ctx context.Context) ([]Record, error) {
 }
 
 // local returns this machine's jobs, Slurm submissions and launches that match
-// the query and are not known to have ended. If q.Job is an id, only the job
-// or submission with this id matches.
+// the query. It omits those that are known to have ended. If q.Job is an id,
+// only the job or submission with this id matches.
 func (q Query) local() (c candidates, err error) {
 	rs, err := Records()
 	if err != nil {
@@ -92,8 +92,8 @@ func (q Query) local() (c candidates, err error) {
 	return c, nil
 }
 
-// named returns the records in rs that match the query's job name or id, or
-// all records if the query has none.
+// named returns the records in rs that match the query's job name or id. If
+// the query has neither, named returns all records.
 func (q Query) named(rs []Record) []Record {
 	if q.Job == "" {
 		return rs
@@ -102,12 +102,12 @@ func (q Query) named(rs []Record) []Record {
 	return all
 }
 
-// newJob is the age below which a job may still be starting although its hosts
-// have no files of it yet.
+// newJob is the age up to which a job may still be starting. Its hosts may
+// have no files of the job yet.
 const newJob = 5 * time.Minute
 
-// alive returns a row for each candidate that is running or starting. A job
-// whose hosts do not reply counts as running.
+// alive returns a row for each candidate (job or launch) that is running or
+// starting. If a job's hosts do not reply, the job counts as running.
 func (q Query) alive(ctx context.Context, c candidates) (rows []row) {
 	for i := range c.queued {
 		s := submitted{&c.queued[i]}

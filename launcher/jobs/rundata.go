@@ -53,9 +53,9 @@ const (
 	tailLines = 20
 )
 
-// Keep saves on this machine what the hosts have stored about the run of a job
-// that has ended, for plx report. agents are the agents of the record's hosts,
-// in any order. A host of the record without an agent counts as lost.
+// Keep saves on this machine what the hosts have stored about the run of an
+// ended job, for plx report. agents are agents of the record's hosts, in any
+// order. A host of the record without an agent counts as lost.
 func Keep(ctx context.Context, r *Record, agents []*hosts.AgentHost) error {
 	j := &Job{Record: *r}
 	j.Hosts = nil
@@ -80,8 +80,8 @@ func Keep(ctx context.Context, r *Record, agents []*hosts.AgentHost) error {
 }
 
 // keep asks the hosts for what they have stored about the job's run. It saves
-// the replies if this machine has the job's record. The error names the hosts
-// that did not reply.
+// the replies, provided that this machine has the job's record. The error
+// names the hosts that did not reply.
 func (j *Job) keep(ctx context.Context) (runData, error) {
 	c, err := j.ask(ctx)
 	if j.found {
@@ -91,13 +91,13 @@ func (j *Job) keep(ctx context.Context) (runData, error) {
 }
 
 // ask requests from all hosts what they have stored about the job's run, and
-// reads the last log lines. It returns the replies that came, together with
-// the error.
+// reads the last log lines. If some hosts do not reply, it returns the replies
+// of the others together with the error.
 func (j *Job) ask(ctx context.Context) (runData, error) {
 	ctx, cancel := within(ctx, runDataTime)
 	defer cancel()
 	c := runData{At: time.Now().UTC(), Hosts: make([]hostData, len(j.agents))}
-	limit := maxRunData * 3 / 4 / max(1, len(j.agents)) // the JSON file has the data as base64, which is 4/3 as large
+	limit := maxRunData * 3 / 4 / max(1, len(j.agents)) // the limit counts bytes before base64, which makes data 4/3 as large in the JSON file
 	err := hosts.Each(ctx, j.agents, func(i int, a *hosts.AgentHost) (err error) {
 		c.Hosts[i].Host = a.Name()
 		if c.Hosts[i].Kept, err = keptOn(ctx, a, limit, i == j.Chief && j.Detached); err != nil {
@@ -141,9 +141,9 @@ func readRunData(job string) *runData {
 	return &c
 }
 
-// keptOn requests from a host what it has stored about the run of its job, in
-// at most limit bytes. The error is hosts.ErrNoState if the host has no
-// files of the job any more.
+// keptOn requests what a host has stored about the run of its job, at most
+// limit bytes. If events is true, the reply includes the job's events. The
+// error is hosts.ErrNoState if the host has no files of the job any more.
 func keptOn(ctx context.Context, a *hosts.AgentHost, limit int, events bool) (protocol.Kept, error) {
 	want := protocol.WantKept{HostJob: protocol.HostJob{Job: a.Job, Folder: a.Folder}, Bytes: limit, Events: events}
 	kept, err := hosts.Call[protocol.Kept](ctx, a, hosts.AnswerTime, protocol.DoKept, want)

@@ -14,14 +14,14 @@ import (
 	"github.com/plx-run/plx/launcher/submission"
 )
 
-// Files for reports in the job's folder on the launching machine, in addition
-// to the record. They have mode 0600, take at most 10 MB in all, and are
-// removed together with the record.
+// Files in the job's folder on the launching machine that reports need, beside
+// the record. They have mode 0600, take at most 10 MB in all, and are removed
+// together with the record.
 const (
 	runFile     = "run.json"     // JSON of type Launched
 	eventsFile  = "events.jsonl" // the job's events, in the format of package event
 	diffFile    = "run.diff"     // diff between the program's files and their git commit (--keep-diff)
-	runDataFile = "course.json"  // JSON of type runData: data that the hosts had stored
+	runDataFile = "course.json"  // JSON of type runData: what the hosts have stored about the run
 )
 
 // Maximum sizes of these files in bytes. Together with event.MaxFile they are
@@ -40,8 +40,8 @@ type Launched struct {
 	Diff    []byte `json:"-"` // diff to the git commit; nil if the user did not ask for one
 }
 
-// Fact is a name and a value, such as a version, in which two runs of a
-// program may differ.
+// Fact is a name and a value, such as a version. Two runs of a program may
+// differ in it.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`

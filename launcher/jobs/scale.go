@@ -19,9 +19,9 @@ import (
 	"github.com/plx-run/plx/launcher/scratch"
 )
 
-// ScaleConfig selects a running job and the hosts on which it shall continue.
+// ScaleConfig selects a running job and the hosts on which it continues.
 type ScaleConfig struct {
-	Query                  // Query.Reach lists all hosts that the job shall have
+	Query                  // Query.Reach lists all hosts that the job has after the change
 	SaveTime time.Duration // time limit of the checkpoint that the job saves before the change
 }
 
@@ -81,11 +81,11 @@ type scaler struct {
 	group   hosts.Group        // agents of the new hosts
 	join    []protocol.Joining // the new hosts, in the form that is sent to the job's driver
 	scratch *scratch.Folder    // temporary folder for files copied from a host of the job; nil if none were copied
-	asked   bool               // the driver may have accepted the request, so that the job may use the new hosts
+	asked   bool               // true if the driver may have accepted the request; the job may then use the new hosts
 }
 
-// interrupted returns the message on what happens to the job after the user
-// has interrupted plx scale.
+// interrupted returns the message for a user who has interrupted plx scale. It
+// says what happens to the job.
 func (s *scaler) interrupted() string {
 	if s.asked {
 		return "interrupted: the job continues on either the new or the old hosts, see plx jobs"
@@ -117,8 +117,8 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 	if !s.asked {
 		err = errors.Join(err, s.endGroup(err))
 		// The driver may have added the new hosts to the job. If it has not,
-		// the new hosts' agents end by themselves when no process renews their
-		// leases.
+		// no process renews the leases of the new hosts' agents, and these
+		// agents end by themselves.
 	} else if err != nil {
 		err = fmt.Errorf("no reply from the driver: %w; the job may still be scaled, see plx jobs", err)
 	}
@@ -132,10 +132,10 @@ func (s *scaler) replyTimeout() time.Duration {
 	return 2*s.cfg.SaveTime + s.spec.StartTimeout + s.spec.Grace + s.spec.Lease + 2*askTime
 }
 
-// ask sends a scale request to the driver, the part of an agent or of plx
-// launch that controls the job, and returns the reply. The request goes
-// through the agent of the chief's host (worker:0). If the connection breaks,
-// ask connects and sends the request again.
+// ask sends a scale request to the job's driver and returns the reply. The
+// driver is the code that decides for the job; it runs in an agent or in plx
+// launch. The request goes through the agent of the chief's host (worker:0).
+// If the connection breaks, ask connects and sends the request again.
 func (s *scaler) ask(ctx context.Context, scale protocol.Scale) (answer protocol.Scaled, err error) {
 	for try := 1; ; try++ {
 		answer, err = s.askOnce(ctx, scale)
@@ -174,8 +174,8 @@ func (s *scaler) askOnce(ctx context.Context, scale protocol.Scale) (answer prot
 	}
 }
 
-// endGroup ends the agents on new hosts that did not join the job. why is the
-// reason that they report.
+// endGroup ends the agents on new hosts that did not join the job. The error
+// why is the reason that the agents record.
 func (s *scaler) endGroup(why error) error {
 	return s.group.End(protocol.Verdict{Code: exit.CodePlx, Reason: "not scaled: " + why.Error()}, askTime)
 }
@@ -185,12 +185,13 @@ func (s *scaler) close() {
 	if s.set != nil {
 		s.set.Close() // the error is ignored because nothing was written to the hosts
 	}
-	_ = s.scratch.Remove() // if this fails, the next launch removes the folder
+	_ = s.scratch.Remove() // the error is ignored: the next launch removes the folder
 }
 
-// prepare starts an agent of the job on every new host. It copies the job's
-// files from a host of the job, because this machine may not be the one that
-// launched the job.
+// prepare starts an agent of the job on every host in fresh, which are the new
+// hosts. It copies the job's files from a host of the job, because another
+// machine may have launched the job. known is the number of the job's current
+// hosts.
 func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) (err error) {
 	if len(fresh) == 0 {
 		return nil
@@ -214,12 +215,13 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 		return err
 	}
 	var agents []*hosts.AgentHost
-	for i, h := range placed.Hosts { // placed.Hosts includes only hosts with tasks
+	for i, h := range placed.Hosts { // placed.Hosts omits hosts without tasks, so its indices differ from those of the set
 		targets[i].GPUs = h.GPUWorkers()
 		agents = append(agents, targets[i].AgentHost)
 	}
-	// A new ticket puts this reservation behind the launches that wait for
-	// GPUs; the job's own, older ticket would put it before them.
+	// A new ticket (position in the queue for GPUs) puts this reservation
+	// behind launches that already wait. The job's own ticket is older and
+	// would put it before them.
 	s.spec.Ticket = reservation.NewTicket()
 	if err := CheckReservations(ctx, placed, agents, s.spec.Ticket, scaleBusyHint); err != nil {
 		return err
@@ -235,7 +237,8 @@ func (s *scaler) prepare(ctx context.Context, fresh []hostfile.Host, known int) 
 	return s.start(ctx, targets, placed, known)
 }
 
-// place assigns tasks to the new hosts by the options of the original launch.
+// place assigns tasks to the new hosts according to the options of the
+// original launch.
 func (s *scaler) place() (p placement.Placement, err error) {
 	machines := s.set.Machines()
 	var lines []hostfile.Host
@@ -257,8 +260,8 @@ func (s *scaler) place() (p placement.Placement, err error) {
 	return p, InUse(p, machines, options.ShareGPUs, scaleBusyHint, s.job.printer)
 }
 
-// provideAgent copies the executable of the agent from a host of the job, to be
-// installed on the new hosts.
+// provideAgent copies the agent's executable from a host of the job to this
+// machine, from which plx installs it on the new hosts.
 func (s *scaler) provideAgent(ctx context.Context) error {
 	from := s.job.chief()
 	if err := from.UpdateFacts(ctx); err != nil {
@@ -281,8 +284,8 @@ func (s *scaler) provideAgent(ctx context.Context) error {
 	return nil
 }
 
-// start starts the agents on the new hosts. Each agent has a lease, without
-// which it ends; this process renews the leases until the job's driver does.
+// start starts the agents on the new hosts. Each agent ends when its lease
+// expires. This process renews the leases until the job's driver takes over.
 func (s *scaler) start(ctx context.Context, on []*provision.Target, p placement.Placement, known int) error {
 	for k, t := range on {
 		a := t.AgentHost
@@ -292,7 +295,7 @@ func (s *scaler) start(ctx context.Context, on []*provision.Target, p placement.
 		}
 		spec := s.spec
 		spec.Host, spec.HostIndex, spec.Folder, spec.DataAddr, spec.Tasks = a.Name(), known+k, a.Folder, addr, nil
-		spec.Logs = false // this process does not read the tasks' logs
+		spec.Logs = false // agents send no logs to this process, because it does not print them
 		spec.Claims = protocol.Claims(p.Hosts[k].Specs())
 		spec.Interface, spec.OwnEnv = a.Resource.Interface, len(a.Resource.Env)
 		spec.Env = s.spec.EnvOf(a.Resource.Env)

@@ -15,12 +15,12 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// submitted is a job script that was submitted to Slurm. It has launched one
-// job of plx for each time that Slurm ran the script.
+// submitted is a job script that was submitted to Slurm. Each time that Slurm
+// runs the script, the script launches one job of plx.
 type submitted struct{ *submission.Submission }
 
-// run returns the record of the job that the script launched after the given
-// number of restarts by Slurm. It returns false if there is no such record.
+// run returns the record of the job that the script launched after Slurm had
+// restarted it restarts times. It returns false if there is no such record.
 func (s submitted) run(restarts int) (Record, bool) {
 	r, found := byID(submission.RunID(s.Job, restarts))
 	return r, found && s.launched(r)
@@ -31,8 +31,8 @@ func (s submitted) launched(r Record) bool {
 	return r.Slurm.ID == s.Slurm && r.Job == submission.RunID(s.Job, r.Slurm.Restarts)
 }
 
-// last returns the record of the submission's newest job, counting at most the
-// given number of restarts by Slurm.
+// last returns the record of the submission's newest job. It ignores jobs
+// after more than the given number of restarts by Slurm.
 func (s submitted) last(restarts int) (Record, bool) {
 	for ; restarts >= 0; restarts-- {
 		if r, found := s.run(restarts); found {
@@ -51,9 +51,9 @@ func (s submitted) present(state slurm.State) (Record, bool) {
 	return s.run(state.Restarts)
 }
 
-// submissionOf returns the Slurm submission that the query means, or nil if
-// the query means another job. If the query names no job, submissionOf returns
-// the newest submission that has not ended.
+// submissionOf returns the Slurm submission that the query means. It returns
+// nil if the query means a job outside Slurm's queue. If the query names no
+// job, submissionOf returns the newest submission that has not ended.
 func submissionOf(ctx context.Context, q Query) (*submitted, error) {
 	if q.OnHosts {
 		return nil, nil
@@ -84,9 +84,9 @@ func submissionOf(ctx context.Context, q Query) (*submitted, error) {
 	return s, nil
 }
 
-// matchSubmission selects a submission by id, name or beginning of an id, as
-// match selects a job. all is ordered from the oldest submission to the
-// newest.
+// matchSubmission selects a submission by id, name or beginning of an id, in
+// the same way as the function match. all is ordered from the oldest
+// submission to the newest.
 func matchSubmission(all []submission.Submission, text string) *submitted {
 	found, named := matching(all, text, func(s submission.Submission) (id, name string) { return s.Job, s.Name })
 	if len(found) == 1 || len(found) > 1 && named {
@@ -109,10 +109,10 @@ func newestQueued(ctx context.Context, all []submission.Submission) *submitted {
 	return nil
 }
 
-// Polling intervals for the start of a submitted job: filePause for its files
-// in this home directory, and for Slurm firstPause, which doubles up to
-// lastPause. The intervals for Slurm are long, because a job may wait for days
-// and Slurm serves all users of the cluster.
+// Polling intervals for the start of a submitted job. filePause is for the
+// job's files in this home directory. For requests to Slurm, the interval
+// starts at firstPause and doubles up to lastPause. It becomes long because a
+// job may wait for days and Slurm serves all users of the cluster.
 const (
 	filePause  = 200 * time.Millisecond
 	firstPause = time.Second
@@ -120,8 +120,9 @@ const (
 )
 
 // await waits until Slurm runs the submission and the script has launched its
-// job, and returns the job's record. It ignores jobs with fewer than least
-// restarts. While it waits, it prints the reason that Slurm gives.
+// job, and returns the job's record. It ignores jobs that Slurm has restarted
+// fewer times than least. While it waits, it prints the reason that Slurm
+// gives.
 func (s submitted) await(ctx context.Context, least int, printer *console.Printer) (Record, error) {
 	said := ""
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -137,7 +138,7 @@ func (s submitted) await(ctx context.Context, least int, printer *console.Printe
 		}
 		restarts := max(state.Restarts, least)
 		_, begun := s.run(restarts)
-		unexplained := state.Queued() && state.Reason == "" && pause == firstPause // Slurm has just accepted the job and gives no reason yet
+		unexplained := state.Queued() && state.Reason == "" && pause == firstPause // true if Slurm has just accepted the job and gives no reason yet why it waits
 		if text := s.Waiting(state); text != said && !begun && !unexplained {
 			said = text
 			printer.Printf("job %s: %s", s.Job, text)
@@ -164,8 +165,8 @@ func (s submitted) watch(ctx context.Context, restarts int, limit time.Duration)
 	return Record{}, nil
 }
 
-// Follow follows a submission as Attach does, but prints all log lines from
-// the first one.
+// Follow follows a submission as Attach does. Unlike Attach, it prints all log
+// lines from the first one.
 func Follow(ctx context.Context, s *submission.Submission, q Query, shown logs.Options) (int, error) {
 	return submitted{s}.follow(ctx, q, shown, -1)
 }
@@ -196,9 +197,10 @@ func (s submitted) follow(ctx context.Context, q Query, shown logs.Options, line
 }
 
 // awaitLaunched returns a query for a job that has been launched. If q means a
-// pending submission, awaitLaunched waits for its job. If newest is false and
-// q.Job is the id of a launched job, the result means that job and not the
-// newest job of its submission.
+// pending submission, awaitLaunched waits until the submission launches a job.
+// If newest is false and q.Job is the id of a launched job, the returned query
+// means exactly that job. If newest is true, it means the newest job of the
+// submission.
 func awaitLaunched(ctx context.Context, q Query, newest bool) (Query, error) {
 	if q.Job != "" && !newest {
 		if _, found := byID(q.Job); found {
@@ -214,7 +216,7 @@ func awaitLaunched(ctx context.Context, q Query, newest bool) (Query, error) {
 }
 
 // alreadyLaunched returns a query for the newest job that the submission of q
-// has launched. If it has launched none, the error says what the submission
+// has launched. If the submission has launched no job, the error says what it
 // waits for or how it ended.
 func alreadyLaunched(ctx context.Context, q Query) (Query, error) {
 	if q.exact {
@@ -237,8 +239,8 @@ func alreadyLaunched(ctx context.Context, q Query) (Query, error) {
 	return q, exit.WithHint(fmt.Errorf("job %s: its tasks have not begun: %s", s.Job, s.Waiting(state)), "plx attach waits for it, plx stop cancels it")
 }
 
-// row returns the submission's row for plx jobs. shown is false if the
-// submission has a job that is listed instead.
+// row returns the submission's row in plx jobs. shown is false if the
+// submission has launched a job, because the list has a row for that job.
 func (s submitted) row(ctx context.Context) (out row, shown bool) {
 	out = row{Job: s.Job, Name: s.Name, Program: s.Program, Created: s.Created, State: "pending"}
 	state, err := s.Ask(ctx)
@@ -265,9 +267,9 @@ func (s submitted) row(ctx context.Context) (out row, shown bool) {
 	return out, true
 }
 
-// unqueue cancels the submission of q if it has launched no job yet, or none
-// since Slurm requeued it; then done is true. Otherwise unqueue returns a
-// query for the job that is to be stopped.
+// unqueue cancels the submission of q and returns done = true, if no job of it
+// runs: it has launched none yet, or none since Slurm requeued it. If a job
+// may run, unqueue returns a query for that job, which the caller stops.
 func unqueue(ctx context.Context, q Query) (job Query, done bool, err error) {
 	s, err := submissionOf(ctx, q)
 	if s == nil || err != nil {

@@ -21,10 +21,10 @@ import (
 // stacksTime bounds the request for the stacks of one host's tasks.
 const stacksTime = time.Minute
 
-// Stacks prints at which place in its program each task of a running job is,
-// with equal places in one line. With full it prints the complete stacks. For
-// a job that has ended because it hung, Stacks prints the stacks that the
-// agents wrote to files before they ended it.
+// Stacks prints at which place in its program each task of a running job is.
+// Tasks at the same place share a line. If full is true, it prints the
+// complete stacks. For a job that has ended because it hung, Stacks prints the
+// stacks that the agents wrote to files before they ended the job.
 func Stacks(ctx context.Context, q Query, full bool) error {
 	j, err := q.open(ctx, false)
 	if err != nil {
@@ -64,7 +64,7 @@ func Stacks(ctx context.Context, q Query, full bool) error {
 }
 
 // printPlaces prints the newest known place of each task in its program. texts
-// are the stacks of each host in present.
+// are the stacks on each host, indexed like present.
 func printPlaces(t console.Terminal, present []*hosts.AgentHost, texts []string) error {
 	last := map[cluster.Task]time.Time{}
 	doing := map[cluster.Task]hang.Doing{}
@@ -85,8 +85,8 @@ func printPlaces(t console.Terminal, present []*hosts.AgentHost, texts []string)
 	return nil
 }
 
-// askStacks requests the stacks of a host's tasks from its agent, for a job
-// that runs.
+// askStacks requests the stacks of a host's tasks from the agent of a running
+// job.
 func askStacks(ctx context.Context, a *hosts.AgentHost) (string, error) {
 	_, seen, err := ask(ctx, a, protocol.ActivityRequest{Stacks: true, Tell: true})
 	var text strings.Builder
@@ -100,7 +100,7 @@ func askStacks(ctx context.Context, a *hosts.AgentHost) (string, error) {
 // maxKept bounds how many bytes of stack files plx reads from one host.
 const maxKept = 64 << 20
 
-// readStacks reads the files into which the agent wrote the stacks of a job
+// readStacks reads the files in which the agent has stored the stacks of a job
 // that hung.
 func readStacks(ctx context.Context, a *hosts.AgentHost) (string, error) {
 	script := fmt.Sprintf(`for f in "$HOME"/.plx/jobs/%s/%s/stacks/*.txt; do if [ -r "$f" ]; then cat "$f"; echo; fi; done | head -c %d`, a.Job, a.Folder, maxKept)

@@ -28,7 +28,7 @@ type status struct {
 	row
 	Verdict     *protocol.Verdict `json:"verdict,omitempty"` // how the job ended; nil if it runs or its end is not known
 	TaskRows    []taskStatus      `json:"taskStatus,omitempty"`
-	Unreachable []string          `json:"unheard,omitempty"` // errors of the hosts that did not reply
+	Unreachable []string          `json:"unheard,omitempty"` // errors of the hosts that did not reply, one per host
 }
 
 // taskStatus is one task of a running job. The task may have ended already.
@@ -38,17 +38,17 @@ type taskStatus struct {
 	PID    int     `json:"pid,omitempty"`
 	Step   int64   `json:"step,omitempty"` // highest step number that the task has reported; 0 if none
 	Age    float64 `json:"age,omitempty"`  // seconds since the task's process started; 0 if not known
-	Idle   float64 `json:"still"`          // seconds without any activity of the task: no processor time and no input or output
-	IOIdle float64 `json:"quiet"`          // seconds without activity of the task except for processor time
-	// Metrics are the newest values of the metrics that the task reported, by
-	// name. They are nil if the task reported none, or if the agent's plx is
-	// too old to collect them.
+	Idle   float64 `json:"still"`          // seconds for which the task has used no processor time and made no input or output
+	IOIdle float64 `json:"quiet"`          // seconds for which the task has made no input or output
+	// Metrics has the newest value of each metric that the task reported, by
+	// name. It is nil if the task reported none, or if the agent's plx is too
+	// old to collect metrics.
 	Metrics map[string]metrics.Number `json:"metrics,omitempty"`
 	Code    *int                      `json:"code,omitempty"` // exit status; nil while the task runs
 	idle    bool                      // the task is a parameter server that ended because no worker needs it, see idleServer
 }
 
-// Status prints how a job ended, or for a running job what each task does.
+// Status prints what each task of a running job does, or how a job has ended.
 func Status(ctx context.Context, q Query, asJSON bool) error {
 	queued, err := submissionOf(ctx, q)
 	if err != nil {
@@ -86,7 +86,7 @@ func (j *Job) pollTasks(ctx context.Context) (all []taskStatus, unreachable []st
 	defer cancel()
 	present := j.present()
 	found, failed := make([][]taskStatus, len(present)), make([]error, len(present))
-	_ = hosts.Each(ctx, present, func(i int, a *hosts.AgentHost) error { // hosts.Each's error is ignored, because failed has the errors
+	_ = hosts.Each(ctx, present, func(i int, a *hosts.AgentHost) error { // the error of hosts.Each is ignored: failed has the same errors
 		state, seen, err := ask(ctx, a, protocol.ActivityRequest{Metrics: true})
 		if err != nil {
 			failed[i] = fmt.Errorf("ask what its tasks do: %w", err)
@@ -104,7 +104,8 @@ func (j *Job) pollTasks(ctx context.Context) (all []taskStatus, unreachable []st
 	return all, unreachable
 }
 
-// statuses returns the tasks of a host from its reply.
+// statuses returns the tasks of host a from the state of its agent and the
+// reply seen.
 func statuses(a *hosts.AgentHost, state protocol.State, seen protocol.ActivityReport) (all []taskStatus) {
 	for name, now := range state.Tasks {
 		t := taskStatus{Task: name, Host: a.Name(), PID: now.PID, Step: now.Step}
@@ -131,14 +132,14 @@ func idleServer(name string, e protocol.Exit) bool {
 	return err == nil && task.Role == cluster.PS && e.Native && e.Finished && e.Code == 0 && !e.StopRequested
 }
 
-// ask connects to an agent, sends it the request m, and returns the agent's
-// state and its reply.
+// ask connects to an agent and sends it the request m. It returns the agent's
+// state and the agent's reply to m.
 func ask(ctx context.Context, a *hosts.AgentHost, m protocol.ActivityRequest) (protocol.State, protocol.ActivityReport, error) {
 	v, err := a.Visitor(ctx)
 	if err != nil {
 		return protocol.State{}, protocol.ActivityReport{}, err
 	}
-	defer v.Close() // every answer has arrived
+	defer v.Close() // the error is ignored: every reply has arrived
 	return v.Poll(ctx, m)
 }
 
@@ -148,7 +149,7 @@ func compareTasks(a, b string) int {
 	x, err1 := cluster.ParseTask(a)
 	y, err2 := cluster.ParseTask(b)
 	if err1 != nil || err2 != nil || x.Role != y.Role {
-		return strings.Compare(b, a) // reverse order, because "worker" is to come before "ps"
+		return strings.Compare(b, a) // the arguments are swapped, because "worker" comes before "ps"
 	}
 	return x.Index - y.Index
 }
@@ -178,7 +179,7 @@ func (s status) print(t console.Terminal, j *Job) error {
 }
 
 // taskLevel returns the colour for a cell of the columns STATE and PART. PART
-// says which part a task had in the job's failure, such as culprit or victim.
+// says the task's part in the job's failure, such as culprit or victim.
 func taskLevel(column, cell string) style.Level {
 	switch {
 	case column == "STATE" && (cell == moves || cell == notNeeded || cell == exited(0)):
@@ -216,8 +217,8 @@ func printEnds(t console.Terminal, v protocol.Verdict) error {
 	return table.Write(t)
 }
 
-// printRecord prints again the messages that plx printed while the job ran,
-// and where the stacks of a job that hung are stored.
+// printRecord prints again the messages that plx printed while the job ran.
+// For a job that hung, it also prints where the stacks are stored.
 func printRecord(printer *console.Printer, v protocol.Verdict) {
 	if v.Hang != nil {
 		for _, line := range v.Hang.Waits {
@@ -243,8 +244,9 @@ func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
 }
 
-// fresh is the idle time below which a task still counts as active.
-const fresh = 10 // seconds
+// fresh is the time without activity, in seconds, below which a task still
+// counts as active.
+const fresh = 10
 
 const (
 	moves     = "moves"

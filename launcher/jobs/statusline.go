@@ -11,8 +11,8 @@ import (
 	"github.com/plx-run/plx/launcher/metrics"
 )
 
-// askEvery is the interval at which a followed job's agents are asked which
-// tasks run.
+// askEvery is the interval at which plx asks the agents of a followed job
+// which tasks run.
 const askEvery = 15 * time.Second
 
 // status shows a status line at the bottom of the terminal while the job's
@@ -45,30 +45,30 @@ func (j *Job) status(ctx context.Context, agents []*hosts.AgentHost) (line *live
 	}
 }
 
-// newLine returns a status line for the job that recognizes metrics by the
-// user's patterns.
+// newLine returns a status line for the job. The line recognizes metrics in
+// the output by the user's patterns.
 func (j *Job) newLine() *live.Line {
-	patterns, _ := metrics.ParsePatterns(j.Metrics) // patterns of a damaged record are ignored
+	patterns, _ := metrics.ParsePatterns(j.Metrics) // the error is ignored: a damaged pattern in the record only means fewer metrics
 	line := live.New(patterns)
 	line.Update(func(s *live.State) { s.Since = j.Created })
 	return line
 }
 
-// askAll updates the status line with the tasks that run on the hosts. For a
-// host that does not reply, the line keeps the previous state; print reports
-// that the host's logs are interrupted.
+// askAll updates the status line with the tasks that run on the hosts. If a
+// host does not reply, the line keeps the host's previous state. The function
+// print reports that the host's logs are interrupted.
 func askAll(ctx context.Context, agents []*hosts.AgentHost, line *live.Line) {
 	ctx, cancel := within(ctx, pollTime)
 	defer cancel()
 	restarts := make([]int, len(agents))
-	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // errors are ignored, because the line keeps the host's previous state
+	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // the error is ignored: for a host that does not reply, the line keeps the previous state
 		state, err := a.State(ctx)
 		if err != nil {
 			return err
 		}
 		now, of := 0, 0
 		for name, task := range state.Tasks {
-			if task.Exit == nil || task.Exit.Code != 0 { // a task that has ended with status 0 is not counted
+			if task.Exit == nil || task.Exit.Code != 0 { // do not count a task that has ended with status 0
 				of++
 			}
 			if task.PID > 0 && task.Exit == nil {

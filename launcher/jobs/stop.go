@@ -21,10 +21,10 @@ import (
 type StopConfig struct {
 	Query
 	Code   int           // exit status for the job; 0 means the default, submission.CodeStopped
-	Reason string        // the command that stops the job, which its users see as the reason; empty means "plx stop"
+	Reason string        // command that stops the job, shown to users as the reason; empty means "plx stop"
 	Grace  time.Duration // time between SIGTERM and SIGKILL; 0 kills at once, negative means the time set at the launch
-	// SaveTime bounds the checkpoint that the job saves before it ends. 0
-	// means that it saves none.
+	// SaveTime limits the checkpoint that the job saves before it ends. If it
+	// is 0, the job saves none.
 	SaveTime time.Duration
 }
 
@@ -67,12 +67,13 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 	if cfg.SaveTime > 0 && !ended && s.maySave(ctx) {
 		j.printer.Printf("job %s: it first saves a checkpoint if it keeps any, for at most %s", j.Job, cfg.SaveTime)
 	}
-	// Stop the hosts even if the job has ended, because processes may be left.
+	// Stop the agents even if the job has ended, because processes may be
+	// left.
 	failed := s.stop(ctx)
 	if failed != nil && s.outlived(ctx) {
-		// The Slurm job has ended together with plx's job, and with it the
-		// process through which Stop asked the hosts. The folders of plx's job
-		// say how that job ended, and the new connection reads them.
+		// The Slurm job has ended together with plx's job. The step through
+		// which Stop asked the hosts ended with it. How plx's job ended is
+		// stored in the job's folders, which the new connection reads.
 		if j, err = cfg.exactly(j.Job).open(ctx, true); err != nil {
 			return err
 		}
@@ -108,15 +109,15 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 // maySave reports whether the job can save a checkpoint on request. Only a job
 // that uses plx's trainer can, and its chief reports this.
 func (s *stopper) maySave(ctx context.Context) bool {
-	state, err := s.job.state(ctx) // on an error the user is promised no checkpoint
+	state, err := s.job.state(ctx) // the error is ignored: a job with an unknown state counts as unable to save
 	chief := state.Tasks[cluster.Chief.String()]
 	return err == nil && chief != nil && chief.Native
 }
 
 // note writes to this machine's record how the job ended, unless plx launch
 // has already done so. plx jobs needs the record after the hosts have removed
-// the job's files. failed is the error of hosts on which the job was not
-// stopped, or nil.
+// the job's files. failed has the errors of hosts on which the job could not
+// be stopped; it is nil if there are none.
 func (s *stopper) note(ctx context.Context, failed error) error {
 	r, found := byID(s.job.Job)
 	if !found || r.Verdict != nil || ctx.Err() != nil {
@@ -127,7 +128,7 @@ func (s *stopper) note(ctx context.Context, failed error) error {
 		return r.Finish(*v)
 	}
 	if failed != nil {
-		return nil // the job may still run on these hosts
+		return nil // write no end, because the job may still run on these hosts
 	}
 	return r.Finish(protocol.Verdict{Code: cmp.Or(s.cfg.Code, submission.CodeStopped), Reason: s.reason()})
 }
@@ -136,7 +137,7 @@ func (s *stopper) note(ctx context.Context, failed error) error {
 type stopper struct {
 	job  *Job
 	cfg  StopConfig
-	last []*protocol.State // last state of each host in job.agents; nil if the host's agent was not seen to end
+	last []*protocol.State // last state of each host's agent, indexed like job.agents; nil if plx did not see the agent end
 }
 
 // outlived reports whether the job ran in a Slurm allocation that has ended.
@@ -148,8 +149,8 @@ func (s *stopper) outlived(ctx context.Context) bool {
 	return err == nil && over
 }
 
-// stop asks the agents of all hosts to end the job, and waits until the job
-// has no process left.
+// stop asks the agents of all hosts to end the job, and waits until no process
+// of the job is left.
 func (s *stopper) stop(ctx context.Context) error {
 	tell := s.job.printer.NewHostProgress("stopping", len(s.job.present()))
 	s.last = make([]*protocol.State, len(s.job.agents))
@@ -166,12 +167,14 @@ func (s *stopper) stop(ctx context.Context) error {
 	})
 }
 
-// tries is how often a request is sent to an agent that ends during the
-// request. All agents end when the agent that runs the job's driver ends.
+// tries is the maximum number of times that plx sends a request to an agent
+// that ends during the request. Agents end at that time because all agents end
+// together with the job's driver.
 const tries = 4
 
 // host stops the job on one host and returns the agent's last state, or nil if
-// it is not known. The time limit does not include connecting to the host.
+// that is not known. The time limit starts after the connection to the host is
+// open.
 func (s *stopper) host(ctx context.Context, a *hosts.AgentHost) (last *protocol.State, err error) {
 	ctx, cancel, err := a.WithTimeout(ctx, s.cfg.SaveTime+s.cfg.Grace+2*askTime)
 	if err != nil {
@@ -186,7 +189,7 @@ func (s *stopper) host(ctx context.Context, a *hosts.AgentHost) (last *protocol.
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("the job did not end: %w", context.Cause(ctx))
 		case err == nil:
-			return nil, a.Reap(ctx) // the connection ended without a last state, so kill what is left
+			return nil, a.Reap(ctx) // the connection ended without a last state, so kill the processes that are left
 		case try == tries || !agentEnded(err):
 			return nil, err
 		}
@@ -199,8 +202,8 @@ func agentEnded(err error) bool {
 }
 
 // ask asks an agent to stop the job and waits until the agent closes the
-// connection. last is the agent's final state; it is nil unless the agent has
-// ended the job, after which no process of the job is left on its host.
+// connection. If the agent has ended the job, last is its final state, and no
+// process of the job is left on its host. Otherwise last is nil.
 func (s *stopper) ask(ctx context.Context, a *hosts.AgentHost) (last *protocol.State, err error) {
 	stop := protocol.Stop{Grace: s.cfg.Grace, SaveTime: s.cfg.SaveTime, Reason: s.reason(), Code: cmp.Or(s.cfg.Code, submission.CodeStopped)}
 	conn, err := a.Visit(ctx, protocol.Message{Stop: &stop})
@@ -237,11 +240,11 @@ func (s *stopper) saved(ctx context.Context) (int64, error) {
 	return v.Saved.Step, nil
 }
 
-// verdict returns the first verdict (how the job ended) for which wanted
-// returns true. It asks the host of the chief (worker:0) first, then the
-// others, since every host knows the verdict. It requests the state of hosts
-// whose last state is not known. If wanted accepts no verdict, the error says
-// what each host knows.
+// verdict returns the first verdict (how the job ended) for which the function
+// wanted returns true. Every host knows the verdict. verdict asks the host of
+// the chief (worker:0) first, and requests the state of a host only if its
+// last state is not known. If wanted accepts no verdict, the error says what
+// each host knows.
 func (s *stopper) verdict(ctx context.Context, wanted func(*protocol.Verdict) bool) (*protocol.Verdict, error) {
 	ctx, cancel := within(ctx, askTime)
 	defer cancel()

@@ -89,7 +89,7 @@ func (j *Job) feed(ctx context.Context, agents []*hosts.AgentHost, line *live.Li
 // pollUntil polls the hosts every pollInterval and shows the replies in the view,
 // until ctx ends.
 func (j *Job) pollUntil(ctx context.Context, agents []*hosts.AgentHost, line *live.Line, view *top.View) {
-	visits := make([]*hosts.Visitor, len(agents)) // connections by index into agents; nil if there is none
+	visits := make([]*hosts.Visitor, len(agents)) // connections, indexed like agents; nil if there is none
 	defer closeAll(visits)
 	again(ctx, func() {
 		shown, tasks := pollOnce(ctx, agents, visits, line)
@@ -97,7 +97,7 @@ func (j *Job) pollUntil(ctx context.Context, agents []*hosts.AgentHost, line *li
 	})
 }
 
-// again calls poll every pollInterval until ctx ends.
+// again calls the function poll every pollInterval until ctx ends.
 func again(ctx context.Context, poll func()) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -112,7 +112,8 @@ func again(ctx context.Context, poll func()) {
 }
 
 // pollOnce polls all hosts of a job once, and returns the hosts and tasks to
-// show. It connects to the hosts for which visits has no connection.
+// show. If visits has no connection to a host, pollOnce opens one and stores
+// it there.
 func pollOnce(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, line *live.Line) (shown []top.Host, tasks []top.Task) {
 	shown = make([]top.Host, len(agents))
 	generation := 0
@@ -134,7 +135,7 @@ func pollOnce(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Vi
 			if t.Code == nil && t.PID > 0 {
 				running++
 			}
-			if t.Code == nil || *t.Code != 0 { // a task that has ended with status 0 is not counted
+			if t.Code == nil || *t.Code != 0 { // do not count a task that has ended with status 0
 				all++
 			}
 			line.Report(t.Task, sampleOf(t.Metrics), of.at)
@@ -153,16 +154,16 @@ type hostReply struct {
 	seen  protocol.ActivityReport
 	tasks []taskStatus
 	at    time.Time // time at which the reply arrived
-	err   error     // nil if the host has replied
+	err   error     // why the host has not replied; nil if it has
 }
 
-// pollAll polls all hosts of a job once, for at most pollTime. It connects to
-// the hosts for which visits has no connection.
+// pollAll polls all hosts of a job once, for at most pollTime. If visits has
+// no connection to a host, pollAll opens one and stores it there.
 func pollAll(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Visitor, m protocol.ActivityRequest) []hostReply {
 	ctx, cancel := within(ctx, pollTime)
 	defer cancel()
 	all := make([]hostReply, len(agents))
-	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // Each's error is ignored, because all has the errors
+	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // the error of Each is ignored: all has the same errors
 		of := &all[i]
 		of.state, of.seen, of.err = visit(ctx, a, &visits[i], m)
 		if of.err == nil {
@@ -173,8 +174,8 @@ func pollAll(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Vis
 	return all
 }
 
-// visit sends a request to an agent over connection *v. If *v is nil, visit
-// opens a connection and stores it in *v. After an error it closes the
+// visit sends a request to an agent over the connection *v. If *v is nil,
+// visit opens a connection and stores it in *v. After an error, it closes the
 // connection and sets *v to nil.
 func visit(ctx context.Context, a *hosts.AgentHost, v **hosts.Visitor, m protocol.ActivityRequest) (state protocol.State, seen protocol.ActivityReport, err error) {
 	if *v == nil {
@@ -185,7 +186,7 @@ func visit(ctx context.Context, a *hosts.AgentHost, v **hosts.Visitor, m protoco
 		*v = fresh
 	}
 	if state, seen, err = (*v).Poll(ctx, m); err != nil {
-		(*v).Close() // the earlier error matters more than that of Close
+		(*v).Close() // the error of Close is ignored, because the error before it matters more
 		*v = nil
 	}
 	return state, seen, err
@@ -195,7 +196,7 @@ func visit(ctx context.Context, a *hosts.AgentHost, v **hosts.Visitor, m protoco
 func closeAll(visits []*hosts.Visitor) {
 	for _, v := range visits {
 		if v != nil {
-			v.Close() // all replies have arrived, so an error does not matter
+			v.Close() // the error is ignored: all replies have arrived
 		}
 	}
 }
@@ -233,7 +234,7 @@ func TopHosts(ctx context.Context, q Query, keys io.Reader) error {
 			ctx, cancel := within(ctx, pollTime)
 			defer cancel()
 			shown := make([]top.Host, len(set.Hosts))
-			_ = hosts.Each(ctx, set.Hosts, func(i int, h *hosts.Host) error { // Each's error is ignored, because the view shows the errors
+			_ = hosts.Each(ctx, set.Hosts, func(i int, h *hosts.Host) error { // the error of Each is ignored: the view shows the errors
 				shown[i].Name = h.Name()
 				var err error
 				if !met[i] {
@@ -256,8 +257,8 @@ func TopHosts(ctx context.Context, q Query, keys io.Reader) error {
 	})
 }
 
-// canDraw returns an error if standard output is not a terminal that can move
-// its cursor.
+// canDraw returns an error if standard output is not a terminal on which plx
+// can move the cursor.
 func canDraw(t console.Terminal) error {
 	if t.StdoutTTY && !t.Dumb {
 		return nil
@@ -265,8 +266,9 @@ func canDraw(t console.Terminal) error {
 	return exit.Mistake(errors.New("plx top needs a terminal that it can draw on"), "plx status --json and plx logs -f print the same for other outputs")
 }
 
-// show runs the view until the user leaves it, with the functions feeds in the
-// background. Meanwhile the printer's messages appear as lines in the view.
+// show runs the view until the user leaves it. Meanwhile, each function in
+// feeds runs in the background, and the printer's messages appear as lines in
+// the view.
 func show(ctx context.Context, printer *console.Printer, cfg top.Config, keys io.Reader, out io.Writer, feeds ...func(context.Context, *top.View)) error {
 	view := top.New(cfg)
 	defer printer.Display().Divert(view)()
@@ -281,9 +283,9 @@ func show(ctx context.Context, printer *console.Printer, cfg top.Config, keys io
 	return err
 }
 
-// sampleOf returns metrics that an agent collected, ordered by name. They
-// include values that the program wrote to no log stream, and the steps of
-// plx's trainer.
+// sampleOf converts metrics that an agent collected to a sample, ordered by
+// name. Beside values from logs, values may contain metrics that the program
+// did not print and the steps of plx's trainer.
 func sampleOf(values map[string]metrics.Number) (s metrics.Sample) {
 	for name, n := range values {
 		s = append(s, metrics.Value{Name: name, Number: n})
@@ -298,7 +300,8 @@ func firstLine(err error) string {
 	return first
 }
 
-// computes is the result of function waiting for a task that does not wait.
+// computes is what the function waiting returns for a task that waits for
+// nothing.
 const computes = "it computes"
 
 // waiting describes what the first thread of a task waits for. If the process

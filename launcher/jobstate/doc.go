@@ -22,8 +22,8 @@
 //
 // # Submachines
 //
-// Machine is composed of smaller machines. Each one owns the state of one
-// subject and has read-only access to the job through a view. It takes an
+// Machine is composed of smaller machines. Each submachine owns the state of
+// one subject and has read-only access to the job through a view. It takes an
 // event and returns commands and, in most cases, a decision, which
 // Machine.decide carries out. Only Machine changes the stage and the verdict.
 //
@@ -37,20 +37,20 @@
 // Package hang detects a job in which no task makes progress.
 //
 // The submachines read the facts in hosts.go and generation.go: where tasks
-// run, how they ended and which steps they have made. In messages.go, messages
-// from agents are passed on to the submachines; machine.go changes stages;
+// run, how they ended and which steps they have made. The file messages.go
+// passes messages from agents to the submachines; machine.go changes stages;
 // end.go handles failures and stops until the job has ended.
 //
 // # Generations
 //
 // A generation is one run of all tasks; a restart begins the next one. Every
 // message of an agent carries the number of its generation, and the machine
-// ignores messages of any other generation.
+// ignores messages of any other generation than the current one.
 //
 // Between two generations no process of the job runs. The next generation
 // begins when the backoff time is over and every host either has a connected
-// agent or can no longer run anything. Hosts without an agent get no tasks,
-// nor do hosts that were blamed for too many failures. The tasks on the
+// agent or can no longer run anything. A host without an agent gets no tasks.
+// Neither does a host that was blamed for too many failures. The tasks on the
 // remaining hosts are renumbered.
 //
 // The machine does not restart a job if the same failure would only happen
@@ -63,18 +63,18 @@
 // The first failure that the machine sees is often not the cause. When a task
 // dies, its peers may report a lost connection before the machine learns of
 // the death. So the machine collects failures for the time Plan.Settle. Then
-// it blames the first one that does not name a lost peer as its reason. If all
-// failures name a peer, it blames the peer that most of them name.
+// it blames the first failure that does not give a lost peer as its reason. If
+// all failures give a lost peer, it blames the peer that most of them name.
 //
 // # Tolerated losses
 //
 // The chief (worker 0) may report that its job tolerates the loss of other
 // workers. From then on, the failure of such a worker only causes a notice to
-// the user. The same holds for the loss of a host that runs neither the chief
-// nor a server. The job succeeds when the remaining workers are done. It fails
-// when fewer than Restarts.MinWorkers remain.
+// the user. The loss of a host that runs neither the chief nor a server also
+// only causes a notice. The job succeeds when the remaining workers are done.
+// It fails when fewer than Restarts.MinWorkers remain.
 //
 // If a worker fails and names the chief or a server as the lost peer, the
-// machine waits for Plan.Settle before it decides. If that task fails too, the
-// worker was only its victim.
+// machine waits for Plan.Settle before it decides. If the named task fails
+// too, the worker was only its victim.
 package jobstate

@@ -8,14 +8,14 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// stopMargin is added to the grace period before the job ends without having
-// received the tasks' exits. Agents kill tasks at the end of the grace period,
-// and their reports of that need time to arrive.
+// stopMargin is the time that the machine waits for the tasks' exits after the
+// grace period. Agents kill tasks at the end of the grace period, and the
+// reports of these exits need time to arrive.
 const stopMargin = 10 * time.Second
 
-// prolongFactor is the factor by which the time Plan.Settle is prolonged if no
-// failure names the peer that was lost. That peer may still be writing a core
-// dump, or its connection may break late.
+// prolongFactor prolongs the time Plan.Settle if every failure reports a lost
+// peer and none says which. That peer may still be writing a core dump, or its
+// connection may break late.
 const prolongFactor = 5
 
 // fail handles a failure of a task or host. The first failure that the job
@@ -37,7 +37,7 @@ func (m *Machine) fail(f failure) {
 	m.failures.add(f)
 	if m.stage == settling {
 		if m.failures.prolonged && !m.failures.unexplained(m.view()) {
-			m.do(timer(settleTimer, m.plan.Settle)) // the lost peer is known now, but more failures may follow
+			m.do(timer(settleTimer, m.plan.Settle)) // a failure now names the lost peer: wait for Plan.Settle only, for more failures
 		}
 		return
 	}
@@ -50,7 +50,7 @@ func (m *Machine) fail(f failure) {
 }
 
 // tolerate reports whether the job tolerates failure f, or may do so once it
-// is clear who is to blame. The parameter sure is passed to tolerance.take.
+// is clear who is to blame. sure says that this is clear already.
 func (m *Machine) tolerate(f failure, sure bool) bool {
 	commands, tolerated := m.tolerance.take(m.view(), f, sure)
 	m.do(commands)
@@ -61,13 +61,13 @@ func (m *Machine) tolerate(f failure, sure bool) bool {
 }
 
 // judge blames one of the collected failures and ends the generation. If all
-// workers have finished in the meantime, the job succeeds: then only servers
-// have failed, because their workers were gone.
+// workers have finished in the meantime, the failures are those of servers
+// without workers, and the job succeeds.
 func (m *Machine) judge() {
 	if m.tolerance.done(m.view()) {
 		m.finish()
 		for _, f := range m.failures.all {
-			m.fail(f) // fail turns f into a notice in this stage
+			m.fail(f) // in the stage finishing, fail only prints a notice about f
 		}
 		return
 	}
@@ -108,14 +108,14 @@ func (m *Machine) stopAsked(e StopAsked) {
 	case m.stage == settling: // the user wants to stop: judge the failures collected so far
 		_, m.verdict = m.failures.verdict(v, m.tolerance.short)
 		m.end()
-	default: // never with exit status 0, which means that the work was done
+	default: // 0 would mean that the work was done, so use another exit status
 		m.endWith(protocol.Verdict{Code: cmp.Or(e.Code, exit.CodePlx), Reason: e.Reason})
 	}
 }
 
-// endWith ends the job with verdict v. If the next generation was to follow a
-// change of hosts, the reason of the pending verdict becomes a notice. In case
-// of a restart, the user has already seen that reason.
+// endWith ends the job with verdict v. If a generation on changed hosts was to
+// follow, the reason of that change's verdict becomes a notice. If a restart
+// was to follow, the user has already seen the reason.
 func (m *Machine) endWith(v protocol.Verdict) {
 	if m.verdict.Reason != "" && m.restart.uncounted != "" && m.view().between() {
 		m.do(notice("%s", m.verdict.Reason))
@@ -125,7 +125,7 @@ func (m *Machine) endWith(v protocol.Verdict) {
 	m.end()
 }
 
-// end asks every task to stop. The caller has already set m.verdict.
+// end asks every task to stop. The caller must have set m.verdict.
 func (m *Machine) end() {
 	m.do(m.scale.giveUp(m.view(), m.verdict.Reason))
 	if m.stage != stopping {
@@ -134,8 +134,8 @@ func (m *Machine) end() {
 	m.requestEnd()
 }
 
-// requestEnd asks the tasks on all hosts to stop, and sets a timer for the
-// time limit.
+// requestEnd asks the tasks on all hosts to stop, and limits the time that
+// they may take.
 func (m *Machine) requestEnd() {
 	for h := range m.hosts {
 		m.request(h)
@@ -153,8 +153,8 @@ func (m *Machine) finish() {
 	m.requestEnd()
 }
 
-// endIfAllGone leaves the stages finishing, settling and stopping once no task
-// runs any more.
+// endIfAllGone continues with the next stage when no task runs any more, in
+// the stages settling, stopping and finishing.
 func (m *Machine) endIfAllGone() {
 	if m.stage < finishing || m.stage > stopping {
 		return
@@ -163,7 +163,7 @@ func (m *Machine) endIfAllGone() {
 	if m.busy.finds(len(m.hosts), func(h int) bool { return m.hosts[h].startSent && !m.hosts[h].lost && v.unended(h) > 0 }) {
 		return
 	}
-	if m.stage == settling && !m.failures.all[0].secondhand { // if another host reported the first failure, wait: the failed host itself may still report one
+	if m.stage == settling && !m.failures.all[0].secondhand { // if another host reported the first failure, do not judge yet: the failed host may still report its own failure
 		m.judge()
 	}
 	if m.stage == stopping || m.stage == finishing && !m.tolerance.unclear(m.view()) {
@@ -171,8 +171,9 @@ func (m *Machine) endIfAllGone() {
 	}
 }
 
-// stopped continues after all tasks have ended, or after the time limit for
-// that. It ends the job with its verdict, or waits for the next generation.
+// stopped is called when all tasks have ended, or when the time limit for
+// their end is over. It ends the job with its verdict, or waits for the next
+// generation.
 func (m *Machine) stopped() {
 	v := m.view()
 	if m.scale.phase == ending && m.generation.finished() {

@@ -8,8 +8,8 @@ import (
 )
 
 // Event is an input of the state machine: one of the types below. The field
-// Host is an index into Plan.Hosts; hosts that joined later have the indices
-// after these.
+// Host is an index into Plan.Hosts. The indices continue with hosts that
+// joined the job later.
 type Event interface {
 	about() (host int) // index of the host that the event is about; -1 if none
 }
@@ -29,23 +29,23 @@ type (
 		Cause string
 	}
 	// Lost reports that a host's agent is lost for good. Its tasks may run
-	// until its lease expires, which takes at most the time Clear. If the
-	// driver then starts a new agent on the host, the machine gets another Up
-	// event.
+	// until its lease expires, at most for the duration Clear. If the driver
+	// then starts a new agent on the host, the machine gets another Up event.
 	Lost struct {
 		Host    int           // index of the host
 		Cause   string        // why the driver considers the agent lost
 		Clear   time.Duration // time after which no process of the agent can still run; 0 if none runs now
 		Answers bool          // true if the driver can reach the host and may soon start a new agent there
 	}
-	// Heard delivers a message from a host's agent, except State, which is
-	// part of Up.
+	// Heard delivers a message from a host's agent. The message State is not
+	// delivered in this way: it is part of the event Up.
 	Heard struct {
 		Host    int
 		Message protocol.Message
 	}
 	// StopAsked reports that the user or a signal has asked to end the job. If
-	// SaveTime is not 0, the chief (worker 0) first takes a checkpoint.
+	// SaveTime is not 0, the chief (worker 0) takes a checkpoint before the
+	// stop.
 	StopAsked struct {
 		Reason   string        // who or what asked, as text for the verdict
 		Code     int           // exit status of plx launch; 0 means exit.CodePlx
@@ -73,22 +73,21 @@ func (Elapsed) about() int   { return -1 }
 // restarts it.
 type Timer string
 
-// The timers. Each comment says what the machine expects to have happened
-// before the timer expires, or what may happen after that.
+// The names of the timers.
 const (
-	startTimer   Timer = "start"   // all tasks have started
-	maxTimer     Timer = "max"     // the job has ended (--max-time)
-	settleTimer  Timer = "settle"  // all failures with the same cause have been reported
-	doubtTimer   Timer = "doubt"   // if a task that a failed worker named as lost has failed too, its failure was reported
-	stopTimer    Timer = "stop"    // tasks that were asked to stop have ended
-	saveTimer    Timer = "save"    // the chief has taken the checkpoint before a stop
-	hangTimer    Timer = "hang"    // hosts have reported the activity of their tasks
-	scaleTimer   Timer = "scale"   // the current phase of a change of hosts (plx scale) is complete
-	steadyTimer  Timer = "steady"  // the generation has run so long that earlier failures no longer count
-	backoffTimer Timer = "backoff" // the backoff time is over and the next generation may begin
-	reviveTimer  Timer = "revive"  // each lost host that the driver can reach has a new agent
-	waitTimer    Timer = "wait"    // lost hosts have come back (--wait-host)
-	regroupTimer Timer = "regroup" // every host has a connected agent or is lost
+	startTimer   Timer = "start"   // limits the time until all tasks have started
+	maxTimer     Timer = "max"     // limits the job's run time (--max-time)
+	settleTimer  Timer = "settle"  // ends the time in which failures are collected
+	doubtTimer   Timer = "doubt"   // ends the wait for a failure of the peer that a failed worker named as lost
+	stopTimer    Timer = "stop"    // limits the time until tasks that were asked to stop have ended
+	saveTimer    Timer = "save"    // limits the checkpoint before a stop
+	hangTimer    Timer = "hang"    // begins the next step of the hang detection (package hang)
+	scaleTimer   Timer = "scale"   // limits the current phase of a change of hosts (plx scale)
+	steadyTimer  Timer = "steady"  // expires when the generation has run so long that earlier failures no longer count
+	backoffTimer Timer = "backoff" // expires when the backoff time (delay before a restart) is over
+	reviveTimer  Timer = "revive"  // limits the wait for new agents on lost hosts that the driver can reach
+	waitTimer    Timer = "wait"    // limits the wait for lost hosts to come back (--wait-host)
+	regroupTimer Timer = "regroup" // limits the time until every host has a connected agent or is lost
 )
 
 // hourTimer returns the timer that expires one hour after the n-th restart.
@@ -106,12 +105,13 @@ type Command interface{ command() }
 type (
 	// Send asks the driver to send a message to a host's agent. If there is no
 	// connection, the driver drops the message. After the next Up event, the
-	// machine sends the messages again that are still needed.
+	// machine repeats the messages that are still needed.
 	Send struct {
 		Host    int
 		Message protocol.Message
 	}
-	// SetTimer asks the driver for an Elapsed event after the time After.
+	// SetTimer asks the driver to deliver the event Elapsed when the duration
+	// After is over.
 	SetTimer struct {
 		Timer Timer
 		After time.Duration
@@ -119,15 +119,16 @@ type (
 	// Note asks the driver to print one line for the user.
 	Note struct {
 		Text    string
-		Lasting bool // true: the line is also recorded in Verdict.Notices
+		Lasting bool // true if the line is also recorded in Verdict.Notices
 	}
-	// Hung reports that the job hangs: no task makes progress. It follows the
-	// Note commands with the text for the user.
+	// Hung reports that the job hangs: no task makes progress. Note commands
+	// with the text for the user precede it.
 	Hung struct{ Hang protocol.Hang }
 	// Enter reports that the job has entered another phase.
 	Enter struct{ Phase protocol.Phase }
-	// Lay reports which tasks run on which hosts in a new generation. It is
-	// not sent for the first one, whose placement is in the Plan.
+	// Lay reports which tasks run on which hosts in a new generation. The
+	// machine does not send Lay for the first generation, whose placement is
+	// in the Plan.
 	Lay struct {
 		Generation int
 		Hosts      []protocol.HostPlan
@@ -141,14 +142,15 @@ type (
 	// Leave removes a host from the job: the driver ends its agent. The
 	// machine ignores all later events of that host.
 	Leave struct{ Host int }
-	// Holding reports how long the chief (worker 0) has been paused so far for
-	// a change of hosts.
+	// Holding reports how long the chief (worker 0) has been paused for a
+	// change of hosts.
 	Holding struct{ For time.Duration }
-	// Answer sends the result of a Scale request to the agent of a host, which
-	// forwards it to the command that asked. The driver adds the length of the
-	// pause, which it measures from Holding on.
+	// Answer sends the result of a Scale request to the agent of a host. The
+	// agent forwards it to the command that made the request. The driver adds
+	// the length of the chief's pause, which it measures from the command
+	// Holding on.
 	Answer struct {
-		Host   int // index of the host to whose agent the asking command is connected
+		Host   int // index of the host whose agent is connected to the command
 		Scaled protocol.Scaled
 	}
 	// Conclude ends the job: the driver sends End, with the verdict, to every

@@ -12,7 +12,7 @@ import (
 // generation is one run of all tasks of the job: on which hosts they run and
 // how they have ended.
 type generation struct {
-	number int                            // 0 for the first
+	number int                            // number of this generation; 0 for the first
 	hostOf map[cluster.Task]int           // index of the host on which each task runs
 	exits  map[cluster.Task]protocol.Exit // exit of each task that has ended
 
@@ -36,7 +36,7 @@ func newGeneration(number int, all hosts) generation {
 	return g
 }
 
-// runs reports whether task t of this generation is assigned to host h.
+// runs reports whether this generation assigns task t to host h.
 func (g generation) runs(h int, t cluster.Task) bool {
 	of, known := g.hostOf[t]
 	return known && of == h
@@ -47,8 +47,8 @@ func (g generation) ended(t cluster.Task) bool {
 	return ended
 }
 
-// servers returns those of the given tasks that are parameter servers and have
-// not ended.
+// servers returns the parameter servers among the given tasks that have not
+// ended.
 func (g generation) servers(tasks []protocol.TaskSpec) []cluster.Task {
 	var servers []cluster.Task
 	for _, t := range tasks {
@@ -59,8 +59,8 @@ func (g generation) servers(tasks []protocol.TaskSpec) []cluster.Task {
 	return servers
 }
 
-// finished reports whether every worker has ended successfully, with its work
-// reported as complete.
+// finished reports whether every worker has ended successfully and has
+// reported that its work is complete.
 func (g generation) finished() bool {
 	for t := range g.hostOf {
 		if e, ended := g.exits[t]; t.Role == cluster.Worker && (!ended || e.Code != 0 || e.Signal != 0 || !e.Finished) {
@@ -70,10 +70,10 @@ func (g generation) finished() bool {
 	return true
 }
 
-// renumber assigns new indices, from 0 without gaps, to the tasks of the hosts
-// for which in returns true. Tasks of each role are numbered in the order of
-// the hosts, and within a host in the order of Plan.Tasks. Each task keeps its
-// host and devices. The other hosts get no tasks.
+// renumber assigns new indices, from 0 without gaps, to the tasks of every
+// host h for which in(h) is true. It numbers the tasks of each role in the
+// order of the hosts, and within a host in the order of Plan.Tasks. Each task
+// keeps its host and devices. The other hosts get no tasks.
 func renumber(all hosts, in func(h int) bool) [][]protocol.TaskSpec {
 	next := map[cluster.Role]int{}
 	laid := make([][]protocol.TaskSpec, len(all))
@@ -94,17 +94,17 @@ func renumber(all hosts, in func(h int) bool) [][]protocol.TaskSpec {
 type progress struct {
 	stepped bool  // a task has made a training step, in this generation or an earlier one
 	chief   bool  // the chief (worker 0) has made a training step in this generation
-	reached int64 // highest step that the chief has reported since it last began to step in a generation; 0 if none
+	reached int64 // highest step that the chief has reported since its first step in the newest generation in which it stepped; 0 if none
 
-	// Step after which the chief paused for a change of hosts: held in this
-	// generation, heldBefore in an earlier one. 0 means that it has not
-	// paused. The chief's first step in a later generation resets heldBefore
-	// to 0.
+	// Step after which the chief paused for a change of hosts. held is for a
+	// pause in this generation, heldBefore for a pause in an earlier one. 0
+	// means that the chief has not paused. The chief's first step in a later
+	// generation resets heldBefore to 0.
 	held, heldBefore int64
 }
 
-// take records a task's report of its steps. The result stepped reports
-// whether the task has made a step in this generation.
+// take records a task's report of its steps. stepped is true if the report is
+// a heartbeat and the task has made a step in this generation.
 func (p *progress) take(v view, s protocol.TaskMessage) (commands []Command, stepped bool) {
 	w := s.Message
 	stepped = w.Step > w.From
@@ -123,9 +123,9 @@ func (p *progress) take(v view, s protocol.TaskMessage) (commands []Command, ste
 }
 
 // resumed returns a notice for the user when the chief makes its first step in
-// a generation after the first: from which step it resumes. It returns none if
-// the chief starts from the beginning, or after a change of hosts, because
-// other messages report these.
+// a generation after the first. The notice says from which step the job
+// resumes. resumed returns nothing if the chief starts from step 0 or after a
+// change of hosts, because other messages report these cases.
 func (p *progress) resumed(v view, from int64) []Command {
 	if v.generation.number == 0 || from == 0 || p.heldBefore > 0 && from >= p.heldBefore {
 		return nil
@@ -137,7 +137,8 @@ func (p *progress) resumed(v view, from int64) []Command {
 	return notice("%s", text)
 }
 
-// end resets the values of the current generation before the next one begins.
+// end saves and resets the values of the current generation before the next
+// one begins.
 func (p *progress) end() {
 	p.chief, p.reached = false, max(p.reached, p.held)
 	p.held, p.heldBefore = 0, cmp.Or(p.held, p.heldBefore)

@@ -8,27 +8,27 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// host is what the driver knows about one host and its agent. The fields lost
-// and participates are never both true, and tasksMayRun implies lost.
+// host is what the driver knows about one host and its agent. If tasksMayRun
+// is true, lost is true. If lost is true, participates is false.
 type host struct {
-	plan  protocol.HostPlan // from Plan.Hosts or Join; its Tasks are those of the host's first generation
+	plan  protocol.HostPlan // from Plan.Hosts or Join; plan.Tasks are the tasks of the host's first generation
 	place membership        // whether the host is a member of the job, joins it or leaves it
 
 	up           bool   // true once the driver has connected to an agent on this host
-	disconnected string // why there is no connection to the agent; empty if connected or still dialling for the first time
-	lost         bool   // the agent is lost; reset when a new agent connects
+	disconnected string // why there is no connection to the agent; empty if connected, or if the first connection is still being opened
+	lost         bool   // the agent is lost; false again when a new agent connects
 	leaving      bool   // the agent is shutting down although the job has not asked for that
 	tasksMayRun  bool   // the agent is lost, but its tasks may still run until its lease expires
 	revivable    bool   // the agent is lost, but the driver can reach the host and may soon start a new agent
-	excluded     bool   // blamed for too many failures in a row: gets no tasks in the next generations
+	excluded     bool   // blamed for too many failures in a row: the host gets no tasks in later generations
 	addr         string // address of the agent on the data network; empty until the agent connects
 
 	// The following fields are about the current generation.
-	tasks []protocol.TaskSpec // tasks that the host runs in this generation; nil if none
+	tasks []protocol.TaskSpec // tasks that the host runs in the current generation; nil if none
 
-	groupRank    int   // number of hosts with workers that have a lower index than this one
+	groupRank    int   // number of hosts that run workers and have a lower index than this host
 	participates bool  // the host takes part in this generation, possibly without tasks; false once its agent is lost
-	answered     stage // last stage whose request the agent has answered; gathering if none
+	answered     stage // last stage whose request the agent has answered; gathering if it has answered none
 	startSent    bool  // a Start message was sent and may have arrived, so tasks may be running
 }
 
@@ -45,11 +45,11 @@ const (
 
 func (h *host) name() string { return h.plan.Host }
 
-// arrive updates h from the state of an agent that has just connected. The
-// parameter now is the current stage.
+// arrive updates h from the state of an agent that has just connected. now is
+// the job's current stage.
 func (h *host) arrive(s protocol.State, now stage) (commands []Command) {
 	switch {
-	case h.lost && now >= settling: // the next generation may begin soon and use the host
+	case h.lost && now >= settling: // the current generation is ending, so the next one may soon use the host
 		commands = notice("host %s: is back", h.name())
 	case h.lost:
 		commands = notice("host %s: is back; the next restart uses it", h.name())
@@ -72,7 +72,7 @@ func (h *host) arrive(s protocol.State, now stage) (commands []Command) {
 func (h *host) fallSilent(cause string) []Command {
 	h.disconnected = cause
 	switch {
-	case h.lost: // no new agent yet
+	case h.lost: // write no notice, because no new agent has connected since the loss
 	case h.up && h.participates:
 		return notice("host %s: connection lost: %s; dialling again", h.name(), cause)
 	case !h.up:
@@ -81,8 +81,8 @@ func (h *host) fallSilent(cause string) []Command {
 	return nil
 }
 
-// reachable reports whether there is a connection to the agent, or the driver
-// is still dialling for the first time.
+// reachable reports whether the driver is connected to the agent, or is
+// opening the first connection.
 func (h *host) reachable() bool { return !h.lost && h.disconnected == "" }
 
 // listens reports whether a message sent now would reach the agent.
@@ -92,7 +92,7 @@ func (h *host) listens() bool { return h.reachable() && h.up }
 type hosts []*host
 
 // lay resets the hosts for a new generation and assigns tasks to the available
-// ones.
+// hosts.
 func (all hosts) lay() {
 	groups := 0
 	for i, tasks := range renumber(all, all.available) {
@@ -104,8 +104,9 @@ func (all hosts) lay() {
 	}
 }
 
-// move makes the hosts with the indices in members full members. It marks
-// those in partings as leaving the job.
+// move changes membership for a change of hosts. The hosts with the indices
+// members become members. Those with the indices partings become parting: they
+// have no tasks but may become members again.
 func (all hosts) move(members, partings []int) {
 	for _, i := range members {
 		all[i].place = member
@@ -115,8 +116,8 @@ func (all hosts) move(members, partings []int) {
 	}
 }
 
-// clear handles the end of a clearTimer, after which no task can run on the
-// lost host. It ignores other timers.
+// clear handles the expiry of a host's clearTimer, after which no task can run
+// on that lost host. It ignores other timers.
 func (all hosts) clear(t Timer) {
 	for i, h := range all {
 		if t == clearTimer(i) {
@@ -130,9 +131,10 @@ func (all hosts) available(h int) bool {
 	return all[h].place == member && !all[h].lost && !all[h].excluded
 }
 
-// search finds a host with some property, starting at the host that it found
-// last time. While hosts lose the property one after the other, all calls of
-// finds together examine each host only about once.
+// search looks for a host with some property, such as a host that has not
+// answered. It starts at the host that it found last time. So while the hosts
+// lose the property one after the other, all calls of finds together examine
+// each host only about once.
 type search struct{ at int }
 
 func (s *search) finds(among int, is func(h int) bool) bool {
@@ -146,19 +148,21 @@ func (s *search) finds(among int, is func(h int) bool) bool {
 }
 
 // arrived reports whether the driver has connected to every agent at least
-// once. The search late finds one that is missing.
+// once. It uses late to look for a host without a connection so far.
 func (all hosts) arrived(late *search) bool {
 	return !late.finds(len(all), func(h int) bool { return !all[h].up })
 }
 
 // answered reports whether every host that takes part in the generation has
-// answered the request of stage s. The search late finds one that has not.
+// answered the request of stage s. It uses late to look for a host that has
+// not.
 func (all hosts) answered(s stage, late *search) bool {
 	return !late.finds(len(all), func(h int) bool { return all[h].participates && all[h].answered < s })
 }
 
-// lostDriver returns the host that drives a detached job if its agent is lost or
-// shutting down. Otherwise it returns nil.
+// lostDriver is about a detached job. It returns the host whose agent drives
+// the job if that agent is lost or shutting down. In all other cases it
+// returns nil.
 func (all hosts) lostDriver() *host {
 	for _, h := range all {
 		if h.plan.Drives && (h.lost || h.leaving) {
@@ -180,8 +184,8 @@ func (all hosts) layout() []protocol.HostPlan {
 	return plan
 }
 
-// withIdleMembers is like layout, but a member that currently has no tasks is listed
-// with the tasks of its first generation.
+// withIdleMembers is like layout, but lists a member that currently has no
+// tasks with the tasks of its first generation.
 func (all hosts) withIdleMembers() []protocol.HostPlan {
 	plan := all.layout()
 	for i, h := range all {
@@ -214,7 +218,7 @@ func (all hosts) where(generation int) string {
 }
 
 // missing returns a text that lists the lost hosts that may come back, each
-// with the reason of its loss.
+// with the reason why it was lost.
 func (all hosts) missing() string {
 	text := ""
 	for _, h := range all {
@@ -231,8 +235,8 @@ func mayCome(v view, h int) bool {
 	return host.place == member && !host.excluded && (!host.lost || v.plan.Restarts.Revive && v.plan.Restarts.Max > 0)
 }
 
-// count returns the number of workers and servers that the plan puts on those
-// members for which counts returns true.
+// count returns the number of workers and servers that the plan assigns to the
+// members of the job. It counts those members h for which counts(h) is true.
 func (all hosts) count(counts func(h int) bool) (workers, servers int) {
 	for i, h := range all {
 		if h.place == member && counts(i) {
@@ -243,9 +247,9 @@ func (all hosts) count(counts func(h int) bool) (workers, servers int) {
 	return workers, servers
 }
 
-// shortage returns a text that says which tasks the job lacks if it only has
-// the hosts for which counts returns true. It returns "" if these hosts are
-// enough.
+// shortage returns a text that says which tasks the job lacks if it can use
+// only the hosts h for which counts(h) is true. It returns "" if these hosts
+// are enough.
 func shortage(v view, counts func(h int) bool) string {
 	workers, servers := v.hosts.count(counts)
 	all, allServers := v.hosts.count(func(int) bool { return true })

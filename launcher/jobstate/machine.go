@@ -22,21 +22,21 @@ const maxNotices = 100
 type Machine struct {
 	plan    protocol.Plan // plan passed to New; hosts that joined later are only in Machine.hosts
 	stage   stage
-	verdict protocol.Verdict // of the current generation or the whole job; its Reason is empty until it is decided
+	verdict protocol.Verdict // verdict of the current generation or, at the end, of the whole job; Reason is empty until it is decided
 	notices []string         // notices for the verdict, at most maxNotices
-	grace   time.Duration    // shortest grace period for stopping tasks so far; initially Plan.Grace
+	grace   time.Duration    // shortest grace period (between SIGTERM and SIGKILL) that applies so far; initially Plan.Grace
 	expired bool             // the job's time limit (--max-time) has expired
-	// suspended is how long the driver process was recently suspended; 0 if it
-	// was not.
+	// suspended is how long the driver process was suspended recently. It is 0
+	// if the process was not suspended.
 	suspended time.Duration
-	out       []Command // commands that the current Step has produced so far, in order
+	out       []Command // commands of the current call of Step so far, in order
 
 	hosts      hosts
 	generation generation
 	progress   progress
 
-	late search // finds a host that has not answered
-	busy search // finds a host with tasks that have not ended
+	late search // looks for a host that has not answered
+	busy search // looks for a host with tasks that have not ended
 
 	start     start
 	failures  failures // failures of this generation, collected until one is blamed
@@ -64,8 +64,8 @@ func (m *Machine) Begin() []Command {
 }
 
 // Step handles one event and returns the commands to carry out, in order. It
-// ignores all events of a host that has left the job and messages of a lost
-// host. It also ignores messages about any generation but the current one.
+// ignores all events of a host that has left the job, and messages of a lost
+// host. It also ignores messages about generations other than the current one.
 func (m *Machine) Step(e Event) []Command {
 	if h := e.about(); m.stage == over || h >= 0 && m.hosts[h].place == left {
 		return nil
@@ -85,7 +85,7 @@ func (m *Machine) Step(e Event) []Command {
 	case StopAsked:
 		m.stopAsked(e)
 	case Suspended:
-		m.suspended = max(m.suspended, e.For) // hosts that this has affected are reported by later events
+		m.suspended = max(m.suspended, e.For) // only the duration is recorded: later events report the hosts that lost their tasks
 		m.do(timer(suspendedTimer, 2*m.plan.Lease+time.Minute))
 	case Elapsed:
 		m.elapsed(e.Timer)
@@ -126,8 +126,8 @@ func (m *Machine) do(commands []Command) {
 	}
 }
 
-// elapsed handles the expiry of timer t. The machine never cancels timers, so
-// t may have become irrelevant.
+// elapsed handles the expiry of timer t. The machine never cancels a timer, so
+// elapsed ignores t if the timer is no longer relevant.
 func (m *Machine) elapsed(t Timer) {
 	v := m.view()
 	switch {
@@ -144,7 +144,7 @@ func (m *Machine) elapsed(t Timer) {
 	case t == settleTimer && m.stage == settling:
 		m.judge()
 	case t == doubtTimer && (m.stage == starting || m.stage == running):
-		for _, f := range m.tolerance.endDoubt() { // the named peer has not failed, so f is the worker's own failure
+		for _, f := range m.tolerance.endDoubt() { // the peer that f names has not failed, so f is the worker's own failure
 			if !m.tolerate(f, true) {
 				m.fail(f)
 			}
@@ -162,7 +162,7 @@ func (m *Machine) elapsed(t Timer) {
 			return
 		}
 		for _, h := range m.hosts {
-			h.startSent = false // stop waiting for exits, but still wait for the leases of lost hosts to expire
+			h.startSent = false // stop waiting for exits of tasks; the leases of lost hosts must still expire
 		}
 	case t == steadyTimer && m.stage == running:
 		m.restart.doubled, m.restart.inRow = 0, 0
@@ -195,7 +195,7 @@ func (m *Machine) enter(s stage, phase protocol.Phase) {
 }
 
 // proceed enters the next stage if all hosts have answered the request of the
-// current one, or all workers are done.
+// current stage, or if all workers are done.
 func (m *Machine) proceed() {
 	v := m.view()
 	switch {
@@ -226,8 +226,8 @@ func (m *Machine) advance(s stage, phase protocol.Phase) {
 }
 
 // request sends the request of the current stage to host h, unless the host
-// has answered it. If there is no connection, the host gets the request after
-// its next Up event.
+// has answered that request. If there is no connection, request is called
+// again after the host's next Up event.
 func (m *Machine) request(h int) {
 	v, to := m.view(), m.hosts[h]
 	if !to.participates || !to.listens() || to.answered >= m.stage {
@@ -243,13 +243,13 @@ func (m *Machine) request(h int) {
 		if tasks := append(v.generation.servers(to.tasks), m.tolerance.lingering(v, h)...); len(tasks) > 0 {
 			m.do([]Command{send(h, protocol.Message{Stop: &protocol.Stop{Tasks: tasks, Grace: m.grace}})})
 		}
-	case stopping: // not in the stage settling: a task that was asked to stop no longer reports its own failure
+	case stopping: // the stage settling sends no Stop: a task that was asked to stop no longer reports its own failure
 		m.do([]Command{send(h, protocol.Message{Stop: &protocol.Stop{Grace: m.grace, Quit: m.verdict.Hang != nil, Interrupt: m.verdict.Interrupted()}})})
 	}
 }
 
-// goBack returns the job to its old hosts if it has failed on the new hosts of
-// a change of hosts. It reports whether it does so. The failure is in
+// goBack returns the job to its old hosts if the job has failed on the new
+// hosts of plx scale. It reports whether it does so. The failure is in
 // m.verdict.
 func (m *Machine) goBack() bool {
 	if m.scale.phase != moved || m.save.wanted || m.expired {
@@ -273,8 +273,8 @@ func (m *Machine) again() {
 	m.advance(preparing, protocol.Idle)
 }
 
-// decide carries out the commands and then the decision that a submachine has
-// returned.
+// decide carries out commands and then the decision d, both returned by a
+// submachine.
 func (m *Machine) decide(commands []Command, d decision) {
 	m.do(commands)
 	switch d := d.(type) {
@@ -282,7 +282,7 @@ func (m *Machine) decide(commands []Command, d decision) {
 		h := m.hosts[d.host]
 		h.answered = max(h.answered, d.stage)
 		m.proceed()
-	case refused: // in a later generation a host that cannot start is a failure, since it has started before
+	case refused: // in the first generation, a host that cannot start ends the job; in a later one, it is a failure, because the host has started before
 		switch {
 		case m.generation.number > 0 && m.view().beforeStop():
 			m.fail(failureOfHost(d.host, d.reason))

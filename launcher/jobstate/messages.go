@@ -10,8 +10,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// up handles a new connection to an agent. From the agent's State it learns
-// what the agent has reported while there was no connection.
+// up handles a new connection to an agent. The agent's State contains what the
+// agent has reported while there was no connection.
 func (m *Machine) up(e Up) {
 	h, before := m.hosts[e.Host], m.stage
 	if h.lost && !m.plan.Restarts.Revive {
@@ -24,7 +24,7 @@ func (m *Machine) up(e Up) {
 		}
 	}
 	switch {
-	case m.stage != before: // the machine has entered another stage and sent the requests of that stage to all hosts
+	case m.stage != before: // nothing to send: by entering another stage, the machine has sent this host the request of that stage
 	case m.stage == gathering:
 		m.proceed()
 	default:
@@ -34,7 +34,8 @@ func (m *Machine) up(e Up) {
 	}
 }
 
-// lost handles the loss of a host, which includes the loss of its tasks.
+// lost handles the loss of a host. With the host, the job loses the host's
+// tasks.
 func (m *Machine) lost(e Lost) {
 	h := m.hosts[e.Host]
 	if h.lost {
@@ -47,7 +48,7 @@ func (m *Machine) lost(e Lost) {
 	m.do(timer(clearTimer(e.Host), e.Clear))
 	switch reason := fmt.Sprintf("host %s: %s", h.name(), e.Cause); {
 	case idle:
-		m.proceed() // the stage may be complete if it was only waiting for this host
+		m.proceed() // this host may have been the last one that had not answered
 	case ended:
 		m.do(notice("%s, after its tasks had ended", reason))
 	default:
@@ -55,8 +56,8 @@ func (m *Machine) lost(e Lost) {
 	}
 }
 
-// heard handles a message from the agent of host h. State messages arrive with
-// the event Up instead.
+// heard handles a message from the agent of host h. It gets no State messages:
+// these arrive with the event Up.
 func (m *Machine) heard(h int, msg protocol.Message) {
 	v := m.view()
 	now := v.generation.number
@@ -83,7 +84,8 @@ func (m *Machine) heard(h int, msg protocol.Message) {
 	}
 }
 
-// exited handles the exit of a task. It ignores a repeated report.
+// exited handles the exit of a task. If the exit was reported before, it does
+// nothing.
 func (m *Machine) exited(h int, e protocol.Exit) {
 	v := m.view()
 	if m.generation.ended(e.Task) || !m.generation.runs(h, e.Task) || e.Generation != m.generation.number {
@@ -146,7 +148,7 @@ func missed(s protocol.State) []protocol.Message {
 		if now := states[t]; now.LastProgress != nil {
 			word := *now.LastProgress
 			if word.Kind == cluster.Failed {
-				word.Kind = cluster.Finished // reports only the step; the failure follows below, or the task's exit reports it
+				word.Kind = cluster.Finished // deliver only the step: the failure follows below, or the task's exit contains it
 			}
 			said(t, word)
 		}

@@ -17,8 +17,8 @@ const (
 	// steadyTime is how long a generation must run without a failure to reset
 	// the backoff and the count of failures in a row.
 	steadyTime = 10 * time.Minute
-	// maxBlamed is the number of failures in a row blamed on one host after
-	// which that host gets no more tasks.
+	// maxBlamed is the number of failures in a row after which the blamed host
+	// gets no more tasks.
 	maxBlamed = 3
 )
 
@@ -27,8 +27,8 @@ const (
 type restart struct {
 	made    int  // number of restarts of the job so far
 	recent  int  // number of restarts within the last hour
-	doubled int  // number of times that the backoff has been doubled; reset after steadyTime without a failure
-	coming  bool // another generation will follow the current one, and has not begun yet
+	doubled int  // number of times that the backoff (delay before a restart) has been doubled; 0 again after steadyTime without a failure
+	coming  bool // another generation will follow the current one and has not begun yet
 
 	// uncounted is the notice for the user if the next generation follows a
 	// change of hosts, which does not count as a restart. It is empty if the
@@ -39,8 +39,8 @@ type restart struct {
 	inRow   int // number of failures in a row that were blamed on the host culprit
 }
 
-// blame counts failure f against its host, unless the failure is excused
-// (caused by a suspended driver).
+// blame counts failure f against its host. A failure is excused if the driver
+// was suspended; such a failure does not count.
 func (r *restart) blame(f failure) {
 	if f.host != r.culprit || f.excused {
 		r.culprit, r.inRow = f.host, 0
@@ -50,8 +50,8 @@ func (r *restart) blame(f failure) {
 	}
 }
 
-// decide decides whether another generation follows failure f. The result exclude
-// is the index of a host that must get no tasks in that generation, or -1. If
+// decide decides whether another generation follows failure f. exclude is the
+// index of a host that must get no tasks in that generation, or -1. If
 // restarts are enabled but none follows, why is the reason, as text for the
 // verdict.
 func (r *restart) decide(v view, f failure, reason string) (commands []Command, exclude int, why string) {
@@ -110,9 +110,9 @@ func futile(v view, f failure) string {
 }
 
 // leaveOut excludes host h from the job if too many failures in a row were
-// blamed on it. The result exclude is the index of the excluded host, or -1. The
-// result why is not empty if the job must end because too few tasks would be
-// left. The only host of a job is never excluded.
+// blamed on it. exclude is the index of the excluded host, or -1. If the job
+// must end because too few tasks would remain, why says so. The only host of a
+// job is never excluded.
 func (r *restart) leaveOut(v view, h int) (commands []Command, exclude int, why string) {
 	if r.inRow < maxBlamed || len(v.hosts) == 1 {
 		return nil, -1, shortage(v, func(i int) bool { return mayCome(v, i) })
@@ -134,11 +134,13 @@ func (r *restart) backoff(limits protocol.Restarts) time.Duration {
 }
 
 // follow makes another generation follow the current one without counting it
-// as a restart. The notice tells the user why.
+// as a restart. notice tells the user why.
 func (r *restart) follow(notice string) { r.coming, r.uncounted = true, notice }
 
-// again counts the restart that begins now, and returns a notice about it. The
-// notice has no reason, because decide has already reported it to the user.
+// again returns a notice about the generation that begins now. It counts the
+// generation as a restart, unless the generation follows a change of hosts.
+// The notice about a restart has no reason, because decide has already told
+// the user the reason.
 func (r *restart) again(v view, where string) []Command {
 	if uncounted := r.uncounted; uncounted != "" {
 		r.uncounted = ""
@@ -163,26 +165,28 @@ const (
 	// reviveTime is how long the next generation waits for a new agent on a
 	// lost host that the driver can reach.
 	reviveTime = 15 * time.Second
-	// regroupMargin is added to the longest time that the stage regrouping can
-	// take. When that time is over, the stage ends even if no event has
-	// arrived.
+	// regroupMargin is added to the longest time that the stage regrouping
+	// should take. The sum limits the stage, in case an expected event never
+	// arrives.
 	regroupMargin = time.Minute
 )
 
-// regroup decides when the next generation begins, in the stage regrouping, in
-// which no task of the job runs. The generation begins when the backoff is
-// over and every host either has an agent or can no longer run anything.
+// regroup decides when the next generation begins. It acts in the stage
+// regrouping, in which no task of the job runs. The generation begins when the
+// backoff is over and every host either has an agent or can no longer run
+// anything.
 type regroup struct {
-	over    map[Timer]bool // timers among backoffTimer, reviveTimer and waitTimer that have expired; nil before the first begin
+	over    map[Timer]bool // which of backoffTimer, reviveTimer and waitTimer have expired; nil before the first call of begin
 	waiting bool           // the user has been notified that the job waits for hosts
 }
 
-// begin starts to wait for the hosts, for at least the time pause.
+// begin starts to wait for the hosts, at least for the duration pause.
 func (r *regroup) begin(v view, pause time.Duration) []Command {
 	limits := v.plan.Restarts
 	*r = regroup{over: map[Timer]bool{backoffTimer: pause <= 0, waitTimer: limits.WaitHost <= 0}}
-	// A host counts as lost one lease after its last message. Its own lease
-	// expires at most a bit more than one lease later.
+	// The driver treats a host as lost one lease after the host's last
+	// message. The lease of the host's agent expires at most slightly more
+	// than one lease later.
 	longest := pause + reviveTime + limits.WaitHost + 3*v.plan.Lease + regroupMargin
 	return slices.Concat(timer(backoffTimer, pause), timer(reviveTimer, reviveTime),
 		timer(waitTimer, limits.WaitHost), timer(regroupTimer, longest))
@@ -195,7 +199,7 @@ func (r *regroup) elapsed(t Timer) {
 	}
 }
 
-// next begins the next generation if nothing has to be waited for any more.
+// next begins the next generation if there is nothing left to wait for.
 func (r *regroup) next(v view) ([]Command, decision) {
 	if driving := v.hosts.lostDriver(); driving != nil {
 		return nil, abandon{fmt.Sprintf("host %s drives the job and is lost: %s", driving.name(), driving.disconnected)}
@@ -207,8 +211,9 @@ func (r *regroup) next(v view) ([]Command, decision) {
 }
 
 // choose decides whether the available hosts are enough for the next
-// generation. If not, it waits or ends the job. With canGoBack, it instead
-// returns the job to the hosts before the change of hosts.
+// generation. If they are not, choose waits for more hosts or ends the job. If
+// canGoBack is true, choose returns the job to the hosts that it had before
+// the change of hosts.
 func (r *regroup) choose(v view, canGoBack bool) ([]Command, decision) {
 	short, missing := shortage(v, v.hosts.available), v.hosts.missing()
 	switch {
@@ -227,12 +232,13 @@ func (r *regroup) choose(v view, canGoBack bool) ([]Command, decision) {
 	return []Command{Note{Text: fmt.Sprintf("%s: waiting up to %s for hosts to come back (--wait-host)%s", short, v.plan.Restarts.WaitHost, missing)}}, nil
 }
 
-// awaits reports whether the fate of some host is still open: its connection
-// may come back, its lease has not expired, or a new agent is being started.
+// awaits reports whether the next generation must wait for a host. It must if
+// the host's connection may come back, if its lease has not expired, or if a
+// new agent is being started.
 func (r *regroup) awaits(v view) bool {
 	for _, h := range v.hosts {
 		switch {
-		case h.place == joining || h.place == left: // such a host runs no tasks that must end first
+		case h.place == joining || h.place == left: // do not wait: a host that joins or has left runs no tasks of the old generation
 		case !h.lost && (h.disconnected != "" || h.leaving || !h.up):
 			return true
 		case h.lost && h.tasksMayRun:

@@ -9,23 +9,24 @@ import (
 
 // save takes a checkpoint before a stop that the user has requested. Until the
 // chief (worker 0) has answered, the job continues to run. If the job finishes
-// or fails in that time, that is its verdict. The job is not restarted then,
-// because the user wants it to end.
+// or fails in that time, this determines the verdict. A failed job is then not
+// restarted, because the user wants it to end.
 type save struct {
 	wanted  bool            // a stop with a checkpoint has been requested
-	ask     StopAsked       // the stop to carry out after the checkpoint; valid if wanted
+	ask     StopAsked       // the stop to carry out after the checkpoint; valid if wanted is true
 	outcome *protocol.Saved // result of the checkpoint; nil until it is known
 }
 
 // starts reports whether a stop that is requested now must wait for a new
-// checkpoint of the chief. No checkpoint is needed if no task runs. The same
-// holds if the job has made no step since the checkpoint of a change of hosts.
+// checkpoint of the chief. There is nothing to save if no task runs. No
+// checkpoint is needed either if the job has made no step since the checkpoint
+// of a change of hosts.
 func (s *save) starts(v view) bool { return v.stage == running && !s.wanted && v.held == 0 }
 
-// begin handles the request for a stop with a checkpoint before it.
+// begin handles the request to take a checkpoint and then stop.
 func (s *save) begin(v view, ask StopAsked) ([]Command, decision) {
 	switch {
-	case v.stage == running && s.wanted: // already under way: plx stop sends the same request through each host
+	case v.stage == running && s.wanted: // ignore a repeated request: plx stop sends its request through each host
 		return nil, nil
 	case s.starts(v):
 		s.wanted, s.ask = true, ask
@@ -33,7 +34,7 @@ func (s *save) begin(v view, ask StopAsked) ([]Command, decision) {
 	}
 	ask.SaveTime = 0
 	if v.stage > running && !v.between() {
-		return nil, stopNow{ask} // the job has finished or failed, which determines its verdict
+		return nil, stopNow{ask} // no checkpoint: the job has finished or failed, which determines its verdict
 	}
 	s.wanted, s.ask = true, ask
 	cause := "the job had not started"
@@ -47,9 +48,9 @@ func (s *save) begin(v view, ask StopAsked) ([]Command, decision) {
 	return s.end(outcome)
 }
 
-// request asks the chief for the checkpoint if h is its host and the job still
-// waits for the answer. It is called again after a reconnection, because the
-// request or the answer may have been lost.
+// request asks the chief for the checkpoint, if h is the chief's host and the
+// answer is still missing. It is called again after a reconnection, because
+// the request or the answer may have been lost.
 func (s *save) request(v view, h int) []Command {
 	if v.generation.ended(cluster.Chief) || !s.awaits(v.stage) || h != v.chief() || !v.hosts[h].reachable() {
 		return nil
@@ -57,13 +58,13 @@ func (s *save) request(v view, h int) []Command {
 	return []Command{send(h, protocol.Message{Checkpoint: &protocol.Checkpoint{}})}
 }
 
-// awaits reports whether the job waits for the chief's answer to the
-// checkpoint request.
+// awaits reports whether the checkpoint was requested and the chief has not
+// answered yet.
 func (s *save) awaits(now stage) bool { return now == running && s.wanted && s.outcome == nil }
 
-// answered handles the answer of the chief, or of its agent if the chief
-// cannot answer. It ignores a second answer, and checkpoints that the program
-// takes on its own.
+// answered handles the answer of the chief, or of the chief's agent if the
+// chief cannot answer. It ignores a second answer, and checkpoints that the
+// program takes without a request.
 func (s *save) answered(v view, m cluster.ControlMessage) ([]Command, decision) {
 	if !s.wanted || s.outcome != nil {
 		return nil, nil
@@ -75,8 +76,8 @@ func (s *save) answered(v view, m cluster.ControlMessage) ([]Command, decision) 
 	return commands, d
 }
 
-// afterEvent is called after each event. It cancels the checkpoint if the chief has
-// ended before other workers.
+// afterEvent is called after each event. If the chief has ended before other
+// workers, it cannot take the checkpoint, and afterEvent cancels the request.
 func (s *save) afterEvent(v view) ([]Command, decision) {
 	if !v.generation.ended(cluster.Chief) || !s.awaits(v.stage) {
 		return nil, nil

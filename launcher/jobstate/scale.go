@@ -15,24 +15,24 @@ import (
 // scale adds.
 const joinTime = 45 * time.Second
 
-// scale changes the hosts of a running job (plx scale). The driver connects to
-// the new agents; the chief takes a checkpoint and pauses; the generation
-// ends; and the next one begins on the new hosts. Until a task has made a step
-// there, the job can return to its old hosts.
+// scale changes the hosts of a running job (plx scale). First the driver
+// connects to the new agents. Then the chief takes a checkpoint and pauses.
+// Then the generation ends, and the next one begins on the new hosts. Until a
+// task has made a step there, the job can return to its old hosts.
 type scale struct {
 	phase   scalePhase
-	begun   int    // number of changes so far; the current change uses it as its Checkpoint.Request
+	begun   int    // number of changes so far; it is also the Checkpoint.Request of the current change
 	last    Answer // answer to the previous request; its ID is empty if there was none
 	stepped bool   // a task has made a step on the new hosts
 
-	ask     protocol.Scale // the request; valid while a change is under way
-	by      int            // index of the host whose agent forwards the answer to the command that asked
+	ask     protocol.Scale // the request for the current change; valid while a change is under way
+	by      int            // index of the host whose agent forwards the answer to plx scale
 	joined  []int          // indices of the hosts that join
 	workers int            // number of workers before the change
-	step    int64          // step after which the chief has paused; valid from the phase ending on
+	step    int64          // step after which the chief has paused; valid in the phases ending and moved
 }
 
-// scalePhase is the progress of a change of hosts.
+// scalePhase says how far a change of hosts has progressed.
 type scalePhase int
 
 const (
@@ -45,8 +45,8 @@ const (
 
 func (s *scale) underWay() bool { return s.phase != unchanged }
 
-// asked handles a Scale request that arrived through host h. A command may
-// repeat its request, with the same ID, after a lost connection.
+// asked handles a Scale request that arrived through host h. After a lost
+// connection, plx scale repeats its request with the same ID.
 func (s *scale) asked(v view, h int, ask protocol.Scale) []Command {
 	answer := func(scaled protocol.Scaled) []Command { return []Command{Answer{Host: h, Scaled: scaled}} }
 	switch {
@@ -94,8 +94,9 @@ func (s *scale) afterEvent(v view) []Command {
 	return append(timer(scaleTimer, s.ask.SaveTime), s.request(v, v.chief())...)
 }
 
-// request asks the chief to take a checkpoint and pause, if h is its host and
-// the change still needs that. It is called again after a reconnection.
+// request asks the chief to take a checkpoint and pause, if h is the chief's
+// host and the change is in the phase saving. It is called again after a
+// reconnection.
 func (s *scale) request(v view, h int) []Command {
 	if s.phase != saving || v.stage != running || h != v.chief() || !v.hosts[h].reachable() {
 		return nil
@@ -111,7 +112,7 @@ func (s *scale) request(v view, h int) []Command {
 }
 
 // answered handles the answer of the chief. If the chief has taken the
-// checkpoint and paused, the generation ends; otherwise the change is
+// checkpoint and paused, the generation ends. If it has not, the change is
 // cancelled.
 func (s *scale) answered(v view, said cluster.ControlMessage) ([]Command, decision) {
 	if s.phase != saving || v.stage != running || said.Request != s.begun {
@@ -135,11 +136,11 @@ func (s *scale) move(v view) []Command {
 	return timer(scaleTimer, v.plan.StartTimeout+s.ask.SaveTime)
 }
 
-// release removes the hosts that a completed change no longer needs from the
-// job, which ends their agents.
+// release removes the hosts that the job no longer needs after a change. The
+// removal ends their agents.
 func (s *scale) release(v view) (commands []Command) {
 	if s.underWay() {
-		return nil // until the change is complete, the job may have to return to these hosts
+		return nil // keep all hosts until the change is complete, because the job may have to return to the old ones
 	}
 	for i, h := range v.hosts {
 		if h.place == parting {
@@ -149,8 +150,9 @@ func (s *scale) release(v view) (commands []Command) {
 	return commands
 }
 
-// giveUp cancels a change that has not stopped any task yet. In a later phase
-// it only sends the answer, because the job ends.
+// giveUp cancels the current change, if no task has been stopped for it yet.
+// If tasks have been stopped, giveUp only sends the answer, because the job
+// ends.
 func (s *scale) giveUp(v view, why string) []Command {
 	was := s.phase
 	if was == unchanged || was == ending && v.coming {
@@ -170,7 +172,8 @@ func (s *scale) giveUp(v view, why string) []Command {
 	return commands
 }
 
-// end ends the change and answers the command that requested it.
+// end ends the change and sends the answer to the command that requested the
+// change.
 func (s *scale) end(answer protocol.Scaled) []Command {
 	s.phase = unchanged
 	answer.ID = s.ask.ID
@@ -192,8 +195,8 @@ func (s *scale) overdue(v view) ([]Command, decision) {
 }
 
 // unfit returns why the requested change of hosts is not possible, or "" if it
-// is. Reasons that only the program knows are in the chief's answer to the
-// checkpoint request.
+// is possible. It does not know the reasons of the program: these are in the
+// chief's answer to the checkpoint request.
 func unfit(v view, s protocol.Scale) string {
 	switch {
 	case v.scaling:

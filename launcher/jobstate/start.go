@@ -18,7 +18,7 @@ type start struct {
 	launched bool         // a Start message was sent, in this generation or an earlier one
 	warned   bool         // the user has been warned that some hosts cannot reach each other
 
-	checkedHosts []int           // sorted indices of the hosts that take part in the connection check; nil before it
+	checkedHosts []int           // sorted indices of the hosts that take part in the connection check; nil before the check
 	message      *protocol.Start // the Start message, which is the same for all hosts; nil before the stage starting
 }
 
@@ -41,18 +41,19 @@ func (s *start) request(v view, h int) []Command {
 	return nil
 }
 
-// checkAll is the largest number of hosts for which the connection check
-// covers every pair of hosts. With more hosts it covers a selection of pairs.
+// checkAll is the largest number of hosts for which the connection check tests
+// every pair of hosts. With more hosts it tests a selection of pairs.
 const checkAll = 16
 
-// peers returns the hosts that host of must connect to in the check. These are
-// the other hosts with tasks, and in the first generation all other hosts.
+// peers returns the hosts that one host must dial in the connection check. of
+// is the index of this one host. In the first generation, all hosts take part
+// in the check; later, only hosts with tasks.
 //
-// With more than checkAll hosts, each host only dials those at distances 1, 2,
-// 4, 8 and so on in the list of hosts, and the chief's host. The chief's host
-// dials all others. This finds a host behind a firewall, because several hosts
-// dial it. A connection that is not checked fails later, in the task that
-// needs it.
+// With up to checkAll hosts, each host dials all others. With more, each host
+// dials the hosts at distances 1, 2, 4, 8 and so on in the list of hosts, and
+// the chief's host. The chief's host dials all others. This finds a host
+// behind a firewall, because several hosts dial it. A broken connection
+// between other pairs fails later, in the task that needs it.
 func (s *start) peers(v view, of int) (peers []protocol.Peer) {
 	if s.checkedHosts == nil {
 		for i, h := range v.hosts {
@@ -71,8 +72,8 @@ func (s *start) peers(v view, of int) (peers []protocol.Peer) {
 	return peers
 }
 
-// dialled returns the elements of all that the host at position self must
-// dial.
+// dialled returns the indices from all that one host must dial. self is the
+// position of this host in all, and chief the index of the chief's host.
 func dialled(all []int, self, chief int) (some []int) {
 	if len(all) <= checkAll || all[self] == chief {
 		return slices.Delete(slices.Clone(all), self, self+1)
@@ -88,7 +89,7 @@ func dialled(all []int, self, chief int) (some []int) {
 }
 
 // prepared records the addresses of a host's tasks. An agent may answer twice,
-// if Prepare was sent again after a reconnection.
+// if the request Prepare was repeated after a reconnection.
 func (s *start) prepared(v view, h int, p protocol.Prepared) decision {
 	if v.stage != preparing || !v.hosts[h].participates {
 		return nil
@@ -108,8 +109,9 @@ func (s *start) prepared(v view, h int, p protocol.Prepared) decision {
 	return answered{h, preparing}
 }
 
-// mismatch checks a host's addresses: each of the host's tasks must have one,
-// and no task of another host may. It returns an error text or "".
+// mismatch checks the addresses that a host has reported: each of the host's
+// tasks must have an address, and tasks of other hosts must have none. It
+// returns an error text or "".
 func mismatch(v view, h int, p protocol.Prepared) string {
 	for _, t := range v.hosts[h].tasks {
 		if p.Open[t.Task] == "" {
@@ -126,13 +128,14 @@ func mismatch(v view, h int, p protocol.Prepared) string {
 	return ""
 }
 
-// checked handles the result of a host's connection check. In the first
-// generation, an unreachable peer ends the job as a configuration error. Later
-// it counts as a failure of the peer's host.
+// checked handles the result of a host's connection check. If a peer is
+// unreachable in the first generation, the job ends with a configuration
+// error. In a later generation, this counts as a failure of the peer's host.
 //
-// If the program does not use plx's trainer, its tasks may never connect to
-// each other. Then an unreachable peer only causes a warning, unless host h
-// drives a detached job and so must reach all hosts.
+// The tasks of a program without plx's trainer may never connect to each
+// other. For such a program, an unreachable peer causes only a warning. The
+// exception is that host h drives a detached job, because the driver must
+// reach all hosts.
 func (s *start) checked(v view, h int, c protocol.Checked) ([]Command, decision) {
 	if !v.hosts[h].participates || v.stage != checking && v.stage != settling {
 		return nil, nil
@@ -159,8 +162,8 @@ func (s *start) checked(v view, h int, c protocol.Checked) ([]Command, decision)
 	return warnings, answered{h, checking}
 }
 
-// blocked is appended to the error about an unreachable host: the likely cause
-// and the options that may help.
+// blocked is the end of the error about an unreachable host. It names the
+// likely cause and the options that may help.
 const blocked = " (a firewall? see --port-range, or --nic and addr= in the resource file)"
 
 // warn returns a warning that some hosts cannot reach each other, for a

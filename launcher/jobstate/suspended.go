@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// suspendedTimer expires when the driver must have noticed all hosts that were
-// lost because it was suspended itself.
+// suspendedTimer runs after the driver process was suspended. When it expires,
+// the driver must have noticed all hosts that were lost because of the
+// suspension.
 const suspendedTimer Timer = "suspended"
 
-// excuse returns f, or a failure to blame instead of f if the driver process
-// was suspended. In that time hosts stop their tasks because the driver does
-// not renew their leases, so these hosts are not at fault. A task that failed
-// on its own stays the culprit.
+// excuse returns the failure to count in place of f. While the driver process
+// was suspended, it did not renew leases, so hosts stopped their tasks. Then
+// excuse returns a failure that blames the suspension, not the host. It
+// returns f itself if the driver was not suspended, or if a task failed on its
+// own.
 func (v view) excuse(f failure) failure {
 	own := f.task != nil && !f.exit.StopRequested && f.exit.LostPeer == ""
 	if v.suspended <= 0 || own || f.hang != nil {

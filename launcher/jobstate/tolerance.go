@@ -11,22 +11,23 @@ import (
 )
 
 // tolerance decides which failures the job tolerates in the current
-// generation. After the chief (worker 0) has reported that the job supports
-// it, these are losses of other workers.
+// generation. It tolerates none until the chief (worker 0) has reported that
+// the job can lose workers. From then on, it tolerates losses of workers other
+// than the chief.
 type tolerance struct {
 	on      bool                  // the chief has reported that the job tolerates the loss of other workers
 	without map[cluster.Task]bool // lost workers without which the job continues
 	short   string                // text for the verdict if a loss would have left too few workers; otherwise empty
 
-	// doubt holds, for the time Plan.Settle, failures of workers that name the
-	// chief or a server as their lost peer. If that peer fails too, the
-	// workers were its victims.
+	// doubt holds failures of workers that name the chief or a server as their
+	// lost peer. It holds them for the time Plan.Settle. If the named peer
+	// fails too, the workers were its victims.
 	doubt failures
 }
 
 // take reports whether the job tolerates failure f, or may do so once it is
-// clear who is to blame. With sure, it is clear that neither the chief nor a
-// server has failed, so that the worker's failure can be decided at once.
+// clear who is to blame. If sure is true, neither the chief nor a server has
+// failed, so take decides at once.
 func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 	workers := t.dispensable(v, f)
 	switch {
@@ -35,7 +36,7 @@ func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 	case sure || !namesNeededPeer(v, f):
 		return t.goOnWithout(f, workers), true
 	case v.stage == settling:
-		return nil, false // collected with the other failures, one of which is blamed
+		return nil, false // in the stage settling, collect f with the other failures and blame one of them later
 	}
 	first := len(t.doubt.all) == 0
 	if t.doubt.add(f); !first {
@@ -44,9 +45,9 @@ func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 	return timer(doubtTimer, v.plan.Settle), true
 }
 
-// dispensable returns the workers that the job loses by failure f if it can
-// continue without them, else nil. It cannot continue without the chief, which
-// takes the checkpoints, or without a server, which holds variables of the
+// dispensable returns the workers that the job loses by failure f, if it can
+// continue without them. It returns nil if it cannot. The job needs the chief,
+// which takes the checkpoints, and every server, which holds variables of the
 // model.
 func (t *tolerance) dispensable(v view, f failure) []cluster.Task {
 	if !t.on || f.secondhand || v.stage < starting || v.stage > settling || v.stage == finishing {
@@ -87,7 +88,7 @@ func (t *tolerance) endDoubt() []failure {
 }
 
 // goOnWithout makes the job continue without the given workers, and returns a
-// notice about that.
+// notice about their loss.
 func (t *tolerance) goOnWithout(f failure, workers []cluster.Task) []Command {
 	for _, d := range t.endDoubt() {
 		if !slices.Contains(workers, *d.task) {
@@ -109,8 +110,8 @@ func (t *tolerance) goOnWithout(f failure, workers []cluster.Task) []Command {
 	return notice("%s; the job goes on without %s", f.reason, who)
 }
 
-// done reports whether all workers have ended successfully, apart from those
-// without which the job continues.
+// done reports whether all workers have ended successfully. Workers without
+// which the job continues do not count.
 func (t *tolerance) done(v view) bool {
 	for task, h := range v.generation.hostOf {
 		if task.Role != cluster.Worker || t.without[task] {
@@ -123,8 +124,9 @@ func (t *tolerance) done(v view) bool {
 	return true
 }
 
-// lingering returns the workers of host h without which the job continues but
-// whose processes have not ended. Such a worker has only reported its failure.
+// lingering returns the workers of host h that have reported their failure but
+// whose processes have not ended. Only workers without which the job continues
+// count.
 func (t *tolerance) lingering(v view, h int) (workers []cluster.Task) {
 	for task := range t.without {
 		if !v.generation.ended(task) && v.generation.runs(h, task) {
@@ -135,9 +137,9 @@ func (t *tolerance) lingering(v view, h int) (workers []cluster.Task) {
 	return workers
 }
 
-// unclear reports whether a worker without which the job continues may still
-// run on a lost host. Before a successful job ends, it waits until that host's
-// lease has expired, so that no process is left.
+// unclear reports whether a worker may still run on a lost host, although the
+// job continues without it. Before a successful job ends, it waits until that
+// host's lease has expired, so that no process is left.
 func (t *tolerance) unclear(v view) bool {
 	for i, h := range v.hosts {
 		if h.lost && h.tasksMayRun && len(t.lingering(v, i)) > 0 {

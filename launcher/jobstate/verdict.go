@@ -13,20 +13,19 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// failure is the failure of one task, or of a whole host if task is nil.
+// failure is the failure of one task or, if task is nil, of a whole host.
 type failure struct {
 	host       int            // index of the host that failed or that runs the task
-	task       *cluster.Task  // the task that failed; nil if the whole host did
+	task       *cluster.Task  // the task that failed; nil if the whole host failed
 	exit       protocol.Exit  // the task's exit; if there is none, an Exit with only the fields that are known
-	culprit    string         // if task is nil, the name of a task that is blamed, or empty
+	culprit    string         // name of the task to blame if task is nil; empty if no task is blamed
 	reason     string         // what failed and why, as text for the verdict
-	hang       *protocol.Hang // set if the failure is that the job hangs; otherwise nil
+	hang       *protocol.Hang // description of the hang if the failure is that the job hangs; otherwise nil
 	excused    bool           // the driver was suspended, so the host is not at fault
-	secondhand bool           // the failure is a report of another host that it could not reach this one
+	secondhand bool           // another host reported this failure, because it could not reach the failed host
 }
 
-// failureOf returns the failure that a task has reported before its process
-// exits.
+// failureOf returns the failure that a task reports before its process exits.
 func failureOf(v view, h int, s protocol.TaskMessage) failure {
 	return failure{host: h, task: &s.Task, reason: fmt.Sprintf("%s on %s failed%s", s.Task, v.name(h), because(s.Message.Cause)),
 		exit: protocol.Exit{Task: s.Task, Code: 1, Started: true, Native: true, Cause: s.Message.Cause, LostPeer: s.Message.Peer}}
@@ -38,17 +37,17 @@ func failureOfHost(h int, reason string) failure {
 	return failure{host: h, reason: reason, exit: protocol.Exit{Code: exit.CodePlx}}
 }
 
-// failures collects failures for the time Plan.Settle, because the first one
-// is often not the cause. Then it chooses one to blame.
+// failures collects failures for the time Plan.Settle and then chooses the one
+// to blame. It waits because the first failure is often not the cause.
 type failures struct {
 	all []failure
-	at  map[cluster.Task]int // index into all of each task's failure
+	at  map[cluster.Task]int // index into all of the failure of each task
 
 	prolonged bool // the time for collecting failures was prolonged once
 }
 
-// add adds failures. If a task has already reported its own failure, its exit
-// replaces that report, because the exit has more details.
+// add adds failures. If a task has reported its own failure before its exit,
+// the exit replaces that report, because the exit has more details.
 func (fs *failures) add(more ...failure) {
 	for _, f := range more {
 		if f.task != nil {
@@ -66,7 +65,8 @@ func (fs *failures) add(more ...failure) {
 	}
 }
 
-// of returns the index in fs.all of the failure of task t, or -1.
+// of returns the index in fs.all of the failure of task t, or -1 if there is
+// none.
 func (fs *failures) of(t cluster.Task) int {
 	if i, known := fs.at[t]; known {
 		return i
@@ -75,7 +75,7 @@ func (fs *failures) of(t cluster.Task) int {
 }
 
 // verdict returns the failure to blame and the resulting verdict. It appends
-// the text more to the verdict's Reason.
+// the text in more to the verdict's Reason.
 func (fs *failures) verdict(v view, more string) (failure, protocol.Verdict) {
 	culprit, victims := fs.blame(v)
 	culprit = v.excuse(culprit)
@@ -95,9 +95,10 @@ func (fs *failures) verdict(v view, more string) (failure, protocol.Verdict) {
 	return culprit, verdict
 }
 
-// blame returns the failure to blame, and the tasks that failed only because a
-// peer did. It blames the first failure that does not name a lost peer. If all
-// failures name one, it blames that peer.
+// blame returns the failure to blame, and the names of the tasks that failed
+// only because a peer did. It blames the first failure that does not name a
+// lost peer. If all failures name a lost peer, it blames the peer that is
+// named most often.
 func (fs *failures) blame(v view) (failure, []string) {
 	culprit := slices.IndexFunc(fs.all, func(f failure) bool { return f.exit.LostPeer == "" })
 	var guilty failure
@@ -116,10 +117,12 @@ func (fs *failures) blame(v view) (failure, []string) {
 	return guilty, victims
 }
 
-// mostUnreachable corrects the choice of the failure to blame if it is one that
-// another host reported (secondhand). It then returns the index of the host that
-// most other hosts could not reach. So if two hosts cannot reach each other,
-// the one with more broken connections is blamed.
+// mostUnreachable corrects the choice of the failure to blame, given and
+// returned as an index into fs.all. It changes only a choice that is
+// secondhand, that is, another host's report that it could not reach the
+// failed host. It chooses the host that most other hosts could not reach. So
+// if two hosts cannot reach each other, it blames the one with more broken
+// connections.
 func (fs *failures) mostUnreachable(culprit int) int {
 	if !fs.all[culprit].secondhand {
 		return culprit
@@ -138,14 +141,14 @@ func (fs *failures) mostUnreachable(culprit int) int {
 	return culprit
 }
 
-// blamedPeer returns the failure to blame if every failure names a lost peer:
-// that of the peer named most often.
+// blamedPeer returns the failure to blame if every failure names a lost peer.
+// This is the failure of the peer that is named most often.
 //
-// A program without plx's trainer does not report which peer was lost. Then
-// blamedPeer blames a host without a connection, or a worker that has already
-// exited with status 0. If there is neither, it blames the reporting task
-// itself. The result victim is the index of the blamed task's own failure, or
-// -1.
+// A program without plx's trainer does not report which peer was lost. For
+// such a program, blamedPeer blames a host without a connection, or a worker
+// that has already exited with status 0. If there is neither, it blames the
+// task that reported the loss. victim is the index of the blamed task's own
+// failure, or -1.
 func (fs *failures) blamedPeer(v view) (f failure, victim int) {
 	votes := map[string]int{}
 	best := 0
@@ -169,15 +172,15 @@ func (fs *failures) blamedPeer(v view) (f failure, victim int) {
 	if cause := v.hosts[h].disconnected; cause != "" {
 		return failureOfHost(h, fmt.Sprintf("host %s: %s", v.name(h), cause)), -1
 	}
-	// Verdict.First stays empty: the blamed peer has not exited, and the exit
-	// of the task that reported it is not that of the culprit.
+	// Verdict.First (the exit of the first failed task) stays empty. The
+	// blamed peer has not exited, and the reporting task is not the culprit.
 	return failure{host: h, culprit: peer.String(), exit: protocol.Exit{Code: status(witness.exit)},
 			reason: fmt.Sprintf("%s on %s failed, as %s reports%s", peer, v.name(h), witness.exit.Task, because(witness.exit.Cause))},
 		fs.of(peer)
 }
 
 // firstDisconnected returns the index of the first host that has tasks but no
-// connection, or -1.
+// connection. It returns -1 if there is no such host.
 func (v view) firstDisconnected() int {
 	return slices.IndexFunc(v.hosts, func(h *host) bool { return len(h.tasks) > 0 && h.disconnected != "" })
 }
@@ -197,7 +200,8 @@ func (v view) leftBefore(f failure) (first *protocol.Exit) {
 }
 
 // leftEarly returns the failure of a worker that exited with status 0 while
-// the others still needed it.
+// the other tasks still needed it. e is its exit, and witness is the failure
+// of another task that lost it.
 func leftEarly(v view, e protocol.Exit, witness failure) failure {
 	h := v.generation.hostOf[e.Task]
 	before := ","
@@ -208,8 +212,9 @@ func leftEarly(v view, e protocol.Exit, witness failure) failure {
 		reason: fmt.Sprintf("%s on %s ended with status 0%s before %s on %s failed because it had lost a peer", e.Task, v.name(h), before, witness.exit.Task, v.name(witness.host))}
 }
 
-// unexplained reports whether every failure names a lost peer without saying
-// which task it was, and a report of that peer's end may still arrive.
+// unexplained reports whether no failure says which task was lost, and a
+// report that explains the loss may still arrive. Every failure must name a
+// lost peer, but no task of the job.
 func (fs *failures) unexplained(v view) bool {
 	for _, f := range fs.all {
 		if _, _, known := namedPeer(v, f); f.exit.LostPeer == "" || f.exit.Native || known {
@@ -219,8 +224,8 @@ func (fs *failures) unexplained(v view) bool {
 	return v.firstDisconnected() < 0 && len(v.generation.exits) < len(v.generation.hostOf)
 }
 
-// namedPeer returns the peer task that failure f names as lost, and the index of
-// its host. The result known is false if f names no task of the job.
+// namedPeer returns the peer task that failure f names as lost, and the index
+// of the peer's host. known is false if f names no task of the job.
 func namedPeer(v view, f failure) (peer cluster.Task, host int, known bool) {
 	name, _, _ := strings.Cut(f.exit.LostPeer, " ")
 	peer, err := cluster.ParseTask(name)
@@ -228,8 +233,8 @@ func namedPeer(v view, f failure) (peer cluster.Task, host int, known bool) {
 	return peer, host, known && err == nil
 }
 
-// status returns the exit status for an exit as a shell does: 128 + N if
-// signal N ended the task.
+// status returns the exit status that plx launch reports for a task's exit. As
+// in a shell, it is 128 + N if signal N ended the task.
 func status(e protocol.Exit) int {
 	switch {
 	case e.StopRequested: // the agent stopped the task although the job had not asked for it
@@ -251,13 +256,13 @@ const maxEnds = 200
 var parts = []protocol.Part{protocol.Culprit, protocol.Victim, protocol.Failed, protocol.Unknown, protocol.TornDown, protocol.Done}
 
 // summary returns the verdict with the field Ends, which lists how each task
-// of the last generation ended. It leaves the verdict of a job that succeeded
-// or was stopped unchanged.
+// of the last generation ended. If the job succeeded or was stopped, summary
+// returns the verdict unchanged.
 func (v view) summary(fs failures, verdict protocol.Verdict) protocol.Verdict {
 	if verdict.Code == 0 || verdict.Stopped() || !v.launched {
 		return verdict
 	}
-	var late []string // victims whose failure was reported after one was blamed
+	var late []string // names of victims whose failure was reported after the culprit was chosen
 	for task, h := range v.generation.hostOf {
 		e, ended := v.generation.exits[task]
 		end := protocol.TaskEnd{Task: task.String(), Host: v.name(h), Code: e.Code, Signal: e.Signal, Cause: causes(cmp.Or(e.Cause, e.OOM), e.Shm)}

@@ -14,7 +14,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// stage is what the job is currently doing. Only Machine changes it.
+// stage is a stage of the job, such as preparing or running. Only Machine
+// changes the job's stage.
 type stage int
 
 // The stages. Comparisons such as stage < finishing depend on their order.
@@ -24,15 +25,15 @@ const (
 	checking
 	starting
 	running
-	finishing // workers are done, servers are being stopped
+	finishing // all workers are done; the servers are being stopped
 	settling  // something failed; further failures are being collected
 	stopping
 	regrouping // no task runs; the job waits to begin the next generation
 	over
 )
 
-// view is the part of the Machine's state that the submachines may read. They
-// do not change it.
+// view is the part of the Machine's state that the submachines may read. The
+// submachines must not change it.
 type view struct {
 	plan       protocol.Plan // copy of Machine.plan; hosts that joined later are only in the field hosts
 	stage      stage
@@ -42,7 +43,7 @@ type view struct {
 	restarts  int           // number of restarts of the job so far
 	coming    bool          // another generation will follow the current one
 	scaling   bool          // a change of hosts (plx scale) is under way
-	saving    bool          // a stop with a checkpoint was requested; stays true after the checkpoint
+	saving    bool          // a stop with a checkpoint was requested; remains true after the checkpoint
 	expired   bool          // the job's time limit (--max-time) has expired
 	suspended time.Duration // how long the driver process was recently suspended; 0 if it was not
 
@@ -53,7 +54,8 @@ type view struct {
 
 func (v view) name(h int) string { return v.hosts[h].name() }
 
-// beforeStop reports whether the current generation is starting or running.
+// beforeStop reports whether the current generation has not begun to end: the
+// stage is gathering to running.
 func (v view) beforeStop() bool { return v.stage < finishing }
 
 // between reports whether the current generation has failed or is being
@@ -91,7 +93,7 @@ func (v view) fault(h int, e protocol.Exit) string {
 	switch {
 	case e.StopRequested && (v.stage == finishing || v.stage == stopping):
 		return ""
-	case e.StopRequested: // not asked by the driver: the agent's lease has expired, or its host shuts down
+	case e.StopRequested: // the driver did not ask the task to stop: the agent's lease has expired, or the host shuts down
 		return who + " was told to end by its host's agent" + because(e.Cause)
 	case !e.Started:
 		return fmt.Sprintf("%s could not start: %s", who, e.Cause)
@@ -105,9 +107,9 @@ func (v view) fault(h int, e protocol.Exit) string {
 	return ""
 }
 
-// outOfMemory returns a text if the task was, or may have been, killed by the
-// kernel because memory ran out. Without evidence for this task, the kernel's
-// count covers the whole host, so it may have killed another program.
+// outOfMemory returns a text if the kernel killed the task, or may have killed
+// it, because memory ran out. If there is no evidence for this task, only the
+// host's count of such kills is known, which may be about another program.
 func outOfMemory(e protocol.Exit) string {
 	switch {
 	case e.OOM != "":
@@ -118,8 +120,8 @@ func outOfMemory(e protocol.Exit) string {
 	return fmt.Sprintf("perhaps for want of memory: while it ran, the host's kernel killed %s for that", plural.Count(int(e.OOMKills), "process"))
 }
 
-// causes joins the causes that are not empty: the program's own error message
-// and what the agent has found.
+// causes joins texts about the cause of an exit: the program's own error
+// message and what the agent has found. It skips empty texts.
 func causes(all ...string) string {
 	return strings.Join(slices.DeleteFunc(all, func(cause string) bool { return cause == "" }), "; ")
 }
@@ -131,12 +133,13 @@ func because(cause string) string {
 	return ": " + cause
 }
 
-// decision is what a submachine decides that the job does next: one of the
-// types below, or nil for nothing. Machine.decide carries it out.
+// decision is what a submachine decides that the job does next. It is one of
+// the types below, or nil if the job only continues. Machine.decide carries
+// out the decision.
 type decision any
 
-// The decisions. Each comment begins with the submachine that makes the
-// decision.
+// The decisions. Each comment begins with the name of the submachine that
+// makes the decision.
 type (
 	// start: a host has answered the request of a stage.
 	answered struct {
@@ -158,12 +161,12 @@ type (
 	}
 	// save: continue with the stop that has waited for a checkpoint.
 	stopNow struct{ ask StopAsked }
-	// scale: the chief has taken a checkpoint after a step and has paused.
+	// scale: the chief has taken a checkpoint after this step and has paused.
 	held struct{ step int64 }
 	// regroup: begin the next generation.
 	begin struct{}
-	// regroup: too few of the hosts of a requested change of hosts are
-	// available.
+	// regroup: too few hosts are available after a change of hosts (plx
+	// scale).
 	tooFew struct{ why string }
 	// regroup: end the job, because the next generation cannot begin.
 	abandon struct{ why string }
@@ -184,8 +187,9 @@ func (v view) watched() (all []hang.Task) {
 	return all
 }
 
-// seen passes the report of host h about its tasks to the hang detection.
-// After the last missing report, the hang detection evaluates all of them.
+// seen passes the report of host h about its tasks to the hang detection. When
+// no report is missing any more, the hang detection evaluates all of them. The
+// search late looks for a host whose report is missing.
 func (v view) seen(watch *hang.Watch, late *search, h int, s *protocol.ActivityReport) ([]Command, decision) {
 	unheard := func(h int) bool { return v.unended(h) > 0 && !watch.HasHeard(h) }
 	if !watch.Heard(h, s) || late.finds(len(v.hosts), unheard) {

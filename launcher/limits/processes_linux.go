@@ -25,11 +25,11 @@ func processes() error {
 
 // threadsOf returns the number of threads of all processes of a user.
 func threadsOf(proc string, user int) (n int) {
-	all, _ := filepath.Glob(proc + "/[0-9]*/status") // the error is only for a malformed pattern
+	all, _ := filepath.Glob(proc + "/[0-9]*/status") // the error is ignored: it only reports a malformed pattern
 	for _, path := range all {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			continue // the process has ended
+			continue // skip a process that has ended
 		}
 		ids, count := strings.Fields(valueOf(string(text), "Uid:")), valueOf(string(text), "Threads:")
 		if t, err := strconv.Atoi(strings.TrimSpace(count)); err == nil && len(ids) > 0 && ids[0] == strconv.Itoa(user) {
@@ -39,7 +39,8 @@ func threadsOf(proc string, user int) (n int) {
 	return n
 }
 
-// valueOf returns the rest of the first line of text that begins with name.
+// valueOf returns what follows name in the first line of text that begins with
+// name.
 func valueOf(text, name string) string {
 	_, after, _ := strings.Cut(text, "\n"+name)
 	value, _, _ := strings.Cut(after, "\n")

@@ -31,7 +31,7 @@ import (
 // tasks' metrics.
 type State struct {
 	Doing    string    // text for the job's phase, such as "running"; "" hides the line
-	Since    time.Time // when the job began; zero means when its first task was seen running
+	Since    time.Time // when the job began; if zero, the status line uses the time when the first task was seen running
 	Restarts int
 	Warnings int       // number of messages about the job that plx has printed
 	Last     time.Time // when a task last wrote output; zero if never
@@ -44,18 +44,18 @@ type Line struct {
 
 	mu      sync.Mutex
 	state   State
-	begun   time.Time          // when the first task was seen running; zero if none was
-	hosts   map[int]running    // running tasks of each host; the key is the host's index
-	streams map[string]*stream // output streams; the key consists of host, task and stream
+	begun   time.Time          // when a task was first seen running; zero if none was yet
+	hosts   map[int]running    // running tasks of each host, by the host's index
+	streams map[string]*stream // output streams, by host, task and stream
 	tasks   map[string]*newest
 
 	lead     string          // name of the first task that has reported a loss; "" if none has
-	losses   metrics.History // losses that the task lead has reported
-	lossName string          // metric name of these losses, such as "loss" or "train_loss"
+	losses   metrics.History // losses that the task named lead has reported
+	lossName string          // metric name of the values in losses, such as "loss" or "train_loss"
 }
 
-// running counts the tasks of a host: now is how many run, and of is how many
-// should run.
+// running counts the tasks of a host: now is how many run, total is how many
+// are expected to run.
 type running struct{ now, total int }
 
 // newest holds the latest metrics of a task.
@@ -68,7 +68,7 @@ type newest struct {
 // Task is the progress that a task has reported.
 type Task struct {
 	Step, Rate float64 // step number, and steps per second; a Rate of 0 means unknown
-	Line       string  // last output line of the task, unescaped, without all but its last maxShown bytes
+	Line       string  // end of the task's last output line: at most maxShown bytes, unescaped
 	written    time.Time
 }
 
@@ -89,9 +89,9 @@ func (l *Line) Task(name string) (t Task) {
 	return t
 }
 
-// Losses returns the reported losses of the task that the line shows, oldest
-// first. In a long training only every second, fourth or eighth value is kept,
-// and so on.
+// Losses returns the losses of the task whose loss the line shows, the oldest
+// first. In a long training each returned value is only the last of 2, 4, 8 or
+// more reported losses.
 func (l *Line) Losses() (values []float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -114,8 +114,8 @@ func (l *Line) Update(change func(*State)) {
 	change(&l.state)
 }
 
-// Tasks sets how many tasks of a host run (now), out of those that are
-// expected to run (total). The argument host is the host's index.
+// Tasks sets how many tasks run on the host with the given index. now is the
+// number of running tasks, and total the number that is expected to run.
 func (l *Line) Tasks(host, now, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,24 +125,24 @@ func (l *Line) Tasks(host, now, total int) {
 	}
 }
 
-// Limits on memory, as the names of tasks and metrics come from hosts and
-// programs.
+// Limits on memory. They are needed because hosts and programs choose the
+// names of tasks and metrics.
 const (
 	maxTasks  = 10_000
 	maxValues = 64  // metrics per task
-	maxShown  = 512 // bytes of an output line that are kept
+	maxShown  = 512 // bytes kept of an output line
 )
 
-// Report records metrics that a task has reported. Metrics that are missing in
-// the sample keep their values.
+// Report records metrics that a task has reported. A metric that the sample
+// does not contain keeps its value.
 func (l *Line) Report(task string, s metrics.Sample, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.report(task, s, at)
 }
 
-// report does the work of Report; the caller must hold l.mu. The time written
-// is when the task wrote the metrics, by the clock of its host.
+// report does the work of Report; the caller must hold l.mu. The task wrote
+// the metrics at the time written, by the clock of the task's host.
 func (l *Line) report(task string, s metrics.Sample, written time.Time) {
 	n := l.tasks[task]
 	if n == nil {
@@ -189,12 +189,12 @@ func (l *Line) leader() string {
 // hold l.mu.
 func (l *Line) names() []string {
 	names := slices.Collect(maps.Keys(l.tasks))
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }) // shorter names first: worker:2 before worker:10
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }) // shorter names first, so that worker:2 comes before worker:10
 	return names
 }
 
-// quiet is the time without task output after which the status line shows that
-// time.
+// quiet is how long no task must have written output before the status line
+// says so.
 const quiet = 10 * time.Second
 
 // Parts returns the parts of the status line, the most important part first.
@@ -247,9 +247,9 @@ func (l *Line) Parts(colour bool) []string {
 	return parts
 }
 
-// training returns the parts of the status line with metrics. The step is that
-// of the most advanced task. Other metrics are those of the first task that
-// has reported them.
+// training returns the parts of the status line that show metrics. The step is
+// that of the most advanced task. Each other metric is that of the first task,
+// in the order of names, that has reported the metric.
 func (l *Line) training(now time.Time) (parts []string) {
 	names := l.names()
 	if len(names) == 0 {
@@ -307,9 +307,10 @@ func (l *Line) training(now time.Time) (parts []string) {
 	return parts
 }
 
-// Loss returns the metric that shows how well the training works. It is the
-// metric named "loss", else the first whose name contains "loss". Losses on
-// training data are preferred to losses on validation data.
+// Loss returns the metric that shows how well the training works. This is the
+// metric named "loss" or, if there is none, the first whose name contains
+// "loss". Losses on training data take precedence over losses on validation
+// data.
 func Loss(s metrics.Sample) (metrics.Value, bool) {
 	for _, is := range []func(string) bool{
 		func(name string) bool { return name == "loss" },
@@ -327,7 +328,8 @@ func Loss(s metrics.Sample) (metrics.Value, bool) {
 // data.
 var heldOut = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("val|test|dev") })
 
-// position formats a position such as a step, as "at/end" if the end is known.
+// position formats a position such as a step. If the total is known, the
+// format is "position/total".
 func position(at, end metrics.Number, known bool) string {
 	if !known || end == 0 {
 		return Number(at)
@@ -335,8 +337,8 @@ func position(at, end metrics.Number, known bool) string {
 	return Number(at) + "/" + Number(end)
 }
 
-// Number formats a metric in few characters: whole numbers in full, others
-// with four significant digits.
+// Number formats a metric in few characters: whole numbers in full, other
+// numbers with four significant digits.
 func Number(n metrics.Number) string {
 	f := float64(n)
 	if f == math.Trunc(f) && math.Abs(f) < 1e15 {
@@ -362,7 +364,8 @@ func Short(d time.Duration) string {
 	}
 }
 
-// window holds the newest step numbers of a task and when they were reported.
+// window holds the newest step numbers of a task and the times when the task
+// reported them.
 type window struct {
 	at   []time.Time
 	step []float64
@@ -374,7 +377,8 @@ const (
 	tooLate = 3                // number of spans without a report after which the rate is unknown
 )
 
-// rate returns the task's steps per second, and false if they are unknown.
+// rate returns the task's steps per second. It returns false if the rate is
+// unknown.
 func (n *newest) rate(now time.Time) (float64, bool) {
 	if now.Sub(n.at) > tooLate*span {
 		return 0, false
@@ -389,7 +393,7 @@ func (w *window) add(at time.Time, step float64) {
 	switch {
 	case n > 0 && step < w.step[n-1]:
 		w.at, w.step = w.at[:0], w.step[:0]
-	case n > 1 && at.Sub(w.at[n-2]) < span/points: // too close in time: replace the last entry
+	case n > 1 && at.Sub(w.at[n-2]) < span/points: // the last two entries are too close in time: replace the last one
 		w.at[n-1], w.step[n-1] = at, step
 		return
 	}
@@ -399,8 +403,8 @@ func (w *window) add(at time.Time, step float64) {
 	w.at, w.step = append(w.at, at), append(w.step, step)
 }
 
-// rate returns the steps per second over the window, and false if they are
-// unknown.
+// rate returns the steps per second over the window. It returns false if the
+// rate is unknown.
 func (w *window) rate() (float64, bool) {
 	n := len(w.at)
 	if n < 2 || w.step[n-1] == w.step[0] {

@@ -7,20 +7,19 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// EarlyLogs holds the first log bytes of a host. The agent (plx's process on the
-// host) sends them together with its other messages, which saves a separate
-// SSH session for the short output of most jobs. The bytes are the beginning
-// of what "plx agent logs" prints, or all of it. Several goroutines may use an
-// EarlyLogs at once.
+// EarlyLogs holds the first log bytes of a host, which are a beginning of what
+// "plx agent logs" prints. The host's agent sends them together with its other
+// messages. For the short output of most jobs, this saves a separate SSH
+// session. Several goroutines may use an EarlyLogs at once.
 type EarlyLogs struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	unread  []byte
-	left    int  // bytes that Add still accepts; a limit, since the host is not trusted
+	left    int  // number of bytes that Add still accepts; limited because the host is not trusted
 	done    bool // true once no further bytes will arrive
 }
 
-// NewEarly returns an empty Early.
+// NewEarly returns an empty EarlyLogs.
 func NewEarly() *EarlyLogs {
 	e := &EarlyLogs{left: protocol.EarlyLogs}
 	e.changed.L = &e.mu

@@ -22,40 +22,41 @@ type feed struct {
 	agent    *hosts.AgentHost
 	req      logs.Request
 	cursor   *logs.Cursor  // number of log bytes of each host that the caller has received
-	liveness *liveness     // time of the last sign of life of the host
-	patience time.Duration // how long the host may be unreachable after it was first reached
+	liveness *liveness     // when the host last sent a byte
+	patience time.Duration // how long the host may be unreachable, once it has been reached
 
 	st           *hosts.Stream // current connection; nil if none is open
-	chunks       *logs.Reader  // reads from st, or from the early logs while st is nil; nil if there is no source
+	chunks       *logs.Reader  // reads from st, or from the early logs while st is nil; nil if neither exists
 	unbind       func() bool   // removes the hook that closes the source when ctx ends; valid while chunks is not nil
-	killCount    int           // number of times since the last new byte that a signal killed the log reader on the host
-	brokenSince  time.Time     // start of a series of connections that each broke before a whole record; zero: none
+	killCount    int           // how often a signal has killed the log reader on the host since the last new byte
+	brokenSince  time.Time     // since when every connection has broken before a whole record arrived; zero if the last one did not
 	waitingSince atomic.Int64  // when next began to wait for a chunk, in Unix nanoseconds; 0: next is not waiting
 }
 
 const (
-	// patience is how long a host may send nothing after the end of the job
-	// before plx gives up the rest of its logs. A host without new output
-	// sends keepalives more often than that.
+	// patience limits how long a host may send nothing after the end of the
+	// job. After that, plx gives up the rest of the host's logs. A working
+	// host without new output sends keepalives more often.
 	patience = 10 * time.Second
 	// redialPause is the pause between the loss of a connection and the next
-	// attempt.
+	// attempt to connect.
 	redialPause = 500 * time.Millisecond
-	// killed is the lowest exit status that the shell reports for a command
-	// killed by a signal.
+	// killed is the lowest exit status with which a shell reports that a
+	// signal killed a command.
 	killed = 128
-	// maxKills limits how often the log reader on a host may be killed before
-	// it sends a byte. More attempts would probably fail in the same way.
+	// maxKills limits how often the log reader on a host may be killed without
+	// having sent a byte. Further attempts would probably fail in the same
+	// way.
 	maxKills = 3
 )
 
-// open starts to connect to the host, and to request the log bytes that were
-// not received yet. It does not wait for the connection.
+// open starts to connect to the host and requests the log bytes that have not
+// arrived yet. It does not wait for the connection.
 func (f *feed) open(ctx context.Context) {
 	st := f.agent.Logs(ctx)
 	req := f.cursor.Request(f.agent.Label(), f.req)
 	go func() {
-		json.NewEncoder(st).Encode(req) // an error is ignored, because the following read fails too
+		json.NewEncoder(st).Encode(req) // an error is ignored: the following read returns it too
 	}()
 	f.st, f.chunks = st, logs.NewReader(livenessReader{st, f.liveness})
 	f.unbind = context.AfterFunc(ctx, func() { st.Close() })
@@ -64,10 +65,10 @@ func (f *feed) open(ctx context.Context) {
 	}
 }
 
-// watch cancels an established connection on which no byte arrives for the
-// duration patience while next waits. It runs only without Follow, where a
-// host has no reason to pause. The time to connect does not count, since the
-// transport limits it. watch returns when the connection ends.
+// watch cancels an established connection if the method next waits and no byte
+// arrives for the duration patience. It is used only if the logs are not
+// followed, because a host then sends without pauses. The time to connect does
+// not count: the transport limits it. watch returns when the connection ends.
 func (f *feed) watch(st *hosts.Stream) {
 	tick := time.NewTicker(f.patience / 10)
 	defer tick.Stop()
@@ -95,19 +96,19 @@ func (f *feed) close() {
 	}
 	f.unbind()
 	if f.st != nil {
-		f.st.Close() // its error is always nil
+		f.st.Close() // the error is ignored: it is always nil
 	}
 	f.st, f.chunks = nil, nil
 }
 
 // next returns the next chunk of the host's logs, or io.EOF after the last
-// one. It reconnects after a lost connection. It gives up when the host was
-// unreachable for longer than patience, or when for as long each connection
-// broke before a whole record. If the host was never reached, next makes one
-// attempt only.
+// one. It reconnects after a lost connection. It gives up if the host is
+// unreachable for longer than patience. It also gives up if, for that time,
+// each connection breaks before a whole record arrives. If the host was never
+// reached, next tries only once.
 func (f *feed) next(ctx context.Context) (logs.Chunk, error) {
 	if f.st != nil {
-		f.liveness.until(f.st.Alive()) // between two calls of next no byte is read, so a silent host is not to blame
+		f.liveness.until(f.st.Alive()) // plx has read no bytes since the last call of next; count the host as heard until st.Alive, when the connection last worked
 	}
 	for tries := 0; ; tries++ {
 		c, err := f.read(ctx)
@@ -163,7 +164,7 @@ func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
 	return c, err
 }
 
-// failed updates the counters of failures after a connection has ended with
+// failed updates killCount and brokenSince after a connection has ended with
 // err, or could not be established.
 func (f *feed) failed(err error) {
 	if transport.ExitStatus(err) >= killed {
@@ -183,8 +184,8 @@ func (f *feed) permanent(err error) bool {
 	return status >= 0 && status < killed || f.killCount > maxKills || errors.Is(err, logs.ErrMalformed)
 }
 
-// withLogsHint adds a hint to the error for an unreachable host: the plx logs command
-// that prints the rest of the logs later.
+// withLogsHint adds a hint to the error for an unreachable host. The hint is
+// the plx logs command that prints the missing logs later.
 func (f *feed) withLogsHint(err error) error {
 	later := fmt.Sprintf("when the host can be reached again, plx logs %s --host %s prints all that it keeps", f.agent.Job, f.agent.Name())
 	if hint := exit.Hint(err); hint != "" {
@@ -193,7 +194,7 @@ func (f *feed) withLogsHint(err error) error {
 	return exit.WithHint(err, later)
 }
 
-// write writes a chunk to out. The time that out takes does not count as
+// write writes a chunk to out. The time for this write does not count as
 // silence of the host.
 func (f *feed) write(out *Output, c logs.Chunk) error {
 	f.liveness.writing.Store(true)
@@ -204,8 +205,8 @@ func (f *feed) write(out *Output, c logs.Chunk) error {
 	return err
 }
 
-// follow writes the logs of a host to out until their end. It begins with the
-// bytes in early, which may be nil.
+// follow writes the logs of a host to out until the logs end. It begins with
+// the bytes in early, which may be nil.
 func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *EarlyLogs, out *Output, h *liveness, patience time.Duration) error {
 	h.note()
 	f := &feed{agent: s, req: req, cursor: &out.cursor, liveness: h, patience: patience}
@@ -228,12 +229,12 @@ func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *Ea
 	}
 }
 
-// liveness records when a host last sent a byte. The zero value means that the
+// liveness records when a host last sent a byte. Its zero value means that the
 // host was never reached.
 type liveness struct {
-	at       atomic.Int64 // last sign of life, in Unix nanoseconds; 0: none yet
+	at       atomic.Int64 // when the host last sent a byte, in Unix nanoseconds; 0: never
 	lastLogs atomic.Int64 // when the host last sent logs, in Unix nanoseconds; 0: never
-	writing  atomic.Bool  // true while a chunk is written to plx's output, which may block; no byte is read then
+	writing  atomic.Bool  // true while plx writes a chunk to its output; the write may block, and plx then reads no bytes
 }
 
 func (h *liveness) note()       { h.at.Store(time.Now().UnixNano()) }
@@ -248,8 +249,8 @@ func (h *liveness) silence() time.Duration {
 	return time.Since(time.Unix(0, h.at.Load()))
 }
 
-// idle returns how long the host has sent no logs, apart from keepalives. It
-// is 0 while plx is busy writing and does not read.
+// idle returns for how long the host has sent no logs; keepalives do not
+// count. It is 0 while plx is busy writing and does not read.
 func (h *liveness) idle() time.Duration {
 	if h.writing.Load() {
 		return 0

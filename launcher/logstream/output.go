@@ -34,8 +34,8 @@ type Config struct {
 	Dir     *logs.Dir        // directory with one log file per task and stream; nil: write no files
 	Line    *live.Line       // status line that shows what the tasks print; nil: no status line
 	// Unread is called once if a write to the terminal fails with EPIPE,
-	// because the process that read plx's output has exited. Dir is still
-	// written. If Unread is nil, EPIPE is an error.
+	// because the process that read plx's output has exited. Output then still
+	// writes to Dir. If Unread is nil, EPIPE is an error.
 	Unread func()
 }
 
@@ -46,9 +46,9 @@ type Output struct {
 	printer *logs.Printer
 	cursor  logs.Cursor // number of log bytes received from each host
 	unread  sync.Once   // makes sure that Config.Unread is called only once
-	// ballast makes the garbage collector run less often: once per 32 MB of
-	// received packets instead of 4 MB. It is never written, so it uses no
-	// physical memory.
+	// ballast is memory that only makes the garbage collector run less often:
+	// once per 32 MB of received packets instead of 4 MB. Nothing writes to
+	// ballast, so it uses no physical memory.
 	ballast []byte
 
 	last atomic.Int64 // when output last arrived, in Unix nanoseconds; 0: no output yet
@@ -64,8 +64,8 @@ func NewOutput(cfg Config) *Output {
 	return &Output{cfg: cfg, printer: logs.NewPrinter(cfg.Printer.Display(), cfg.Logs), ballast: make([]byte, 16<<20)}
 }
 
-// take writes the part of chunk c that was not received before. A failed write
-// is an error that wraps errOutput.
+// take writes the part of chunk c that was not received before. If a write
+// fails, the error wraps errOutput.
 func (o *Output) take(from *hosts.Host, c logs.Chunk) error {
 	c, err := o.cursor.Take(from.Label(), c)
 	if err == nil {
@@ -115,7 +115,7 @@ func (o *Output) Shown(host, task, text string) bool { return o.printer.Shown(ho
 func (o *Output) Close() error {
 	err := o.printer.Close()
 	if o.cfg.Unread != nil && errors.Is(err, syscall.EPIPE) {
-		err = nil // Unread was called for this error already
+		err = nil // Unread was already called for this error
 	}
 	var dirErr error
 	if o.cfg.Dir != nil {
@@ -126,8 +126,8 @@ func (o *Output) Close() error {
 	return cmp.Or(o.failed, err, dirErr)
 }
 
-// errOutput marks a failed write on this machine, which a new connection to
-// the host does not cure. Output.Close returns the error itself.
+// errOutput marks a failed write on this machine. A new connection to the host
+// would not help. Output.Close returns the underlying error.
 var errOutput = errors.New("write logs on this machine")
 
 // fail stores err if it is the first error of a write, and returns it wrapped

@@ -14,18 +14,18 @@ import (
 	"github.com/plx-run/plx/logs"
 )
 
-// Print writes the logs of all hosts to out until the logs end. Without Follow
-// it merges the hosts' logs by time.
+// Print writes the logs of all hosts to out until the logs end. If the logs
+// are not followed, it merges the hosts' logs by time.
 //
 // lease is the time for which a host's tasks keep running without contact to
-// plx. A host that was reached may later be unreachable for this time and 10 s
-// more.
+// plx. Once a host was reached, it may be unreachable for at most lease and 10
+// s more.
 //
-// With Follow, Print calls state, which may be nil, for each host that has
-// sent all its logs. Once one host reports a result, Print gives up other
-// hosts that have been silent for 10 s. Once the agent that drives the job
-// (plx's process on one host) reports the job's end, Print also gives up hosts
-// that send keepalives but no logs.
+// If the logs are followed, Print calls the function state for each host that
+// has sent all its logs; state may be nil. Once state returns a verdict from
+// one host, Print gives up other hosts that have been silent for 10 s. Once
+// the agent that drives the job reports the job's end, Print also gives up
+// hosts that send keepalives but no logs.
 func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, lease time.Duration, state asker) error {
 	var errs []error
 	if req.Follow {
@@ -35,7 +35,7 @@ func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out
 	}
 	for i, err := range errs {
 		if errors.Is(err, errOutput) {
-			errs[i] = nil // Output.Close returns this error
+			errs[i] = nil // drop the error: Output.Close returns it
 		} else if err != nil {
 			errs[i] = agents[i].Named(fmt.Errorf("logs: %w", err))
 		}
@@ -43,14 +43,14 @@ func Print(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out
 	return errors.Join(errs...)
 }
 
-// asker is a function that asks the agent (plx's process on a host) for the
-// state of the job on that host.
+// asker is a function that asks the agent on a host for the state of the job
+// on that host.
 type asker func(context.Context, *hosts.AgentHost) (protocol.State, error)
 
 // followAll writes the chunks of all hosts as they arrive, and returns the
 // error of each host. maxAway is how long a host may be unreachable.
 func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request, out *Output, maxAway time.Duration, state asker) []error {
-	ended := make(chan bool, len(agents)) // one value per host that has a result: true if the whole job has ended
+	ended := make(chan bool, len(agents)) // gets one value per host that has a verdict: true if the whole job has ended
 	streams := make([]*stream, len(agents))
 	for i, a := range agents {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -70,8 +70,8 @@ func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request,
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	errs := make([]error, len(agents))
-	var verdict time.Time // when the result of the job became known; zero: not known yet
-	over := false         // true once the whole job has ended, so no task writes logs
+	var verdict time.Time // when a host first reported a verdict, or when the job's end became known; zero if neither
+	over := false         // true once the whole job has ended, so that no task writes logs any more
 	for i, s := range streams {
 		for waiting := true; waiting; {
 			select {
@@ -84,7 +84,7 @@ func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request,
 				over = over || sure
 			case <-tick.C:
 				quiet := s.liveness.silence()
-				if over { // a rebooted host may send keepalives although its agent no longer exists
+				if over { // keepalives do not count now: a host that was rebooted may send them although its agent no longer exists
 					quiet = s.liveness.idle()
 				}
 				if !verdict.IsZero() && min(time.Since(verdict), quiet) > patience {
@@ -97,7 +97,8 @@ func followAll(ctx context.Context, agents []*hosts.AgentHost, req logs.Request,
 	return errs
 }
 
-// errLastLines is the error of a host that plx gives up after the job's end.
+// errLastLines is the error for a host whose remaining logs plx gives up after
+// the job's end.
 var errLastLines = errors.New("the last lines may be missing")
 
 // merge writes the chunks of all hosts in the order of their times, and
@@ -119,22 +120,22 @@ type Streams struct {
 	all []*stream // newest stream of each host; guarded by mu
 }
 
-// stream reads the logs of one host from one agent (plx's process on the
-// host).
+// stream reads the logs of one host from one agent. After a restart of the
+// agent, the host has another stream.
 type stream struct {
 	agent    *hosts.AgentHost
 	before   *stream  // stream of the agent that ran on this host before; nil for the first agent
-	liveness liveness // time of the last sign of life of the host
+	liveness liveness // when the host last sent a byte
 	cancel   context.CancelCauseFunc
 	done     chan struct{} // closed when run has returned
 	err      error         // why the logs are incomplete, or nil; valid once done is closed
 }
 
-// Follow starts a goroutine that writes a host's logs to out. It ends when the
-// host has sent all its logs, or was unreachable for lease and 10 s more. If
-// the agent (plx's process on the host) was restarted, call Follow again: the
-// new stream continues where the old one ends. early holds the log bytes that
-// the agent sends within its other messages; it may be nil.
+// Follow starts a goroutine that writes a host's logs to out. The goroutine
+// ends when the host has sent all its logs, or was unreachable for lease and
+// 10 s more. If the agent on the host is restarted, the caller calls Follow
+// again, and the new stream continues where the old one ends. early has the
+// log bytes that the agent sends within its other messages; it may be nil.
 func (g *Streams) Follow(a *hosts.AgentHost, early *EarlyLogs, out *Output, lease time.Duration) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := g.add(a, cancel)
@@ -146,13 +147,13 @@ func (s *stream) run(ctx context.Context, early *EarlyLogs, out *Output, patienc
 	defer close(s.done)
 	defer s.cancel(nil)
 	if s.before != nil {
-		<-s.before.done // the previous stream ends by itself, or is cancelled together with this one
+		<-s.before.done // wait for the previous stream: it ends by itself, or is cancelled together with this one
 	}
 	s.err = follow(ctx, s.agent, logs.Request{TailLines: -1, Follow: true}, early, out, &s.liveness, patience)
 }
 
-// add creates a stream for agent a. It replaces the stream of the same host,
-// if there is one.
+// add creates a stream for agent a. If the host has a stream already, the new
+// one replaces it in g.all.
 func (g *Streams) add(a *hosts.AgentHost, cancel context.CancelCauseFunc) *stream {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,10 +193,10 @@ func (g *Streams) Incomplete() (names []string) {
 	return names
 }
 
-// Wait is called after the job has ended, and returns when the logs of every
-// host have arrived or were given up. It gives up a host that is silent for 10
-// s. For the hosts in lost these 10 s may lie before the job's end. A message
-// on stops gives up all hosts at once.
+// Wait is called after the job has ended. It returns when the logs of every
+// host have arrived or were given up. It gives up a host that sends nothing
+// for 10 s after the job's end. For a host in lost, these 10 s may begin
+// before the job's end. A message on stops gives up all hosts at once.
 func (g *Streams) Wait(lost map[*hosts.AgentHost]bool, stops <-chan jobstate.StopAsked) (failed []hostError) {
 	verdict := time.Now()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -215,7 +216,7 @@ func (g *Streams) Wait(lost map[*hosts.AgentHost]bool, stops <-chan jobstate.Sto
 				}
 			}
 		}
-		if s.err != nil && !errors.Is(s.err, errOutput) { // Output.Close returns an errOutput
+		if s.err != nil && !errors.Is(s.err, errOutput) { // skip errOutput: Output.Close returns that error
 			failed = append(failed, hostError{s.agent, s.err})
 		}
 	}

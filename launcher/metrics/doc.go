@@ -6,11 +6,11 @@
 //	sample := metrics.Line([]byte("step 100 | loss 0.31"), patterns)
 //	// step 100, loss 0.31
 //
-// Line recognizes names next to a value, progress bars (tqdm, Keras, Rich),
+// Line recognizes a name beside a value, progress bars (tqdm, Keras, Rich),
 // Python dicts and JSON objects. In plain text, a name must contain a word of
-// machine learning, such as "loss" or "acc"; thus ports, sizes, dates and
-// versions are not taken for metrics. A Watcher applies Line to a stream with
-// a bounded use of processor time. A History stores the values in bounded
+// machine learning, such as "loss" or "acc". So ports, sizes, dates and
+// versions do not count as metrics. A Watcher applies Line to a stream with a
+// bounded use of processor time. A History stores the values in bounded
 // memory.
 //
 // # What it does not do

@@ -17,7 +17,8 @@ import (
 //	the newest values: their count, then the name and value of each
 //	the series: their count, then for each its name, stride, filled and count of points;
 //	for each point its step and time (milliseconds since 1970), both as differences to the
-//	previous point, then 1 and the values Min, Max and Last, or 0 and the one value of all three
+//	previous point, then either 1 and the values Min, Max and Last, or 0 and a single value
+//	to which all three are equal
 //	four bytes with the CRC-32C of the bytes before
 //
 // Integers are varints. Values are 8-byte floats, little-endian. A name is
@@ -30,7 +31,7 @@ const MaxEncoded = 8 << 20
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // AppendBinary appends the encoding of the history to b. Its error is always
-// nil; it is there for encoding.BinaryAppender.
+// nil; the result type is that of encoding.BinaryAppender.
 func (h *History) AppendBinary(b []byte) ([]byte, error) {
 	start := len(b)
 	b = append(b, encodingHead...)
@@ -46,13 +47,12 @@ func (h *History) AppendBinary(b []byte) ([]byte, error) {
 }
 
 // Within returns the encoding of the history in at most limit bytes. If the
-// encoding is too long, Within merges neighbouring points, so that fewer
-// remain. If even one point for each metric does not fit, the result is longer
-// than limit.
+// encoding is longer, Within first merges neighbouring points. If even one
+// point for each metric does not fit, the result exceeds limit.
 func (h *History) Within(limit int) []byte {
 	small := History{newest: h.newest, series: maps.Clone(h.series)}
 	for {
-		b, _ := small.AppendBinary(nil) // AppendBinary never returns an error
+		b, _ := small.AppendBinary(nil) // the error is ignored: it is always nil
 		if len(b) <= limit {
 			return b
 		}
@@ -71,8 +71,8 @@ func (h *History) Within(limit int) []byte {
 	}
 }
 
-// halved returns a copy of the series in which each two neighbouring points
-// are merged into one.
+// halved returns a copy of the series with half as many points: each point of
+// the copy summarizes two neighbouring ones.
 func (s *series) halved() *series {
 	half := &series{stride: 2 * s.stride, filled: s.filled}
 	for i := 0; i < len(s.points); i += 2 {
@@ -118,7 +118,7 @@ func (s *series) append(b []byte) []byte {
 
 func sameBits(a, b Number) bool { return math.Float64bits(float64(a)) == math.Float64bits(float64(b)) }
 
-// UnmarshalBinary replaces the history by one that AppendBinary encoded. On an
+// UnmarshalBinary replaces the history by the one that is encoded in b. On an
 // error the history does not change.
 func (h *History) UnmarshalBinary(b []byte) error {
 	decoded, err := decode(b)
@@ -199,8 +199,8 @@ func (d *decoder) take(n int) []byte {
 	return b
 }
 
-// delta reads a signed integer: the difference between two neighbouring
-// points.
+// delta reads a signed integer, which is the difference between the values of
+// two neighbouring points.
 func (d *decoder) delta() int64 {
 	v, n := binary.Varint(d.b)
 	if d.bad = d.bad || n <= 0; d.bad {

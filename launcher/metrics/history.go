@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// Bounds of a History: the points of each metric, and the number of metrics.
+// Bounds of a History: maxPoints is for the points of one metric, maxNames for
+// the number of metrics.
 const (
 	maxPoints = 2048
 	maxNames  = 64
 )
 
-// Point is one reported value, or a summary of several successive values of a
-// metric.
+// Point is one reported value of a metric, or a summary of several successive
+// values.
 type Point struct {
 	Step     int64     // training step of the last summarized value; -1 if the task had reported no step
 	Time     time.Time // time of the last summarized value, in whole milliseconds
@@ -22,11 +23,11 @@ type Point struct {
 }
 
 // History stores the metrics that a task has reported, in bounded memory. When
-// a metric has 2048 points, History merges each two neighbouring points into
-// one, which has the minimum and maximum of both. A History stores at most 64
-// metrics and drops the values of further ones. Points stay in the order in
-// which they were added, even if their steps decrease, as after a restart from
-// a checkpoint or with a progress bar that restarts in each epoch.
+// a metric has 2048 points, History merges neighbouring points in pairs. A
+// merged point has the minimum and maximum of both. A History stores at most
+// 64 metrics and drops the values of further ones. Points stay in the order in
+// which they were added, even if their steps decrease. Steps decrease after a
+// restart from a checkpoint, or if a progress bar restarts in each epoch.
 //
 // The zero History is empty. Only one goroutine at a time may use a History.
 type History struct {
@@ -60,11 +61,12 @@ func (h *History) Add(at time.Time, s Sample) {
 }
 
 // Restart removes the newest values but keeps all points. The caller calls it
-// when the task is started again.
+// when the task starts again.
 func (h *History) Restart() { h.newest = nil }
 
-// of returns the series of a metric, and creates it if there is room. It
-// returns nil if the metric has no series.
+// of returns the series of a metric. If there is none, it creates one,
+// provided that the History has room. It returns nil for a metric without a
+// series.
 func (h *History) of(name string) *series {
 	if isProgress(name) || !validName(name) {
 		return nil
@@ -77,9 +79,9 @@ func (h *History) of(name string) *series {
 	return one
 }
 
-// isProgress reports whether the metric tells the task's progress: its step,
-// epoch or their totals. A History stores only the newest value of such a
-// metric and no points.
+// isProgress reports whether the metric is about the task's progress: its
+// step, its epoch or their totals. A History stores only the newest value of
+// such a metric, and no points.
 func isProgress(name string) bool {
 	return name == Step || name == Steps || name == Epoch || name == Epochs
 }
@@ -120,8 +122,8 @@ func (s *series) add(p Point) {
 	s.filled = 1
 }
 
-// halve merges each two neighbouring points into one. Afterwards the last
-// point summarizes stride values, as all others do.
+// halve merges neighbouring points in pairs and doubles the stride. Afterwards
+// the last point summarizes stride values, as all other points do.
 func (s *series) halve() {
 	for i := range len(s.points) / 2 {
 		s.points[i] = merge(s.points[2*i], s.points[2*i+1])

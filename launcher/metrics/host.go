@@ -2,8 +2,9 @@ package metrics
 
 import "strconv"
 
-// Names of the metrics about a host's load, which are stored in a History of
-// their own. The names of GPU metrics end in the index of the GPU, see OfGPU.
+// Names of the metrics about a host's load. The host's agent stores them in a
+// separate History. The names of GPU metrics end in the index of the GPU, see
+// OfGPU.
 const (
 	CPUs       = "cpus"        // number of processors of the host
 	CPU        = "cpu"         // number of busy processors, such as 1.5

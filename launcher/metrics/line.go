@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// maxLine is the number of bytes at the start of a line that are searched for
-// metrics.
+// maxLine is the number of bytes of a line in which Line searches for metrics,
+// counted from the start of the line.
 const maxLine = 4 << 10
 
 // Line returns the metrics that a line of output reports, or nil if it reports
-// none. If a pattern and a format that Line knows find the same metric, the
-// pattern's value counts. Line does not retain its arguments.
+// none. If both a pattern and a built-in format find the same metric, Line
+// returns the pattern's value. Line does not retain its arguments.
 func Line(line []byte, patterns []Pattern) Sample {
 	line = line[:min(len(line), maxLine)]
 	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
 		line = line[:len(line)-1]
 	}
-	if bytes.IndexByte(line, '\r') >= 0 { // search only the last state of a line that was redrawn
+	if bytes.IndexByte(line, '\r') >= 0 { // the program redrew the line: search only its last state
 		line = line[bytes.LastIndexByte(line, '\r')+1:]
 	}
 	if bytes.IndexByte(line, esc) >= 0 {
@@ -44,8 +44,8 @@ func plain(line []byte) []byte {
 			out = append(out, line[i])
 			continue
 		}
-		// This sequence extends to its final byte, which is @ to ~. Other
-		// sequences that programs print have two bytes.
+		// This sequence extends to its final byte, which is in the range @ to
+		// ~. Other sequences that programs print have two bytes.
 		if i++; line[i] == '[' {
 			for i++; i < len(line) && (line[i] < '@' || line[i] > '~'); i++ {
 			}
@@ -58,10 +58,10 @@ func plain(line []byte) []byte {
 type scan struct {
 	text    []byte
 	found   Sample
-	bar     bool       // a progress bar was found; after it, any name joined to a number by = or : is a metric
-	pair    [2]float64 // the last "a/b" in brackets; it means step and steps only if the line has other metrics too
+	bar     bool       // true if a progress bar was found; after a bar, any name that is joined to a number by = or : is a metric
+	pair    [2]float64 // the last "a/b" in brackets; it counts as step and total only if the line has other metrics too
 	hasPair bool
-	over    bool // the line has a progress bar of a download or the like, so the search has ended
+	over    bool // true if the search has ended, because the line shows the progress of something other than training, such as a download
 }
 
 func (s *scan) run() {
@@ -90,8 +90,9 @@ func (s *scan) run() {
 	}
 }
 
-// number examines the text at i, which may be a number. It returns the index
-// at which the search continues, or 0 if there is no number.
+// number examines the text at i for a number and adds the metric that it
+// belongs to. It returns the index at which the search continues, or 0 if
+// there is no number at i.
 func (s *scan) number(i int) (next int) {
 	t := s.text
 	end, natural := numeral(t, i)
@@ -99,7 +100,7 @@ func (s *scan) number(i int) (next int) {
 		return 0
 	}
 	whole := complete(t, end)
-	if !whole && !isLetter(t[end]) && t[end] != '/' { // a date, a time, an address or a version
+	if !whole && !isLetter(t[end]) && t[end] != '/' { // skip a date, a time, an address or a version
 		for end < len(t) && t[end] != ' ' && t[end] != ',' {
 			end++
 		}
@@ -132,8 +133,8 @@ func (s *scan) take(name string, i int) {
 	s.found.set(name, f)
 }
 
-// unit adds the number from i to end as a rate if a unit such as it/s or
-// ms/step follows.
+// unit looks at what follows the number from i to end. If this is a unit such
+// as it/s or ms/step, unit adds the number as a rate.
 func (s *scan) unit(i, end int) {
 	name, factor, inverse := unitAfter(s.text, end)
 	if name == "" {
@@ -149,9 +150,9 @@ func (s *scan) unit(i, end int) {
 	}
 }
 
-// progress adds the natural number at i as a count of steps or epochs. It
-// returns the index at which the search continues, or 0 if the number is no
-// such count.
+// progress adds the natural number at i if it is a count of steps or epochs.
+// It returns the index at which the search continues, or 0 if the number is
+// not such a count.
 func (s *scan) progress(n named, i int) (next int) {
 	t := s.text
 	done, end := count(t, i)
@@ -182,7 +183,7 @@ func (s *scan) progress(n named, i int) (next int) {
 	case n.kind == position && !n.bracket && complete(t, end):
 		s.found.set(Step, done)
 		return end
-	case bytes.HasPrefix(t[end:], []byte("it [")): // tqdm without a known total
+	case bytes.HasPrefix(t[end:], []byte("it [")): // a bar of tqdm whose total is unknown
 		s.bar = true
 		s.found.set(Step, done)
 		return end
@@ -192,9 +193,9 @@ func (s *scan) progress(n named, i int) (next int) {
 	return after
 }
 
-// mayCount reports whether an unnamed "a/b" that ends at end may be a count of
-// steps. It may in [100/1000], [640/60000 (1%)] and "epoch 1: 100 / 1000", but
-// not in the date [11/30 12:00:00].
+// mayCount reports whether "a/b" without a name may be a count of steps. end
+// is its end. It may be one in [100/1000], [640/60000 (1%)] and "epoch 1: 100
+// / 1000", but not in the date [11/30 12:00:00].
 func (s *scan) mayCount(n named, end int) bool {
 	rest := s.text[skip(s.text, end):]
 	if n.bracket {
@@ -221,7 +222,7 @@ func (s *scan) isBar(i, end int) bool {
 		inside, _, _ := bytes.Cut(rest, []byte("]"))
 		s.over = !ofSteps(inside)
 		return !s.over
-	case len(bytes.Trim(head, " \b")) == 0: // Keras
+	case len(bytes.Trim(head, " \b")) == 0: // a bar of Keras begins the line
 		return hasAny(rest, "━", "/step", "ETA:")
 	case hasAny(head, "━", "╸", "╺"):
 		return ofSteps(rest)
@@ -229,8 +230,8 @@ func (s *scan) isBar(i, end int) bool {
 	return false
 }
 
-// ofSteps reports whether t contains a unit of training speed, such as it/s,
-// as progress bars that count steps do.
+// ofSteps reports whether t contains a unit of training speed, such as it/s.
+// Progress bars that count steps contain one.
 func ofSteps(t []byte) bool {
 	return hasAny(t, "it/s", "s/it", "step/s", "steps/s", "s/step", "batch/s", "s/batch", "batches/s")
 }
@@ -244,7 +245,7 @@ func hasAny(t []byte, texts ...string) bool {
 	return false
 }
 
-// parse parses a text that consists of one number only.
+// parse parses a text that must consist of one number.
 func parse(text string) (float64, bool) {
 	f, err := strconv.ParseFloat(text, 64)
 	return f, len(text) <= maxDigits && (err == nil || math.IsInf(f, 0)) && !strings.ContainsAny(text, "xX")

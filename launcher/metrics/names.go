@@ -9,7 +9,7 @@ const maxName = 64
 type kind int
 
 const (
-	other    kind = iota // not a word of machine learning
+	other    kind = iota // not a word that training programs use for their values
 	value                // a metric, such as loss
 	position             // number of completed steps
 	weak                 // number of completed steps, but only if the total follows, as in "batch 3/100"
@@ -18,7 +18,7 @@ const (
 	epochs
 )
 
-// kindOf classifies a name; upper and lower case are equal.
+// kindOf classifies a name. Upper and lower case make no difference.
 func kindOf(name []byte) kind {
 	var buf [maxName]byte
 	name = fold(buf[:], name)
@@ -76,8 +76,8 @@ func measures(word []byte) bool {
 	return false
 }
 
-// qualifies reports whether a word in front of a metric's name belongs to the
-// name, as "val" in "val loss".
+// qualifies reports whether a word before a metric's name belongs to the name,
+// such as "val" in "val loss".
 func qualifies(word []byte) bool {
 	var buf [maxName]byte
 	switch string(fold(buf[:], word)) {
@@ -88,8 +88,9 @@ func qualifies(word []byte) bool {
 	return false
 }
 
-// unfit reports whether a number with this name in a dict or a progress bar is
-// no metric, such as a time, a pid or a rank.
+// unfit reports whether a value of this name is no metric, such as a time, a
+// pid or a rank. It is used for dicts and progress bars, which may contain any
+// names.
 func unfit(name string) bool {
 	switch name {
 	case "time", "timestamp", "ts", "t", "date", "asctime", "created", "relativecreated", "msecs", "eta", "elapsed", "uptime", "_timestamp", "_runtime",
@@ -113,17 +114,17 @@ func validName(name string) bool {
 	return true
 }
 
-// named is a name that was found in front of a number in a line.
+// named is a name that precedes a number in a line.
 type named struct {
 	word      []byte // the name as the line has it; empty if there is none
-	qualifier []byte // a word in front that belongs to the name, such as "val" in "val loss"; may be empty
+	qualifier []byte // the word before the name if it belongs to the name, such as "val" in "val loss"; otherwise empty
 	kind      kind
 	joined    bool // = or : stands between name and number
 	bracket   bool // [ stands between name and number
 }
 
-// text returns the name of the metric in lower case, with the qualifier in
-// front.
+// text returns the name of the metric in lower case, preceded by the
+// qualifier.
 func (n named) text() string {
 	if unit := perSecond(lower(n.word)); unit != "" {
 		return unit
@@ -134,7 +135,7 @@ func (n named) text() string {
 	return string(lower(n.word))
 }
 
-// nameBefore returns the name in front of the number at i, such as "loss" in
+// nameBefore returns the name that precedes the number at i, such as "loss" in
 // "loss: 0.31".
 func nameBefore(t []byte, i int) (n named) {
 	j := skipBack(t, i)

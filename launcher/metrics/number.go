@@ -6,14 +6,15 @@ import (
 	"strconv"
 )
 
-// Bits that describe a byte; class has them for each byte value.
+// Bits that describe a byte. The table class has them for each byte value.
 const (
 	before = 1 << iota // a number may follow after this byte
 	starts             // a number may begin with this byte
 	inName             // the byte may be part of a name
 )
 
-// class has the properties of each byte, as bits.
+// class has, for each byte value, the bits before, starts and inName that
+// apply.
 var class = func() (c [256]byte) {
 	for _, b := range []byte(" \t\b=:[(|\"',{;<>") {
 		c[b] |= before
@@ -38,8 +39,8 @@ func isLetter(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' }
 // maxDigits is the maximum length of a number's text in bytes.
 const maxDigits = 40
 
-// numeral returns the end of the number that starts at i, and whether it is a
-// natural number (digits only). If no number starts at i, the end is 0.
+// numeral returns the end of the number that starts at i. natural reports
+// whether the number has only digits. If no number starts at i, the end is 0.
 func numeral(t []byte, i int) (end int, natural bool) {
 	j := i
 	if t[j] == '+' || t[j] == '-' {
@@ -85,7 +86,7 @@ func digits(t []byte, i int) int {
 }
 
 // special returns the end of the word nan, inf or infinity at i, in upper or
-// lower case. It returns 0 if another word stands there.
+// lower case. It returns 0 if there is no such word at i.
 func special(t []byte, i int) int {
 	j := i
 	for j < len(t) && isLetter(t[j]) {
@@ -101,9 +102,9 @@ func special(t []byte, i int) int {
 	return 0
 }
 
-// complete reports whether a number that ends at end stands alone. It does not
-// if the next bytes make it part of a date, a time, an address, a version or a
-// size.
+// complete reports whether a number stands alone. end is the end of the
+// number. The number does not stand alone if the next bytes make it part of a
+// date, a time, an address, a version or a size.
 func complete(t []byte, end int) bool {
 	if end == len(t) {
 		return true
@@ -117,8 +118,8 @@ func complete(t []byte, end int) bool {
 	return true
 }
 
-// number parses the number at i and returns its value and its end. The end is
-// 0 if there is no number.
+// number parses the number at i and returns its value n and its end. If there
+// is no number at i, end is 0.
 func number(t []byte, i int) (n float64, end int) {
 	if i >= len(t) || class[t[i]]&starts == 0 {
 		return 0, 0
@@ -137,8 +138,8 @@ func number(t []byte, i int) (n float64, end int) {
 // represents every integer exactly.
 const maxCount = 1 << 53
 
-// count parses the natural number at i, which may have commas, as in 1,200.
-// The returned end is 0 if there is no natural number.
+// count parses the natural number at i, which may have commas, as in 1,200. If
+// there is no natural number at i, end is 0.
 func count(t []byte, i int) (n float64, end int) {
 	for end = i; end < len(t) && end-i <= maxDigits; end++ {
 		switch b := t[end]; {

@@ -5,9 +5,9 @@ import "bytes"
 // maxDepth is the depth to which nested dicts are searched for metrics.
 const maxDepth = 2
 
-// record searches the Python dict or JSON object that begins at i. It reports
-// whether the dict contains a metric, a step or an epoch of a training; only
-// then does it add the values.
+// record searches the Python dict or JSON object that begins at i. It adds the
+// values only if the dict contains a metric, a step or an epoch of a training.
+// It reports whether it did so.
 func (s *scan) record(i int) bool {
 	r := record{text: s.text}
 	r.members(i+1, "", 1)
@@ -21,12 +21,12 @@ func (s *scan) record(i int) bool {
 type record struct {
 	text  []byte
 	found Sample
-	known bool // a name of a metric, a step or an epoch was found
+	known bool // true if a name of a metric, a step or an epoch was found
 }
 
-// members parses the members of an object, beginning after its opening brace.
-// It returns the end of the object, or 0 if the text is malformed or ends
-// early.
+// members parses the members of an object. i is the index after the opening
+// brace. It returns the end of the object, or 0 if the text is malformed or
+// ends early.
 func (r *record) members(i int, prefix string, depth int) int {
 	for {
 		i = r.space(i)
@@ -48,8 +48,8 @@ func (r *record) members(i int, prefix string, depth int) int {
 	}
 }
 
-// member parses the value at i of the member with the given name. It returns
-// the end of the value, or 0 if there is none.
+// member parses the value at i, which belongs to the member with the given
+// name. It returns the end of the value, or 0 if there is no value.
 func (r *record) member(i int, name string, depth int) int {
 	if i == 0 || i >= len(r.text) {
 		return 0
@@ -74,7 +74,7 @@ func (r *record) member(i int, name string, depth int) int {
 	if open := bytes.IndexByte(text, '('); open >= 0 && hasTensor(text[:open+1]) {
 		text = bytes.TrimRight(text[open+1:], ")")
 		if closing := bytes.IndexByte(r.text[end:], ')'); end < len(r.text) && r.text[end-1] != ')' && closing >= 0 {
-			end += closing + 1 // as in tensor(0.31, device='cuda:0')
+			end += closing + 1 // skip the arguments after the number, as in tensor(0.31, device='cuda:0')
 		}
 	}
 	if f, ok := parse(string(text)); ok && end > i {
@@ -83,8 +83,8 @@ func (r *record) member(i int, name string, depth int) int {
 	return end
 }
 
-// take adds the number of the member with the given name, unless the name is
-// known to be no metric.
+// take adds a number as the metric with the given name. It ignores names that
+// are known not to be metrics.
 func (r *record) take(name string, f float64) {
 	name = string(lower([]byte(name)))
 	last := name[bytes.LastIndexByte([]byte(name), '/')+1:]
@@ -110,9 +110,9 @@ func (r *record) take(name string, f float64) {
 	r.found.set(name, f)
 }
 
-// quoted returns the text between the quotes at i and the index after the
-// closing quote. The index is 0 if there is no complete quoted text. Backslash
-// escapes are not decoded, since neither names nor numbers contain any.
+// quoted returns the text between the quotes at i, and the index after the
+// closing quote. The index is 0 if the closing quote is missing. quoted does
+// not decode backslash escapes, because names and numbers contain none.
 func (r *record) quoted(i int) (text []byte, end int) {
 	if i >= len(r.text) || r.text[i] != '"' && r.text[i] != '\'' {
 		return nil, 0
@@ -128,8 +128,8 @@ func (r *record) quoted(i int) (text []byte, end int) {
 	return nil, 0
 }
 
-// nested returns the end of the list, tuple or object that begins at i, or 0
-// if the text ends before.
+// nested returns the end of the list, tuple or object that begins at i. It
+// returns 0 if the text ends before its closing bracket.
 func (r *record) nested(i int) int {
 	for depth := 0; i < len(r.text); i++ {
 		switch r.text[i] {
@@ -150,8 +150,8 @@ func (r *record) nested(i int) int {
 	return 0
 }
 
-// space returns the index of the first byte from i that is no space. It
-// returns 0 if i is 0.
+// space returns the index of the first byte at or after i that is neither a
+// space nor a tab. It returns 0 if i is 0, which stands for malformed text.
 func (r *record) space(i int) int {
 	for i > 0 && i < len(r.text) && (r.text[i] == ' ' || r.text[i] == '\t') {
 		i++

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Names of the metrics to which plx gives a meaning. Other metrics keep the
+// Names of the metrics that have a meaning for plx. Other metrics keep the
 // name that the program prints, in lower case.
 const (
 	Step   = "step"             // number of completed training steps

@@ -2,10 +2,10 @@ package metrics
 
 import "bytes"
 
-// unitAfter interprets the unit that follows a number at end. The metric's
-// value is the number itself, as steps per second for "4.50it/s". If inverse
-// is true, the value is factor divided by the number, as for "120ms/step". The
-// name is "" if no known unit follows.
+// unitAfter interprets the unit that follows a number; end is the end of the
+// number. The metric's value is the number itself, as for "4.50it/s". If
+// inverse is true, the value is factor divided by the number, as for
+// "120ms/step". If no known unit follows, name is "".
 func unitAfter(t []byte, end int) (name string, factor float64, inverse bool) {
 	if end < len(t) && t[end] == ' ' {
 		end++
@@ -43,8 +43,8 @@ func unitAfter(t []byte, end int) (name string, factor float64, inverse bool) {
 // maxUnit is the maximum length in bytes of one word in a unit.
 const maxUnit = 12
 
-// letters returns the word at i and its end, or nil if there is no word or a
-// too long one.
+// letters returns the word at i and its end. It returns nil if there is no
+// word, or if the word is longer than maxUnit.
 func letters(t []byte, i int) ([]byte, int) {
 	j := i
 	for j < len(t) && isLetter(t[j]) {
@@ -55,8 +55,8 @@ func letters(t []byte, i int) ([]byte, int) {
 	return t[i:j], j
 }
 
-// perSecond returns the name of the metric that a unit such as it/s measures,
-// or "" if there is none.
+// perSecond returns the name of the metric that has the given unit, such as
+// it/s. It returns "" if no metric has this unit.
 func perSecond(unit []byte) string {
 	what, time, ok := bytes.Cut(unit, []byte("/"))
 	if !ok {
@@ -65,8 +65,8 @@ func perSecond(unit []byte) string {
 	return rateOf(what, time)
 }
 
-// rateOf returns the name of the metric that is measured in what/time, such as
-// tokens/s, or "" if that is no rate of a training.
+// rateOf returns the name of the metric whose unit is what/time, such as
+// tokens/s. It returns "" if this is no rate of a training.
 func rateOf(what, time []byte) string {
 	switch string(time) {
 	case "s", "sec", "second":

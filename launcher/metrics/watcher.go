@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Limits on the processor time that a Watcher uses. Work is counted in units
-// of roughly a nanosecond. In each period a Watcher may use budget units,
-// which is less than half a percent of one processor.
+// Limits on the processor time that a Watcher uses. One unit of work is
+// roughly a nanosecond. A Watcher may use budget units in each period, which
+// is less than half a percent of one processor.
 const (
 	period = 50 * time.Millisecond
 	budget = 1 << 17
@@ -18,11 +18,10 @@ const (
 	matchWork = 50   // additional cost of each byte of the line for each pattern
 )
 
-// Watcher finds metrics in a stream of output. It examines every line of a
-// program that prints up to a few thousand lines per second. If a program
-// prints more, the Watcher skips lines but always examines the newest line of
-// a period. Thus the program may print at any speed. Only one goroutine at a
-// time may use a Watcher.
+// Watcher finds metrics in a stream of output. If a program prints up to a few
+// thousand lines per second, the Watcher examines every line. If a program
+// prints more, the Watcher skips lines, but still examines the newest line of
+// each period. Only one goroutine at a time may use a Watcher.
 type Watcher struct {
 	patterns []Pattern
 	found    func(at time.Time, s Sample)
@@ -30,12 +29,12 @@ type Watcher struct {
 	until  time.Time // end of the current period
 	left   int       // units of work that are left in the current period
 	newest []byte    // the newest line that was skipped; empty if none was
-	rest   []byte    // the first maxLine bytes of the stream's last, incomplete line
+	rest   []byte    // first maxLine bytes of the last line of the stream, which is incomplete
 	looked int       // number of bytes of rest that Flush has examined already
 }
 
 // NewWatcher returns a Watcher that calls found with the metrics of each line
-// that has some.
+// that contains metrics.
 func NewWatcher(patterns []Pattern, found func(at time.Time, s Sample)) *Watcher {
 	return &Watcher{patterns: patterns, found: found}
 }
@@ -61,7 +60,7 @@ func (w *Watcher) Add(now time.Time, p []byte) {
 			line = w.rest
 		}
 		w.newest = w.newest[:0]
-		if len(line) > w.looked || w.looked == 0 { // otherwise Flush has examined this line already
+		if len(line) > w.looked || w.looked == 0 { // if both conditions are false, Flush has already examined this line
 			w.look(now, line)
 		}
 		w.setRest(nil)
@@ -70,8 +69,8 @@ func (w *Watcher) Add(now time.Time, p []byte) {
 	w.leaveOut(p)
 }
 
-// Flush examines the newest skipped line, and the stream's last line even if
-// it is incomplete, such as a progress bar.
+// Flush examines the newest skipped line. It also examines the last line of
+// the stream, even if that line is incomplete, such as a progress bar.
 func (w *Watcher) Flush(now time.Time) {
 	w.lookAtNewest(now)
 	if len(w.rest) > w.looked {
@@ -97,8 +96,8 @@ func (w *Watcher) look(now time.Time, line []byte) {
 	}
 }
 
-// leaveOut skips the lines in p. It stores the newest complete line for later,
-// and the incomplete line after that.
+// leaveOut skips the lines in p. It stores the newest complete line in
+// w.newest, and the incomplete line after that one in w.rest.
 func (w *Watcher) leaveOut(p []byte) {
 	tail := p[max(0, len(p)-2*maxLine):]
 	end := lastEnd(tail)
@@ -120,8 +119,8 @@ func (w *Watcher) leaveOut(p []byte) {
 }
 
 // lineEnd returns the index of the first line end in p, or -1 if there is
-// none. A carriage return, with which a progress bar is redrawn, also ends a
-// line.
+// none. A carriage return also counts as a line end, because programs redraw
+// progress bars with it.
 func lineEnd(p []byte) int {
 	end := bytes.IndexByte(p, '\n')
 	if end >= 0 {
@@ -142,7 +141,8 @@ func lastEnd(p []byte) int {
 	return end
 }
 
-// extend appends p to the stream's incomplete line, up to maxLine bytes.
+// extend appends p to w.rest, the stream's incomplete line, which it limits to
+// maxLine bytes.
 func (w *Watcher) extend(p []byte) {
 	w.rest = append(w.rest, p[:min(len(p), maxLine-len(w.rest))]...)
 }

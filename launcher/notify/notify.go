@@ -36,12 +36,12 @@ type Kind string
 // The kinds of events.
 const (
 	Done    Kind = "done"    // all workers exited with status 0
-	Failed  Kind = "failed"  // the job failed, or plx itself did
+	Failed  Kind = "failed"  // the job failed, or plx failed
 	Stopped Kind = "stopped" // a user stopped the job
 	Hung    Kind = "hang"    // the job makes no progress, or was ended because it made none
 )
 
-// Event is what the command learns from its environment.
+// Event is what the command receives in its environment.
 type Event struct {
 	Kind    Kind
 	Job     string // the job's id; empty if the launch failed before the job had one
@@ -69,10 +69,10 @@ func Ended(job, name string, begun time.Time, v protocol.Verdict) Event {
 	return e
 }
 
-// environment returns own, the environment of plx, with the event's variables
-// added. If a variable of the event has no value, it is removed from own. No
-// variable of the event may be named like one that sets a flag of plx, such as
-// PLX_NAME, because the command may run plx.
+// environment returns the variables for the command: own, the environment of
+// plx, and the variables of the event. A variable of the event without a value
+// is removed from own. The command may run plx, so no variable of the event
+// has the name of one that sets a flag of plx, such as PLX_NAME.
 func (e Event) environment(own []string) []string {
 	status := ""
 	if e.Ended {
@@ -95,13 +95,13 @@ func (e Event) environment(own []string) []string {
 
 const (
 	limit      = 30 * time.Second // maximum run time of the command
-	mostLines  = 5                // maximum number of the command's output lines that plx prints
-	mostOutput = 2 << 10          // bytes of the command's output that plx keeps
-	mostText   = 4 << 10          // maximum bytes of a verdict, since the kernel limits the size of variables
+	mostLines  = 5                // maximum number of output lines of the command that plx prints
+	mostOutput = 2 << 10          // maximum number of output bytes of the command that plx keeps
+	mostText   = 4 << 10          // maximum length of a verdict in bytes, because the kernel limits the size of variables
 )
 
-// line returns text as one line without control characters, because the text
-// contains names from hosts and tasks.
+// line returns text as one line without control characters. They must be
+// removed because the text contains names from hosts and tasks.
 func line(text string) string {
 	parts := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	text = logs.Escape(strings.Join(parts, "; "))
@@ -127,9 +127,9 @@ func New(command string, printer *console.Printer) *Notifier {
 	return &Notifier{command: command, printer: printer, limit: limit}
 }
 
-// Hang runs the command for a job that hangs but has not ended, and does not
-// wait for it. If the command of the previous Hang is still running, Hang only
-// prints a warning.
+// Hang runs the command for a job that hangs but has not ended. It does not
+// wait for the command. If the command of the previous Hang is still running,
+// Hang only prints a warning.
 func (n *Notifier) Hang(e Event) {
 	if n == nil {
 		return
@@ -152,9 +152,9 @@ func (n *Notifier) Hang(e Event) {
 	}()
 }
 
-// End runs the command for a job that has ended, and waits for it. It first
-// waits for the command of a previous Hang. When ctx ends, End kills both
-// commands; if ctx has ended already, End does nothing.
+// End runs the command for a job that has ended, and waits for the command.
+// Before that, it waits for the command of a previous Hang. When ctx ends, End
+// kills both commands. If ctx has ended already, End does nothing.
 func (n *Notifier) End(ctx context.Context, e Event) {
 	if n == nil || ctx.Err() != nil {
 		return
@@ -191,13 +191,14 @@ func (n *Notifier) run(ctx context.Context, e Event) {
 	}
 }
 
-// warn prints a warning. It does not repeat the command, which may be long.
+// warn prints a warning. The warning does not contain the command, which may
+// be long.
 func (n *Notifier) warn(format string, args ...any) {
 	n.printer.Report(style.Doubtful, "warning: --notify: %s", fmt.Sprintf(format, args...))
 }
 
-// execute runs the command and returns the first lines of its output. When it
-// returns, all processes of the command's process group have ended.
+// execute runs the command and returns the first lines of its output. When
+// execute returns, all processes of the command's process group have ended.
 func (n *Notifier) execute(ctx context.Context, e Event) (said []string, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -206,15 +207,15 @@ func (n *Notifier) execute(ctx context.Context, e Event) (said []string, err err
 	defer r.Close() // the error is ignored because r is only read
 	cmd := exec.Command("sh", "-c", n.command)
 	cmd.Env, cmd.Stdout, cmd.Stderr = e.environment(os.Environ()), w, w
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is to end plx and not the command
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a process group of its own: Ctrl-C ends plx and not the command
 	err = cmd.Start()
-	w.Close() // the command has its own copy of the file descriptor
+	w.Close() // the error is ignored: the command has its own copy of the file descriptor
 	if err != nil {
 		return nil, err
 	}
 	read := make(chan []string)
 	go func() { read <- firstLines(r) }()
-	end := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // fails if no process is left
+	end := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // the error is ignored: Kill fails if no process is left
 	unwatch := context.AfterFunc(ctx, end)
 	err = cmd.Wait()
 	unwatch()
@@ -231,7 +232,7 @@ func firstLines(r io.Reader) (lines []string) {
 	_, err := io.CopyN(&kept, r, mostOutput)
 	more := int64(0)
 	if err == nil {
-		more, _ = io.Copy(io.Discard, r) // discard the rest, since a command whose output is not read would block
+		more, _ = io.Copy(io.Discard, r) // discard further output, because a command whose output nobody reads would block
 	}
 	text := strings.TrimRight(kept.String(), "\r\n")
 	if text == "" && more == 0 {

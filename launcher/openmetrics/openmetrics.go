@@ -42,13 +42,13 @@ type Job struct {
 	Tasks      []Task
 }
 
-// States are all values of Job.State.
+// States lists all values of Job.State.
 var States = []string{"running", "done", "failed", "stopped", "hung", "lost", "unknown"}
 
 // Host is a host of the job.
 type Host struct {
 	Name string
-	Up   bool              // the host has replied to the last request
+	Up   bool              // true if the host has replied to the last request
 	Use  *protocol.HostUse // load of the host; nil if not known
 }
 
@@ -75,8 +75,8 @@ func write(w io.Writer, j Job, format expfmt.Format) error {
 	if err := registry.Register(collector{j}); err != nil {
 		return fmt.Errorf("make the metrics: %w", err)
 	}
-	// Hosts may report inconsistent values. Then Gather returns an error
-	// together with all valid metrics, and write sends these.
+	// If hosts report inconsistent values, Gather returns an error together
+	// with all valid metrics. In that case, write sends the valid metrics.
 	families, err := registry.Gather()
 	if len(families) == 0 && err != nil {
 		return fmt.Errorf("make the metrics: %w", err)
@@ -87,7 +87,7 @@ func write(w io.Writer, j Job, format expfmt.Format) error {
 			return fmt.Errorf("write the metrics: %w", err)
 		}
 	}
-	if end, ok := encoder.(expfmt.Closer); ok { // OpenMetrics requires an end mark
+	if end, ok := encoder.(expfmt.Closer); ok { // Close writes the end mark that OpenMetrics requires
 		if err := end.Close(); err != nil {
 			return fmt.Errorf("write the metrics: %w", err)
 		}
@@ -95,17 +95,18 @@ func write(w io.Writer, j Job, format expfmt.Format) error {
 	return nil
 }
 
-// collector implements prometheus.Collector for one job. Which metrics it
-// collects depends on the values that the job has.
+// collector implements prometheus.Collector for one job. Its metrics depend on
+// which values the job has.
 type collector struct{ job Job }
 
-// Describe sends no descriptions, so that the registry accepts any metric that
+// Describe sends no descriptions. The registry then accepts any metric that
 // Collect sends.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
-// metric is the name, help text and additional labels of a metric; every
-// metric also has the label "job". It is no prometheus.Desc, because package
-// variables of that type would cost time whenever a host starts plx.
+// metric is the name, help text and additional labels of a metric. Every
+// metric also has the label "job". The type is not prometheus.Desc, because
+// package variables of that type would take time to initialize whenever plx
+// starts.
 type metric struct {
 	name, help string
 	labels     []string
@@ -183,7 +184,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// teller sends one value of a metric to the registry.
+// teller is a function that sends one value of a metric to the registry.
 type teller func(m *metric, value float64, labels ...string)
 
 // use sends the load of a host and its GPUs to the registry.
@@ -230,8 +231,8 @@ func use(tell teller, host string, u protocol.HostUse) {
 	}
 }
 
-// own returns the dedicated metric for a value such as step or epoch, or nil
-// if the value is exported as plx_task_metric.
+// own returns the dedicated metric for a value such as step or epoch. It
+// returns nil for a value that plx exports as plx_task_metric.
 func own(name string) *metric {
 	switch name {
 	case metrics.Step:

@@ -21,13 +21,13 @@ func Handler(newest func() Job) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+Path, func(w http.ResponseWriter, r *http.Request) {
 		format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
-		var text bytes.Buffer // collect the reply first, so that an error cannot cut it off
+		var text bytes.Buffer // write the reply to a buffer first, so that an error cannot cut it off
 		if err := write(&text, newest(), format); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
 		w.Header().Set("Content-Type", string(format))
-		_, _ = w.Write(text.Bytes()) // an error means that the client has disconnected
+		_, _ = w.Write(text.Bytes()) // the error is ignored: it means that the client has disconnected
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "the metrics are at "+Path, http.StatusNotFound)
@@ -39,7 +39,7 @@ func Handler(newest func() Job) http.Handler {
 const (
 	readTime  = 10 * time.Second
 	writeTime = 30 * time.Second
-	idleTime  = 5 * time.Minute // between two requests over one connection
+	idleTime  = 5 * time.Minute // time between two requests over one connection
 	maxHeader = 16 << 10        // maximum size of the request's headers in bytes
 )
 
@@ -47,7 +47,7 @@ const (
 // returns the cause of ctx.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{Handler: h, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // interrupts running requests, which a client repeats
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // the error is ignored: Close interrupts running requests, which the client repeats
 	err := server.Serve(l)
 	if errors.Is(err, http.ErrServerClosed) {
 		return context.Cause(ctx)

@@ -10,8 +10,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// claims returns what the job reserves for the worker in slot s. It reserves
-// nothing if neither the UUID nor the PCI address of the GPU is known.
+// claims returns what the job reserves for the worker in slot s. If neither
+// the UUID nor the PCI address of the GPU is known, there is nothing to
+// reserve.
 func claims(s slot, shared bool) []protocol.Claim {
 	if !s.probed {
 		return nil
@@ -60,8 +61,9 @@ func (h Host) devices(m Machine) []gpuprobe.Device {
 	})
 }
 
-// Notes returns lines about MIG devices for the user: processes that cannot be
-// assigned to a MIG device, and workers that see only their own device.
+// Notes returns lines for the user about MIG devices (parts of one GPU). They
+// name processes whose MIG device is unknown, and workers that see only their
+// own device.
 func (p Placement) Notes(machines []Machine, want Options) (lines []string) {
 	for _, h := range p.Hosts {
 		m := machines[h.Machine]
@@ -87,8 +89,8 @@ func (p Placement) Notes(machines []Machine, want Options) (lines []string) {
 }
 
 // users describes the processes that use a GPU, with their users and memory.
-// used is the GPU's memory in use, in MiB; it is printed if the processes are
-// unknown.
+// If the processes are unknown, it describes only used, the GPU's memory in
+// use in MiB.
 func users(processes []gpuprobe.Process, used int) string {
 	if len(processes) == 0 {
 		return fmt.Sprintf("processes that the host does not show (%s in use)", mebibytes(used))

@@ -16,8 +16,8 @@ import (
 // slot is a place for one worker: a GPU, a MIG device or CPU cores of a host.
 type slot struct {
 	kind   kind
-	id     hostfile.ID     // of a GPU: its id in the resource file; if the file has none, its index, or the UUID of a MIG device
-	device gpuprobe.Device // the GPU as the probe found it; valid if probed is true
+	id     hostfile.ID     // id of a GPU: as in the resource file or, if the file names none, the GPU's index; for a MIG device its UUID
+	device gpuprobe.Device // the GPU as nvidia-smi or a similar tool reported it; valid if probed is true
 	probed bool
 }
 
@@ -51,7 +51,8 @@ func (s slot) String() string {
 func deviceName(d gpuprobe.Device) string { return "gpu " + d.Label() }
 
 // GivenGPU reports whether a worker gets a GPU. known is false for a parameter
-// server, and in a dry run if it depends on the GPUs that the host has.
+// server. In a dry run (without connections), known is also false if the
+// answer depends on the GPUs of the host.
 func (t Task) GivenGPU() (hasGPU, known bool) {
 	return t.VisibleIDs != "", t.VisibleIDs != "" || t.Device == onCPU
 }
@@ -80,8 +81,9 @@ func (m Machine) vendor() gpuprobe.Vendor {
 }
 
 // visible returns the ids of the slots' GPUs for a variable such as
-// CUDA_VISIBLE_DEVICES. CUDA accepts either indexes or UUIDs there, so if the
-// resource file names one GPU by UUID, all ids are UUIDs.
+// CUDA_VISIBLE_DEVICES. CUDA accepts either indexes or UUIDs in this variable.
+// Therefore, if the resource file names one GPU by UUID, visible uses UUIDs
+// for all.
 //
 // TODO: try the ids of AMD GPUs on a host that has some; the tests only have
 // stand-ins for AMD's tools.
@@ -103,7 +105,7 @@ func visible(slots []slot) string {
 	return strings.Join(ids, ",")
 }
 
-// slots returns perHost slots for workers on machine m, or all slots if
+// slots returns slots for perHost workers on machine m, or all slots if
 // perHost is 0. It returns an error if m has fewer slots than perHost.
 func slots(m Machine, perHost int) ([]slot, error) {
 	all, err := allSlots(m, perHost)
@@ -130,8 +132,9 @@ func allSlots(m Machine, perHost int) ([]slot, error) {
 
 func cpus(n int) []slot { return slices.Repeat([]slot{{kind: noGPU}}, n) }
 
-// gpus returns a slot for each GPU in ids. It returns an error if the machine
-// was probed and one of the GPUs does not exist or cannot be used.
+// gpus returns a slot for each GPU in ids. If the machine was probed (its GPUs
+// were listed), gpus returns an error if a GPU does not exist or cannot be
+// used.
 func (m Machine) gpus(ids []hostfile.ID) (s []slot, err error) {
 	for _, id := range ids {
 		s = append(s, slot{kind: oneGPU, id: id})
@@ -160,11 +163,12 @@ func names(ids []hostfile.ID) (all []string) {
 }
 
 // found returns the slots of a machine whose line in the resource file names
-// no GPU ids. For "slots=N" these are GPUs 0 to N-1; otherwise they are all
-// GPUs, and the MIG devices of a GPU in MIG mode. GPUs that the line excludes
-// are omitted. If all GPUs are excluded, found returns an error, because
-// otherwise the job would silently not use the host. On a host without GPUs,
-// the slots are CPU slots, and exclusions do not apply to them.
+// no GPU ids. For "slots=N", the slots are GPUs 0 to N-1. In all other cases,
+// they are all GPUs; a GPU in MIG mode counts as its MIG devices. found omits
+// GPUs that the line excludes. If all GPUs are excluded, found returns an
+// error, so that the user learns that the job would not use the host. On a
+// host without GPUs, the slots are CPU slots, and exclusions do not apply to
+// them.
 func (m Machine) found(perHost int) ([]slot, error) {
 	n, counted := max(1, perHost), m.Devices.Kind == hostfile.Slots
 	if counted {
@@ -199,9 +203,9 @@ func (m Machine) found(perHost int) ([]slot, error) {
 	return m.gpus(ids)
 }
 
-// listed returns an error if the probe could not list the machine's GPUs. plx
-// does not treat such a machine as one without GPUs, because that would be a
-// guess.
+// listed returns an error if the probe (nvidia-smi or a similar tool) could
+// not list the machine's GPUs. In that case the machine may have GPUs, so plx
+// must not treat it as a machine without GPUs.
 func (m Machine) listed() error {
 	if t := m.Report.GPUTool; t == gpuprobe.ToolBroken || t == gpuprobe.ToolHung {
 		return m.wrong(fmt.Errorf("which GPUs it has is not known: %s (name their ids after the host, or cpu for a worker without GPU)", m.Report.GPUError))
@@ -231,9 +235,9 @@ func (m Machine) Unmet() error {
 	return nil
 }
 
-// ids returns the ids of the GPUs that were found and that the resource file
-// does not exclude. For a GPU in MIG mode, it returns the UUIDs of its MIG
-// devices. Excluding a GPU also excludes its MIG devices.
+// ids returns the ids of the GPUs that the probe found and that the resource
+// file does not exclude. For a GPU in MIG mode, it returns the UUIDs of the
+// GPU's MIG devices. Excluding a GPU also excludes its MIG devices.
 func (m Machine) ids() (ids []hostfile.ID, err error) {
 	excluded, err := m.Report.Find(names(m.Devices.Excluded))
 	for _, d := range m.Report.Devices() {

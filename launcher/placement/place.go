@@ -35,8 +35,8 @@ type Machine struct {
 	// which the GPUs are unknown.
 	Report *gpuprobe.Report
 	// ID identifies the physical machine, as "BOOT/HOSTNAME". It is "" if the
-	// machine is unknown, or if several hosts are on one machine on purpose,
-	// as in an embedded cluster.
+	// machine is unknown. It is also "" if several hosts share one machine on
+	// purpose, as in an embedded cluster.
 	ID string
 }
 
@@ -47,12 +47,13 @@ func (m Machine) wrong(err error) error {
 }
 
 // Options are the user's options for the placement of tasks. The job's agents
-// store them for hosts that join the job later.
+// store them, so that plx scale can apply them to hosts that join the job
+// later.
 type Options = protocol.Placing
 
-// Joining returns the options for hosts that join a running job. It resets
-// Workers, which applies to the hosts of the launch only, and removes names
-// from Servers that are not among the joining hosts.
+// Joining returns the options for hosts that join a running job. It sets
+// Workers to 0, because that option applies only to the hosts of the launch.
+// It removes from Servers all names that are not those of joining hosts.
 func Joining(launched Options, hosts []hostfile.Host) Options {
 	launched.Workers = 0
 	if launched.Servers != nil {
@@ -68,15 +69,15 @@ type Placement struct {
 	Hosts   []Host // hosts in the order of the resource file
 	Workers int    // number of workers in the whole job
 	Servers int    // number of parameter servers in the whole job
-	// Guessed is true if a host was not probed and its number of GPUs is
-	// unknown. Then the ranks on the hosts after it may change.
+	// Guessed is true if a host was not probed, so that its number of GPUs is
+	// unknown. The ranks on the hosts after it may then change.
 	Guessed bool
 }
 
 // Host is a host with the tasks that run there.
 type Host struct {
 	Machine int    // index in the slice of machines that was passed to Place
-	Tasks   []Task // the parameter server first, if there is one
+	Tasks   []Task // tasks on the host; a parameter server, if there is one, comes first
 }
 
 // Task is a task and the device that it runs on.
@@ -87,7 +88,7 @@ type Task struct {
 	Vendor     gpuprobe.Vendor // vendor of the task's GPUs; "" if unknown
 	LocalRank  int             // index of a worker among the workers of its host, from 0; 0 for a parameter server
 
-	Claims []protocol.Claim // GPUs to reserve for the task; nil without a GPU, and in a dry run
+	Claims []protocol.Claim // GPUs to reserve for the task; nil for a task without a GPU and in a dry run
 }
 
 // GPUWorkers returns the number of the host's workers that have a GPU.
@@ -140,8 +141,8 @@ func Place(machines []Machine, want Options) (Placement, error) {
 	return p, nil
 }
 
-// add adds the tasks of machine i: a parameter server, if it gets one, and a
-// worker for each slot.
+// add adds the tasks of the machine with index i: a worker for each slot and,
+// depending on the options, a parameter server.
 func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
 	h := Host{Machine: i}
 	if hasServer(want, m, len(slots) > 0) {
@@ -152,7 +153,7 @@ func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
 	divided := slices.ContainsFunc(slots, func(s slot) bool { return s.device.MIG != nil })
 	for rank, s := range slots {
 		t := Task{Task: cluster.Task{Role: cluster.Worker, Index: p.Workers}, Device: s.String(), VisibleIDs: visible([]slot{s}), Vendor: m.vendor(), LocalRank: rank, Claims: claims(s, want.ShareGPUs)}
-		if want.VisibleHost && !divided { // a process can use only one MIG device, so showing it all of them would not help
+		if want.VisibleHost && !divided { // a process can use only one MIG device (part of a GPU), so it sees only its own even with VisibleHost
 			t.VisibleIDs = all
 		}
 		h.Tasks = append(h.Tasks, t)
@@ -164,8 +165,8 @@ func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
 	}
 }
 
-// hasServer reports whether machine m gets a parameter server. works is true
-// if m gets a worker.
+// hasServer reports whether machine m gets a parameter server. works says
+// whether m gets a worker.
 func hasServer(want Options, m Machine, works bool) bool {
 	switch {
 	case want.NoServers:
@@ -198,9 +199,9 @@ func matchesName(name string, h hostfile.Host) bool {
 		strings.EqualFold(name, net.JoinHostPort(h.Name, strconv.Itoa(cmp.Or(h.Port, 22))))
 }
 
-// Conflicts returns a line for each machine that the resource file contains
-// under several host names. It returns an error if tasks of two such hosts
-// would use the same GPU.
+// Conflicts returns a line for each machine that the resource file lists under
+// several host names. It returns an error if tasks of two of these hosts would
+// use the same GPU.
 func (p Placement) Conflicts(machines []Machine) (lines []string, err error) {
 	var ids []string // ids of the machines, in the order of their first hosts
 	of := map[string][]Host{}
@@ -237,7 +238,8 @@ func oneMachine(id string, names ...string) string {
 	return fmt.Sprintf("hosts %s are one machine (%s)", console.Fold(names), name)
 }
 
-// sharedGPU returns the name of a GPU that tasks of both hosts use, or "".
+// sharedGPU returns the name of a GPU that tasks of both hosts use, or "" if
+// there is none.
 func sharedGPU(a, b Host) string {
 	for _, x := range a.Tasks {
 		for _, y := range b.Tasks {

@@ -11,8 +11,8 @@ import (
 )
 
 // Addresses holds the network addresses of all tasks of one generation (run of
-// all tasks). The driver sends all of them to every host, so NewAddresses
-// compresses them once and every message reuses the compressed bytes.
+// all tasks). The driver sends them to every host. Therefore NewAddresses
+// compresses them once, and every message contains the same compressed bytes.
 type Addresses struct {
 	tables addressTables
 	packed []byte // tables as compressed JSON; nil in the zero Addresses
@@ -23,16 +23,16 @@ type addressTables struct {
 	Foreign cluster.Spec `json:"foreign"`
 }
 
-// NewAddresses returns an Addresses with two address tables. In tasks are the
-// listen addresses of tasks that use plx's trainer; in foreign are ports
-// reserved for programs that do not.
+// NewAddresses returns an Addresses with two tables. The table tasks has the
+// listen addresses of tasks that use plx's trainer. The table foreign has
+// ports reserved for programs that do not use it.
 func NewAddresses(tasks, foreign cluster.Spec) Addresses {
 	a := Addresses{tables: addressTables{tasks, foreign}}
-	text, _ := json.Marshal(a.tables) // Marshal cannot fail: the tables contain only strings
+	text, _ := json.Marshal(a.tables) // the error is ignored: the tables contain only strings, which Marshal can encode
 	var packed bytes.Buffer
-	w, _ := flate.NewWriter(&packed, flate.DefaultCompression) // cannot fail: DefaultCompression is a valid level
-	w.Write(text)                                              // cannot fail: w writes to a bytes.Buffer
-	w.Close()                                                  // cannot fail: w writes to a bytes.Buffer
+	w, _ := flate.NewWriter(&packed, flate.DefaultCompression) // the error is ignored: DefaultCompression is a valid level
+	w.Write(text)                                              // the error is ignored: a bytes.Buffer accepts all writes
+	w.Close()                                                  // the error is ignored: a bytes.Buffer accepts all writes
 	a.packed = packed.Bytes()
 	return a
 }

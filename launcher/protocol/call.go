@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// Method names a remote procedure of an agent that has no job yet. After the
-// agent receives the Spec of a job it accepts no more calls.
+// Method names a remote procedure of an agent that has no job yet. When the
+// agent receives the Spec (description) of a job, it stops accepting calls.
 type Method string
 
-// The methods. Each comment names the parameter type and the result type of
-// the method's JSON.
+// The methods. Each comment names the types of the method's parameter and
+// result, which are sent as JSON.
 const (
 	DoSurvey     Method = "survey"     // parameter Survey, result Surveyed: the host's facts and files
 	DoProbe      Method = "probe"      // parameter Probe, result gpuprobe.Output: the host's GPUs
-	DoUse        Method = "use"        // no parameter, result HostUse: the host's usage, sampled since the first call
-	DoCheckName  Method = "check-name" // parameter CheckName, no result; fails with CodeTaken if a running job uses the name
+	DoUse        Method = "use"        // no parameter, result HostUse: the host's CPU, memory and GPU usage, sampled since the first call
+	DoCheckName  Method = "check-name" // parameter CheckName, no result; fails with CodeTaken if a running job uses the name for its checkpoints
 	DoInterfaces Method = "interfaces" // no parameter, result []Interface: the host's network interfaces
 	DoFind       Method = "find"       // parameter Find, result Found: looks for a program on the PATH
-	DoReserve    Method = "reserve"    // parameter Reserve, result Reservation: books GPUs
+	DoReserve    Method = "reserve"    // parameter Reserve, result Reservation: reserves GPUs for a launch
 	DoSeed       Method = "seed"       // parameter Seed, result int: the port at which the agent serves its executable
-	DoHas        Method = "has"        // parameter Has, no result: checks that the host stores the files of a folder
+	DoHas        Method = "has"        // parameter Has, no result: fails unless the host stores the files of a folder
 	DoVenv       Method = "venv"       // parameter venv.Request, result bool: whether the virtual environment is installed
 	// DoPut uploads the files of a folder to the host; its parameter is a Put.
-	// DoGet downloads an uploaded folder or file; its parameter is a Get. For
-	// both, the Order messages (input) and Piece messages (output) carry the
+	// DoGet downloads an uploaded folder or file; its parameter is a Get. In
+	// both cases, Order messages (input) and Piece messages (output) carry the
 	// stream of Store.Serve in package envsync/tree/store.
 	DoPut   Method = "put"
 	DoGet   Method = "get"
@@ -40,17 +40,18 @@ const (
 	// Order messages control it. When the agent replies, the command and all
 	// processes that it started have ended.
 	DoExec    Method = "exec"
-	DoCheckup Method = "checkup" // parameter Checkup, result HostReport; after it the agent accepts connections of other agents
-	DoMeet    Method = "meet"    // parameter []Peer, result []CheckupFailure: the peers that the agent cannot reach
+	DoCheckup Method = "checkup" // parameter Checkup, result HostReport; from then on the agent accepts connections of other agents
+	DoMeet    Method = "meet"    // parameter []Peer, result []CheckupFailure: which of these agents the called agent cannot reach
 	DoDiscard Method = "discard" // parameter HostJob, no result: deletes the working directory of a job that was never started
 	DoState   Method = "state"   // parameter HostJob, result State; fails with CodeForgotten if the host has no record of the job
-	DoKept    Method = "kept"    // parameter WantKept, result Kept; fails with CodeForgotten if the host has no record of the job
+	DoKept    Method = "kept"    // parameter WantKept, result Kept: stored data about a job's run; fails with CodeForgotten if the host has no record of the job
 	DoPrune   Method = "prune"   // parameter PruneRequest, result PruneAnswer: deletes files of old jobs
-	DoReap    Method = "reap"    // parameter HostJob, no result: kills processes that a dead agent of the job has left
+	DoReap    Method = "reap"    // parameter HostJob, no result: kills the processes that a dead agent of the job has left
 	// DoConnect forwards this connection to the agent that runs a job; its
 	// parameter is a HostJob. After the reply, every message that is not a
-	// Call goes to that agent. If the job's agent is dead, the called agent
-	// kills the processes which that one left and fails with CodeNoAgent.
+	// Call goes to the job's agent. If the job's agent is dead, the called
+	// agent kills the processes that the job has left. The call then fails
+	// with CodeNoAgent.
 	DoConnect Method = "connect"
 )
 
@@ -72,7 +73,7 @@ type Reply struct {
 // Piece is a part of the output of a call that the agent is still processing.
 type Piece struct {
 	ID     uint64 `json:"id"`     // ID of the Call
-	Stream int    `json:"stream"` // 1 for standard output, 2 for standard error
+	Stream int    `json:"stream"` // stream number: 1 for standard output, 2 for standard error
 	Data   []byte `json:"data"`
 }
 
@@ -97,7 +98,7 @@ type Code string
 
 const (
 	CodeTaken     Code = "name-taken" // a running job already stores its checkpoints under this name
-	CodeNoAgent   Code = "no-agent"   // no agent runs for the job on this host; Failure.Text describes how the job ended
+	CodeNoAgent   Code = "no-agent"   // no agent of the job runs on this host; Failure.Text describes how the job ended
 	CodeForgotten Code = "forgotten"  // the host has no files of the job any more
 	CodeDamaged   Code = "damaged"    // stored files on the host were corrupt; the caller must send them again
 	CodeKilled    Code = "killed"     // the process that supervised a command was killed; no process of the command is left
@@ -113,28 +114,29 @@ func (f *Failure) Error() string { return f.Text }
 
 // Caller sends calls to an agent over a connection. Several calls may be
 // pending at a time; the agent processes them in order. While no call is
-// pending, Caller does not read from the connection, so Detach can hand it
-// over for other messages.
+// pending, Caller does not read from the connection. So after Detach, other
+// code can read other messages from it.
 type Caller struct {
 	conn *Conn
 
 	mu      sync.Mutex
-	idle    *sync.Cond          // signalled when the last pending call has ended
+	idle    *sync.Cond          // signalled when no call is pending any more
 	used    time.Time           // time at which the last call was sent or answered
 	last    uint64              // ID of the newest call
 	waiting map[uint64]*Pending // pending calls, by ID
-	over    error               // error that Begin returns once the Caller is closed or detached; nil before
+	over    error               // error that Begin returns once the Caller is closed or detached; nil until then
 }
 
-// NewCaller returns a Caller for conn. The Caller owns conn until Detach.
+// NewCaller returns a Caller for conn. The Caller owns conn until Detach is
+// called.
 func NewCaller(conn *Conn) *Caller {
 	c := &Caller{conn: conn, used: time.Now(), waiting: map[uint64]*Pending{}}
 	c.idle = sync.NewCond(&c.mu)
 	return c
 }
 
-// ErrDetached is the error of a call after Detach: the connection now carries
-// the messages of a job, and the agent accepts no more calls.
+// ErrDetached is the error of a call after Detach. From then on the connection
+// carries the messages of a job, and the agent accepts no more calls.
 var ErrDetached = errors.New("the agent has a job")
 
 // Pending is a call that was sent and not yet answered.
@@ -147,15 +149,15 @@ type Pending struct {
 	failed error       // why no reply arrived; valid once the channel reply is closed
 
 	orderMu sync.Mutex // held while an Order is being sent; guards over
-	over    bool       // true once the call has ended, after which no Order is sent; guarded by orderMu
+	over    bool       // true once the call has ended; no Order is sent after that; guarded by orderMu
 }
 
-// Begin sends a call and returns without waiting for the reply. A connection
-// error is returned by Pending.Wait, not by Begin.
+// Begin sends a call and returns without waiting for the reply. Pending.Wait,
+// not Begin, returns connection errors.
 //
-// The function output receives each Piece of the method's output, in order.
-// While output runs, no other message is read from the connection. It may be
-// nil for a method without output.
+// Begin passes each Piece of the method's output to the function output, in
+// order. While output runs, no other message is read from the connection.
+// output may be nil for a method without output.
 func (c *Caller) Begin(do Method, in any, output func(Piece)) (*Pending, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -216,9 +218,9 @@ func (c *Caller) read() {
 	}
 }
 
-// Order sends input to the call; empty data marks the end of the input. After
-// Wait has returned, Order does nothing. Order returns no error: if the
-// connection fails, Wait returns the error.
+// Order sends data as input to the call. Empty data marks the end of the
+// input. After Wait has returned, Order does nothing. Order returns no error:
+// if the connection fails, Wait returns the error.
 func (p *Pending) Order(data []byte) {
 	p.orderMu.Lock()
 	defer p.orderMu.Unlock()
@@ -227,9 +229,9 @@ func (p *Pending) Order(data []byte) {
 	}
 }
 
-// end marks the call as over, so that Order sends nothing more. It first waits
-// for an Order that is being sent; the agent drops that Order if it has
-// already replied.
+// end marks the call as ended, so that Order sends nothing more. If an Order
+// is being sent, end waits for it; an agent that has already replied drops
+// that Order.
 func (p *Pending) end() {
 	p.orderMu.Lock()
 	defer p.orderMu.Unlock()
@@ -238,8 +240,8 @@ func (p *Pending) end() {
 
 // Wait waits for the reply and decodes its result into out, which may be nil.
 // If the method failed on the agent, the error is a *Failure. If ctx ends
-// first, Wait closes the connection, because the late reply would otherwise be
-// read as that of another call.
+// first, Wait closes the connection. Otherwise a later call would read the
+// late reply.
 func (p *Pending) Wait(ctx context.Context, out any) error {
 	defer p.end()
 	var r Reply
@@ -289,11 +291,12 @@ func (c *Caller) Close(why error) {
 	}
 	c.idle.Broadcast()
 	c.mu.Unlock()
-	c.conn.Close() // the error why is more informative than that of Close
+	c.conn.Close() // the error of Close is ignored: why is more informative
 }
 
 // Detach waits until no call is pending and returns the connection. The Caller
-// no longer uses the connection, and its further calls fail with ErrDetached.
+// does not use the connection after that, and later calls fail with
+// ErrDetached.
 func (c *Caller) Detach() (*Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -307,14 +310,14 @@ func (c *Caller) Detach() (*Conn, error) {
 	return c.conn, nil
 }
 
-// Answering is a call that an agent is processing. Reading from it returns the
-// data of the call's Order messages as one stream. The stream fails if the
-// connection is lost.
+// Answering is the agent's side of a call that the agent is processing. Its
+// Read returns the data of the call's Order messages as one stream. Read fails
+// if the connection is lost.
 type Answering struct {
 	conn *Conn
 	call Call
 	*io.PipeReader
-	orders        *io.PipeWriter // write end of PipeReader, for the data of Order messages
+	orders        *io.PipeWriter // write end of the embedded PipeReader; receives the data of Order messages
 	stopAfterFunc func() bool    // cancels the context.AfterFunc that closes orders when the connection is lost
 }
 
@@ -339,8 +342,8 @@ func (r *Answering) Write(p []byte) (int, error) {
 // connection.
 const maxPiece = 256 << 10
 
-// Handler implements a method on the agent. Its result is sent to the caller
-// as JSON.
+// Handler implements a method on the agent. The agent sends the result to the
+// caller as JSON.
 type Handler func(ctx context.Context, call *Answering) (out any, err error)
 
 // Handle returns a Handler that decodes the call's JSON parameter into an In
@@ -365,25 +368,25 @@ func HandleStream[In, Out any](f func(context.Context, In, *Answering) (Out, err
 var ErrSilent = errors.New("no message from plx")
 
 // MostSilence is how long an agent without a job waits for the next message
-// from the launcher. After that the agent exits and releases its GPU
-// reservations, because the network may be down.
+// from the launcher. After that it assumes that the network is down, releases
+// its GPU reservations and exits.
 const MostSilence = time.Minute
 
-// Serve processes calls one after the other until a message arrives that is
-// neither a Call nor an Order, and returns that message. It returns ErrSilent
-// if no such message or call arrives within the duration silence. The context
-// of a Handler ends with the connection.
+// Serve processes calls, one after the other, until a message arrives that is
+// neither a Call nor an Order. It returns that message. If nothing arrives for
+// the duration silence, it returns ErrSilent. The context of a Handler ends
+// with the connection.
 func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, silence time.Duration) (Message, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r := &server{conn: conn, calls: make(chan *Answering, maxQueuedCalls)}
 	end, failed := make(chan Message, 1), make(chan error, 1)
-	go func() { // this goroutine ends when the connection fails or receive returns the first message that is not a call
+	go func() { // the goroutine ends when the connection fails, or when receive returns the first message that is neither a Call nor an Order
 		m, err := r.receive(ctx)
 		if err != nil {
 			failed <- err
 			if err == io.EOF {
-				err = io.ErrUnexpectedEOF // handlers that read orders must not mistake a lost connection for the end of the input
+				err = io.ErrUnexpectedEOF // a handler that reads orders must not take a lost connection for the end of the input
 			}
 			cancel(err)
 			return
@@ -406,8 +409,8 @@ func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, silence
 	}
 }
 
-// maxQueuedCalls is the largest number of calls that may queue on one connection
-// while the agent processes another call.
+// maxQueuedCalls is the largest number of calls on one connection that may
+// wait while the agent processes another call.
 const maxQueuedCalls = 64
 
 // server is the agent's side of a connection on which a Caller sends calls.
@@ -417,8 +420,8 @@ type server struct {
 	running sync.Map        // map of call ID to *Answering: the calls that have not been answered yet
 }
 
-// receive queues each Call and forwards each Order to its call. It returns the
-// first message that is neither.
+// receive queues each Call and passes the data of each Order to its call. It
+// returns the first message that is neither a Call nor an Order.
 func (s *server) receive(ctx context.Context) (Message, error) {
 	for {
 		m, err := s.conn.Receive()
@@ -451,7 +454,7 @@ func (s *server) order(o Order) {
 	case len(o.Data) == 0:
 		call.orders.Close()
 	default:
-		_, _ = call.orders.Write(o.Data) // returns an error if the call has ended, which drops the data
+		_, _ = call.orders.Write(o.Data) // the error is ignored: it means that the call has ended and the data is dropped
 	}
 }
 
@@ -459,7 +462,7 @@ func (s *server) answer(ctx context.Context, call *Answering, handlers map[Metho
 	defer func() {
 		s.running.Delete(call.call.ID)
 		call.stopAfterFunc()
-		call.Close() // from now on, writes to orders fail instead of blocking
+		call.Close() // from now on, a write of Order data fails instead of blocking
 	}()
 	id, do := call.call.ID, call.call.Do
 	handler, known := handlers[do]

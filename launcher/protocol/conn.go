@@ -10,11 +10,11 @@ import (
 	"sync"
 )
 
-// Both sides begin a connection by sending one of these strings. It identifies
-// the protocol of the messages that follow.
+// Both sides begin a connection by sending one of these strings. The string
+// identifies the protocol of all later messages on the connection.
 const (
-	magic      = "plx-agent-1\n" // messages of a job, sent to the agent that runs it
-	magicCalls = "plx-agent-3\n" // remote procedure calls, followed by a Spec and the messages of its job
+	magic      = "plx-agent-1\n" // for messages of a job, between its agent and a client
+	magicCalls = "plx-agent-3\n" // for remote procedure calls, which a Spec and the messages of its job may follow
 )
 
 // MaxMessage is the largest size of one encoded message in bytes. The largest
@@ -25,10 +25,11 @@ const MaxMessage = 16 << 20
 // support calls, prints when it receives magicCalls.
 const KnowsNoCalls = `something that begins with "plx-agent-3`
 
-// errNotAgent is the error if the other side does not send a plx magic string.
+// errNotAgent is the error if the other side does not begin with a magic
+// string of plx.
 var errNotAgent = errors.New("no plx agent answered")
 
-// VersionError is the error if the other side is a plx agent that uses another
+// VersionError is the error if the other side is a plx agent with another
 // protocol version. Got is the version string that it sent.
 type VersionError struct{ Got string }
 
@@ -37,12 +38,12 @@ func (e *VersionError) Error() string {
 }
 
 // Conn sends and receives messages over a byte stream. Several goroutines may
-// call Send at the same time, but only one may call Receive. Neither call has
-// a timeout: the owner of the stream must close it if the other side stops
-// responding.
+// call Send at the same time, but only one may call Receive. Neither method
+// has a timeout: the owner of the stream must close the stream if the other
+// side stops responding.
 //
-// Receive never reads beyond the end of a message, so another process can take
-// over the stream.
+// Receive never reads beyond the end of a message. So after a message, another
+// process can continue to read the stream.
 type Conn struct {
 	stream io.ReadWriteCloser
 	mu     sync.Mutex // held while a message is being written
@@ -56,14 +57,13 @@ func Open(stream io.ReadWriteCloser) (*Conn, error) { return open(stream, magic)
 func OpenCalls(stream io.ReadWriteCloser) (*Conn, error) { return open(stream, magicCalls) }
 
 // Continue returns a Conn for a stream on which another process has already
-// called Open. That process must have received all earlier messages
-// completely.
+// called Open. That process must have read complete messages only.
 func Continue(stream io.ReadWriteCloser) *Conn { return &Conn{stream: stream} }
 
 func open(stream io.ReadWriteCloser, magic string) (*Conn, error) {
 	c := &Conn{stream: stream}
 	if err := c.exchangeMagic(magic); err != nil {
-		stream.Close() // the error of exchangeMagic is more informative than that of Close
+		stream.Close() // the error of Close is ignored: that of exchangeMagic is more informative
 		return nil, err
 	}
 	return c, nil
@@ -115,10 +115,10 @@ func (c *Conn) Send(m Message) error {
 	return err
 }
 
-// A message is encoded as a 4-byte length followed by JSON. A Piece or an
-// Order is not JSON, to save the encoding of its data: its length field has
-// one of these bits set, and the data follows an 8-byte call ID and a 1-byte
-// stream number.
+// A message is encoded as a 4-byte length and JSON. To save the encoding of
+// data, a Piece or an Order is not JSON. Its length field has one of the bits
+// below set. After the length come an 8-byte call ID, a 1-byte stream number
+// and the data.
 const (
 	rawPiece = 1 << 31
 	rawOrder = 1 << 30
@@ -170,7 +170,7 @@ func (c *Conn) Receive() (Message, error) {
 	if n > MaxMessage {
 		return m, fmt.Errorf("message of %d bytes, at most %d are allowed", n, MaxMessage)
 	}
-	body, err := io.ReadAll(io.LimitReader(c.stream, int64(n))) // ReadAll allocates as data arrives, so a forged length cannot exhaust the memory
+	body, err := io.ReadAll(io.LimitReader(c.stream, int64(n))) // ReadAll allocates memory only as data arrives, so a forged length cannot exhaust the memory
 	if err == nil && len(body) < int(n) {
 		err = io.ErrUnexpectedEOF
 	}

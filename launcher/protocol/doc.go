@@ -7,10 +7,10 @@
 // visitor is a command that talks to an agent without being the driver, such
 // as plx stop.
 //
-// Messages travel over any byte stream. It is the SSH channel on which the
-// launcher started the agent, a later SSH channel that is connected to the
-// agent's local socket, or a TCP connection between two agents of the job that
-// have authenticated each other.
+// Messages travel over any byte stream. There are three kinds: the SSH channel
+// on which the launcher started the agent, a later SSH channel that is
+// connected to the agent's local socket, and a TCP connection between two
+// agents of the job that have authenticated each other.
 //
 //	driver                                 agent
 //	       Call -------------------------->  before the job: query the host and its GPUs
@@ -34,14 +34,13 @@
 //	<----- (end of stream)                  no process of the job is left on the host
 //
 // A generation is one run of all tasks; a restart begins the next one. Before
-// an agent prepares a generation it kills all processes of the previous one.
-// It refuses to
-// prepare a generation that is over.
+// an agent prepares a generation, it kills all processes of the previous one.
+// It refuses to prepare a generation that is over.
 //
 // A message is a little-endian uint32 length followed by JSON. A lost
 // connection loses no information, because State repeats everything that
 // Exited and Said have reported.
 //
-// The output of tasks does not travel in these messages, except for the first
-// 64 KiB (Logged). See package logs.
+// These messages do not carry the output of tasks, except for the first 64 KiB
+// (Logged). See package logs.
 package protocol

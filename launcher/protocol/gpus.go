@@ -9,16 +9,16 @@ const LockPrefix = "plx-gpu-"
 // has room for several thousand locks.
 const MostLocks = 1 << 20
 
-// Reserve asks an agent to queue for GPUs and to lock them until it receives
-// the Spec of the job. An agent that holds locks or queues exits if it
-// receives no message for a minute.
+// Reserve asks an agent to queue for GPUs and to lock them. The agent holds
+// the locks until it receives the Spec of the job. An agent that queues or
+// holds locks exits if it receives no message for a minute.
 type Reserve struct {
 	Ask    string  `json:"ask"`    // the action: ReserveQueue, ReserveTake, ReserveDrop or ReserveLeave
 	Ticket string  `json:"ticket"` // position of the launch in the queues; tickets of earlier launches sort first
 	Claims []Claim `json:"claims"` // GPUs of this host that the launch wants to lock
 }
 
-// Values of Reserve.Ask: what the agent does.
+// Values of Reserve.Ask, which say what the agent does.
 const (
 	ReserveQueue = "queue" // join the GPUs' queues and report which launches are ahead
 	ReserveTake  = "take"  // lock all the GPUs, or keep the locks if they are held already
@@ -28,6 +28,6 @@ const (
 
 // Reservation is the result of the method DoReserve.
 type Reservation struct {
-	Ahead []string `json:"ahead,omitempty"` // tickets of launches that are ahead in a queue
-	Cause string   `json:"cause,omitempty"` // why the agent could not lock the GPUs; empty if it did or was not asked to
+	Ahead []string `json:"ahead,omitempty"` // tickets of the launches that are ahead of this one in a queue
+	Cause string   `json:"cause,omitempty"` // why the agent could not lock the GPUs; empty if it could, or if the request was not ReserveTake
 }

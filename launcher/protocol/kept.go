@@ -1,19 +1,19 @@
 package protocol
 
 // WantKept asks for what a host has recorded about a job: its metrics and
-// events. It works while the job runs and after the job has ended.
+// events. The request works both while the job runs and after its end.
 type WantKept struct {
 	HostJob
-	Bytes  int  `json:"bytes"`            // largest total size of the metric histories in the answer; capped at MaxKept
-	Events bool `json:"events,omitempty"` // true: the answer also has the events of a detached job
+	Bytes  int  `json:"bytes"`            // largest total size in bytes of the metric histories in the reply; values above MaxKept count as MaxKept
+	Events bool `json:"events,omitempty"` // true if the reply also contains the events of a detached job
 }
 
-// MaxKept is the largest total size in bytes of Kept.Histories. Encoded as
-// JSON, that much fits into one message.
+// MaxKept is the largest total size in bytes of Kept.Histories. Histories of
+// this size, encoded as JSON, fit into one message.
 const MaxKept = 8 << 20
 
-// OfHost is the key in Kept.Histories of the host's own usage (CPU, memory,
-// network, GPUs).
+// OfHost is the key in Kept.Histories for the usage of the host itself (CPU,
+// memory, network, GPUs).
 const OfHost = "host"
 
 // Kept is the result of the method DoKept.

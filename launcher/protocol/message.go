@@ -8,18 +8,18 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// Message is the unit that a connection carries. Exactly one of its fields is
-// set.
+// Message is the unit that a connection carries. A message has exactly one of
+// these fields.
 type Message struct {
-	// Remote procedure calls to "plx agent start" before it receives the Spec
-	// of a job, and the agent's answers.
+	// Remote procedure calls to "plx agent start", and the agent's replies.
+	// They end when the agent receives the Spec of a job.
 	Call  *Call  `json:"call,omitempty"`
 	Order *Order `json:"order,omitempty"`
 	Piece *Piece `json:"piece,omitempty"`
 	Reply *Reply `json:"reply,omitempty"`
 
-	// Sent by the driver. A visitor (a command that is not the driver) may
-	// also send Attach and Stop.
+	// The driver sends these messages. A visitor (a command that is not the
+	// driver) may also send Attach and Stop.
 	Spec    *Spec    `json:"spec,omitempty"`
 	Attach  *Attach  `json:"attach,omitempty"`
 	Renew   *Renew   `json:"renew,omitempty"`
@@ -31,16 +31,16 @@ type Message struct {
 	End     *End     `json:"end,omitempty"`
 
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
-	Scaled     *Scaled     `json:"scaled,omitempty"` // the agent that receives this forwards it to its visitors
+	Scaled     *Scaled     `json:"scaled,omitempty"` // answer to Scale; an agent that receives it forwards it to its visitors
 
-	// Sent by a visitor. The agent forwards Scale to the driver. It answers
-	// SpecAsk with the job's Spec.
+	// A visitor sends these messages. The agent forwards Scale to the driver.
+	// It answers SpecAsk with the job's Spec.
 	Scale   *Scale `json:"scale,omitempty"`
 	SpecAsk bool   `json:"spec_ask,omitempty"`
 
-	Look *ActivityRequest `json:"look,omitempty"` // sent by the driver or a visitor
+	Look *ActivityRequest `json:"look,omitempty"` // the driver or a visitor sends this message
 
-	// Sent by the agent.
+	// The agent sends these messages.
 	State    *State          `json:"state,omitempty"`
 	Renewed  *Renew          `json:"renewed,omitempty"`
 	Prepared *Prepared       `json:"prepared,omitempty"`
@@ -54,8 +54,8 @@ type Message struct {
 
 	Logged *Logged `json:"logged,omitempty"` // log output, sent only to the launcher that started the agent
 
-	// FileCounts is the agent's last message to the driver, after all tasks have
-	// ended. It is sent on a best-effort basis and may be missing.
+	// Made is the agent's last message to the driver, after all tasks have
+	// ended. It counts the files that the tasks made. It may be missing.
 	Made *FileCounts `json:"made,omitempty"`
 }
 
@@ -82,27 +82,27 @@ type Probe struct {
 	ToolTime time.Duration `json:"toolTime"` // time limit for one run of nvidia-smi; 0 means the default
 }
 
-// Has asks an agent whether its host stores all files of a folder, because an
-// earlier job sent them. If Job is set, the agent also creates that job's
-// working directory from the files. If the call fails, the caller sends the
-// files with Put; that reports any lasting problem again.
+// Has asks an agent whether its host already stores all files of a folder,
+// because an earlier job sent them. If Job is set, the agent also creates that
+// job's working directory from the files. If the call fails, the caller sends
+// the files with Put. If the cause of the failure persists, Put fails too.
 type Has struct {
 	Manifest string `json:"manifest"` // content hash of the manifest that lists the folder's files
-	// Job is the job whose working directory the agent creates, and Folder the
-	// name of the host's folder of that job. Both are empty if no working
-	// directory is to be created.
+	// Job and Folder name the job whose working directory the agent creates;
+	// Folder is the name of the host's folder of that job. Both are empty if
+	// the agent creates no working directory.
 	Job    string `json:"job,omitempty"`
 	Folder string `json:"folder,omitempty"`
 }
 
-// CheckName asks an agent whether a new job may use this name for its
+// CheckName asks an agent whether a new job may use the name Name for its
 // checkpoint folder.
 type CheckName struct {
 	Name string `json:"name"`
 }
 
-// Find asks an agent to look for a program on the PATH of the tasks. It does
-// not see changes that a --setup script makes to the PATH.
+// Find asks an agent to look for a program on the PATH of the tasks. The agent
+// does not take into account changes that a --setup script makes to the PATH.
 type Find struct {
 	Name Raw   `json:"name"` // file name of the program, without a slash
 	Path Raw   `json:"path,omitempty"`
@@ -125,49 +125,49 @@ type HostJob struct {
 // Logged messages.
 const EarlyLogs = 64 << 10
 
-// Logged carries a part of the first log output of a job, in the format of the
+// Logged carries a part of a job's first log output, in the format of the
 // command "plx agent logs".
 type Logged struct {
 	Data []byte `json:"data,omitempty"`
-	Done bool   `json:"done,omitempty"` // true in the last such message: the job has ended, or the next output would exceed EarlyLogs
+	Done bool   `json:"done,omitempty"` // true in the last Logged message: the job has ended, or the next output would exceed EarlyLogs
 }
 
-// Attach is the first message on a connection to an agent, unless a Spec is.
-// If a new driver attaches, it replaces the previous driver. A visitor
-// receives State on each change and may send Stop.
+// Attach is the first message on a connection to an agent, unless the
+// connection begins with a Spec. If a new driver attaches, it replaces the
+// previous driver. A visitor receives State on each change and may send Stop.
 type Attach struct {
-	Driver bool `json:"driver"` // true: the sender drives the job; false: the sender is a visitor
+	Driver bool `json:"driver"` // true if the sender drives the job, false if it is a visitor
 }
 
 // Renew extends the agent's lease by Spec.Lease. The agent answers with
 // Renewed, which has the same content.
 //
-// Sent is the send time by the driver's clock that Clock names. The agent
-// compares it only with earlier times of the same clock, never with its own.
-// If a renewal was delayed longer on its way than earlier ones, the agent
-// shortens the extension by that delay. Without Clock, the extension starts
-// when the agent reads the message.
+// Sent is the send time by the driver's clock, which Clock names. The agent
+// compares Sent only with earlier values of the same clock, never with its own
+// clock. If a renewal took longer to arrive than earlier ones, the agent
+// shortens the extension by that delay. If Clock is empty, the extension
+// starts when the agent reads the message.
 type Renew struct {
-	Clock string        `json:"clock,omitempty"` // name of the driver's clock; empty if the lease is extended from the time of receipt
-	Sent  time.Duration `json:"sent,omitempty"`  // send time, as time since Clock started
+	Clock string        `json:"clock,omitempty"` // name of the driver's clock; if empty, the lease is extended from the time of receipt
+	Sent  time.Duration `json:"sent,omitempty"`  // send time, as the time since the clock named Clock started
 }
 
 // Prepare asks an agent to open the sockets for its tasks in a generation (run
-// of all tasks). The agent first waits until no process of the previous
+// of all tasks). Before that, the agent waits until no process of the previous
 // generation is left on the host. Tasks may be empty.
 type Prepare struct {
 	Generation int        `json:"generation"`
 	Tasks      []TaskSpec `json:"tasks"`
-	GroupRank  int        `json:"groupRank"` // number of hosts with workers that have a lower host index than this one
+	GroupRank  int        `json:"groupRank"` // number of hosts that run workers and have a lower index than the receiving host
 }
 
-// Prepared reports the addresses at which the host's tasks will listen, or an
-// error.
+// Prepared reports the addresses at which the host's tasks will listen, or why
+// there are none.
 type Prepared struct {
 	Generation int                     `json:"generation"`
-	Error      string                  `json:"error,omitempty"`    // why the agent could not open the sockets; empty if it could
-	Open       map[cluster.Task]string `json:"open,omitempty"`     // addresses of listening sockets, which the tasks inherit
-	Reserved   map[cluster.Task]string `json:"reserved,omitempty"` // addresses that are bound but not listening, for programs that do not use plx's trainer
+	Error      string                  `json:"error,omitempty"`    // why the agent could not open the sockets; empty if all are open
+	Open       map[cluster.Task]string `json:"open,omitempty"`     // addresses of listening sockets, which the agent passes to the tasks
+	Reserved   map[cluster.Task]string `json:"reserved,omitempty"` // addresses that are bound but not listening; they are for programs that do not use plx's trainer
 }
 
 // Check asks an agent to connect to other agents of the job at their addresses
@@ -203,16 +203,16 @@ type Start struct {
 	Generation int       `json:"generation"`
 	Addresses  Addresses `json:"addresses"`
 
-	Groups      int `json:"groups,omitempty"`      // number of hosts of this generation that run workers
+	Groups      int `json:"groups,omitempty"`      // number of hosts that run workers in this generation
 	Restarts    int `json:"restarts,omitempty"`    // number of restarts of the job so far
 	MaxRestarts int `json:"maxRestarts,omitempty"` // largest number of restarts of the job; 0 means that it is never restarted
 }
 
-// Started reports that the agent has tried to start every task of its host.
-// For a task that it could not start, it also sends an Exit with the cause.
+// Started reports that the agent has tried to start every task of its host. If
+// it could not start a task, it also sends an Exit with the cause.
 type Started struct {
 	Generation int                  `json:"generation"`
-	PIDs       map[cluster.Task]int `json:"pids"` // process IDs of the tasks that were started
+	PIDs       map[cluster.Task]int `json:"pids"` // process IDs of the tasks that the agent has started
 }
 
 // Exit reports that a task has ended, and how.
@@ -228,9 +228,9 @@ type Exit struct {
 	Cause         string       `json:"cause,omitempty"`    // why the task failed or could not start; empty if unknown
 	LostPeer      string       `json:"lostPeer,omitempty"` // the peer task whose loss this task reported as the reason of its failure; empty if none
 	Tail          string       `json:"tail,omitempty"`     // last few KiB of the task's stderr
-	OOMKills      int64        `json:"oomKills,omitempty"` // processes that the OOM killer of the host killed while the task ran; 0 also if plx killed the task
+	OOMKills      int64        `json:"oomKills,omitempty"` // number of processes that the OOM killer of the host killed while the task ran; 0 if plx killed the task
 	OOM           string       `json:"oom,omitempty"`      // evidence that the OOM killer killed this task; empty if there is none
-	Shm           string       `json:"shm,omitempty"`      // problem with /dev/shm, if the task's exit looks like a lack of shared memory; otherwise empty
+	Shm           string       `json:"shm,omitempty"`      // problem with /dev/shm if the task seems to have lacked shared memory; otherwise empty
 	Time          time.Time    `json:"time"`               // time at which the agent noticed the exit, by the host's clock
 }
 
@@ -243,8 +243,8 @@ type TaskMessage struct {
 }
 
 // Stop asks an agent to stop tasks. The agent asks the tasks to end, and after
-// Grace kills them and all their descendants. If a visitor sends Stop, the
-// agent instead forwards it to the driver, which ends the whole job.
+// Grace kills them and all their descendants. An agent that receives Stop from
+// a visitor forwards it to the driver, which ends the whole job.
 type Stop struct {
 	Tasks []cluster.Task `json:"tasks,omitempty"` // tasks to stop; nil means all tasks
 	Grace time.Duration  `json:"grace"`           // time between asking tasks to stop and killing them; 0 kills at once
@@ -265,19 +265,19 @@ type Stop struct {
 }
 
 // Checkpoint asks the chief (worker 0) to take a checkpoint after its current
-// step. The driver sends it to the chief's agent. The answer is Said, with a
-// message of kind checkpoint. If the chief cannot answer, the agent answers
-// for it, with a Cause.
+// step. The driver sends it to the chief's agent. The answer is the message
+// Said with a message of kind checkpoint. If the chief cannot answer, its
+// agent answers with a Cause.
 //
-// If the driver repeats the same Request in the same generation, the agent
-// does not ask the chief again but repeats the answer.
+// If the driver repeats a Checkpoint with the same Request in the same
+// generation, the agent repeats the answer and does not ask the chief again.
 //
-// If Hold is set, the chief takes no further step after the checkpoint until
-// it receives Resume or Stop.
+// If Hold is set, the chief pauses after the checkpoint until it receives
+// Resume or Stop.
 type Checkpoint struct {
 	Request int   `json:"request,omitempty"` // number of the request; 0 for the checkpoint before a stop
-	Hold    *Hold `json:"hold,omitempty"`    // nil: the chief continues training after the checkpoint
-	Resume  bool  `json:"resume,omitempty"`  // true: take no checkpoint; a chief that is paused by this Request or an earlier one continues
+	Hold    *Hold `json:"hold,omitempty"`    // workers after a change of hosts; nil if the chief continues training after the checkpoint
+	Resume  bool  `json:"resume,omitempty"`  // true if the chief takes no checkpoint, but ends a pause that this Request or an earlier one began
 }
 
 // Hold describes with which workers the job will continue after a checkpoint.
@@ -289,7 +289,7 @@ type Hold struct {
 // Drive makes the agent that receives it the driver of a detached job.
 type Drive struct {
 	Plan  Plan   `json:"plan"`
-	Peers []Peer `json:"peers"` // all agents of the job including this one, ordered by host index
+	Peers []Peer `json:"peers"` // all agents of the job, including the receiver, ordered by host index
 }
 
 // End asks an agent to stop all tasks, record the verdict, delete secrets and
@@ -305,17 +305,19 @@ type End struct {
 // ID. If a Scale with the same ID arrives again, the driver does not repeat
 // the change.
 //
-// A Scale with Known 0 changes nothing; its answer only lists the hosts.
+// If Known is 0, the driver changes nothing and only lists the hosts in its
+// answer.
 type Scale struct {
 	ID       string        `json:"id"`
-	Known    int           `json:"known,omitempty"`    // number of hosts that have ever belonged to the job; 0 only lists the hosts
+	Known    int           `json:"known,omitempty"`    // number of hosts that have ever belonged to the job, as the sender knows it; 0 requests only the list of hosts
 	Join     []Joining     `json:"join,omitempty"`     // hosts that join the job; nil if none
 	Leave    []int         `json:"leave,omitempty"`    // indices of hosts that leave the job; nil if none
 	SaveTime time.Duration `json:"saveTime,omitempty"` // time limit for the checkpoint before the change
 }
 
-// Joining is a host that joins a running job. Its agent is already running,
-// with the next free host index. The driver assigns the indices of its tasks.
+// Joining is a host that joins a running job. Its agent already runs, with the
+// next free host index. The driver assigns the indices of the tasks on the
+// host.
 type Joining struct {
 	HostPlan
 	Addr string `json:"addr"` // address of the agent on the data network, as in State
@@ -324,10 +326,11 @@ type Joining struct {
 	Env       []Raw  `json:"env,omitempty"`       // environment variables from the host's line in the resource file
 }
 
-// Scaled is the answer to Scale. If Cause is set, nothing was changed.
+// Scaled is the answer to Scale. If Cause is set, the driver has changed
+// nothing.
 type Scaled struct {
 	ID         string        `json:"id"`
-	Cause      string        `json:"cause,omitempty"`      // why nothing was changed; empty if the change succeeded or the hosts were only listed
+	Cause      string        `json:"cause,omitempty"`      // why the driver has changed nothing; empty if the change succeeded or Scale only requested the list of hosts
 	Generation int           `json:"generation,omitempty"` // number of the generation whose tasks are in Hosts
 	Hosts      []HostPlan    `json:"hosts,omitempty"`      // all hosts that have ever belonged to the job, ordered by host index
 	From       int           `json:"from,omitempty"`       // number of workers before the change
@@ -341,7 +344,7 @@ func (s Scaled) String() string {
 	return fmt.Sprintf("scaled from %d to %d workers after step %d: paused for %s", s.From, s.To, s.Step, s.Pause.Round(10*time.Millisecond))
 }
 
-// After returns a copy of s with Pause set to pause.
+// After returns a copy of s whose field Pause is pause.
 func (s Scaled) After(pause time.Duration) Scaled {
 	s.Pause = pause
 	return s
@@ -349,7 +352,7 @@ func (s Scaled) After(pause time.Duration) Scaled {
 
 // Put asks an agent to receive the files of a folder and store them.
 type Put struct {
-	Program bool `json:"program,omitempty"` // true: the folder contains one executable, which is stored under ~/.plx/blobs
+	Program bool `json:"program,omitempty"` // true if the folder contains one executable, which the agent stores under ~/.plx/blobs
 	// Job is the job whose working directory the agent creates from the files,
 	// and Folder the name of the host's folder of that job. Both are empty if
 	// no working directory is to be created.
@@ -368,7 +371,7 @@ type Get struct {
 type HostCheckpoint struct {
 	Folder string           `json:"folder"`           // slash-separated path of the folder under ~/.plx/ckpt/<name>
 	Made   time.Time        `json:"made,omitzero"`    // creation time in the manifest; zero if the manifest is unreadable
-	Files  []CheckpointFile `json:"files,omitempty"`  // files that the manifest lists, and last the manifest itself; nil if it is unreadable
+	Files  []CheckpointFile `json:"files,omitempty"`  // files that the manifest lists, followed by the manifest itself; nil if the manifest is unreadable
 	Damage string           `json:"damage,omitempty"` // why the manifest is unreadable; empty if it is readable
 }
 

@@ -7,10 +7,11 @@ import (
 	"sync"
 )
 
-// lostPeer matches the error messages of torch 1.13 to 2.x for a peer process
-// that has ended or does not respond. They come from Gloo, NCCL, NCCL's
-// watchdog and the rendezvous store (TCPStore). It must not match a lost
-// connection of another library, such as one that downloads data.
+// lostPeer matches the error messages with which torch 1.13 to 2.x reports
+// that a peer process has ended or does not respond. They come from Gloo,
+// NCCL, NCCL's watchdog and the rendezvous store (TCPStore). lostPeer must not
+// match messages of other libraries, such as a lost connection during a
+// download.
 var lostPeer = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(strings.Join([]string{
 		`gloo/transport/\S+ .*(Connection (closed|reset) by peer|Connection refused|Broken pipe|Socket closed|Timed out waiting|timeout)`,
@@ -30,9 +31,9 @@ var noise = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^(\[rank[0-9]+\]: ?)?(frame #[0-9]+: .*|Exception raised from .*|Last error:|\s*|<.*>)$`)
 })
 
-// LossOfPeer searches the last lines of a program's stderr for a message that
-// the program failed because another process of the job did. It returns that
-// line, or "" if there is none.
+// LossOfPeer searches the last lines of a program's stderr. It returns the
+// line which says that the program failed because it lost another process of
+// the job. It returns "" if there is no such line.
 func LossOfPeer(lines []string) string {
 	lines = slices.DeleteFunc(slices.Clone(lines), noise().MatchString)
 	for _, line := range slices.Backward(lines[max(0, len(lines)-5):]) {

@@ -1,8 +1,7 @@
 package protocol
 
-// Seed asks an agent to serve its own executable over TCP to hosts that have
-// no agent yet. Shell scripts on these hosts download it. The result is the
-// port.
+// Seed asks an agent to serve its own executable over TCP. Shell scripts on
+// hosts without an agent download it. The result of the call is the port.
 type Seed struct {
 	Addr  string `json:"addr"`          // IP address on which the agent listens
 	Low   int    `json:"low,omitempty"` // first port of the allowed range, as in Spec.PortLow

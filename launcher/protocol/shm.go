@@ -2,31 +2,32 @@ package protocol
 
 import "fmt"
 
-// Shm is the directory of POSIX shared memory, through which processes of a
-// host exchange data.
+// Shm is the directory of POSIX shared memory. Processes of a host exchange
+// data through it.
 const Shm = "/dev/shm"
 
-// goodShmKiB is the size in KiB of /dev/shm that is enough for usual training
+// goodShmKiB is the size of /dev/shm, in KiB, that suffices for usual training
 // programs. Docker's default of 64 MiB is known to be too small for PyTorch's
 // data loaders.
 const goodShmKiB = 1 << 20
 
-// ShmFault is a problem with /dev/shm that makes programs which use shared
-// memory fail.
+// ShmFault is a problem with /dev/shm. It makes programs fail that use shared
+// memory.
 type ShmFault int
 
 // Values of ShmFault.
 const (
 	ShmGood ShmFault = iota
 	ShmMissing
-	ShmFull // full or nearly full
+	ShmFull // /dev/shm is full or nearly full
 	ShmUnwritable
 	ShmSmall
 )
 
 // OfShm returns the problem of a host's /dev/shm, as a value and as text for
-// the user. It returns ShmGood if there is none. A program that writes to
-// shared memory beyond the free space is killed by SIGBUS.
+// the user. If there is no problem, it returns ShmGood. A full /dev/shm is a
+// problem because the kernel kills a program with SIGBUS if it writes more to
+// shared memory than fits.
 func OfShm(f Folder) (fault ShmFault, text string) {
 	known := f.SizeKiB > 0 && f.FreeKiB >= 0
 	room := fmt.Sprintf("(%s, %s left)", formatKiB(f.SizeKiB), formatKiB(f.FreeKiB))
@@ -47,8 +48,8 @@ func OfShm(f Folder) (fault ShmFault, text string) {
 	return ShmGood, ""
 }
 
-// formatKiB formats a size in whole units. It rounds down, so that hosts with
-// nearly equal free space get the same text and can be grouped.
+// formatKiB formats a size in whole units, rounded down. So hosts with nearly
+// equal free space get the same text, and their messages can be merged.
 func formatKiB(kib int64) string {
 	switch {
 	case kib <= 0:

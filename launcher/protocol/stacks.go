@@ -19,8 +19,8 @@ type StacksHead struct {
 // StacksHead.Places.
 const placePrefix = "  at "
 
-// String formats the header: a line with the task and time, one line per
-// place, and an empty line.
+// String formats the header: a line with the task and the time, one line for
+// each element of Places, and an empty line.
 func (h StacksHead) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s, %s\n", h.Task, h.Time.Format(time.RFC3339))
@@ -34,7 +34,7 @@ func (h StacksHead) String() string {
 // StacksHeads parses the stack traces of several tasks, as an agent writes
 // them, and returns their headers.
 func StacksHeads(text string) (all []StacksHead) {
-	open := false // the previous line belongs to a header, so a line with placePrefix continues it
+	open := false // true if the previous line belongs to a header, so that a line with placePrefix continues the header
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		if place, is := strings.CutPrefix(line, placePrefix); open && is {

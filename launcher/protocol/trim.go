@@ -9,9 +9,10 @@ import (
 // message.
 const maxText = 8 << 10
 
-// Trim shortens long strings in a message that came from an agent. The driver
-// stores many of these strings and sends them to every agent in its verdict.
-// So one host with long texts must not make that message too large.
+// Trim shortens long strings in a message from an agent. The driver stores
+// many of these strings, and its verdict, which contains them, goes to every
+// agent. Without Trim, one host with long texts could make that message too
+// large.
 func (m *Message) Trim() { trim(reflect.ValueOf(m)) }
 
 func trim(v reflect.Value) {
@@ -35,7 +36,7 @@ func trim(v reflect.Value) {
 	case reflect.Map:
 		for key, value := range v.Seq2() {
 			if value.Kind() != reflect.String {
-				trim(value) // a pointer
+				trim(value) // value is a pointer, so trim changes the map's element
 				continue
 			}
 			cut := reflect.New(value.Type()).Elem()

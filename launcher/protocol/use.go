@@ -9,19 +9,19 @@ type HostUse struct {
 	MemoryTotal int64         `json:"memoryTotal"` // memory of the host in bytes
 	Samples     []Sample      `json:"samples,omitempty"`
 	GPUs        []GPUUse      `json:"gpus,omitempty"`
-	Every       time.Duration `json:"every"`             // time between two samples
+	Every       time.Duration `json:"every"`             // time between two elements of Samples
 	Trouble     string        `json:"trouble,omitempty"` // why some values are missing; empty if none are
 }
 
-// Sample is one measurement of the usage of a host, over the time since the
-// previous sample. The newest is the last element of HostUse.Samples, which
-// has at most MaxSamples elements.
+// Sample is one measurement of a host's usage. Rates in it are averages since
+// the previous sample. HostUse.Samples has at most MaxSamples elements, the
+// newest last.
 type Sample struct {
 	CPU      float32 `json:"cpu"`      // number of busy processors, such as 1.5
 	Memory   int64   `json:"memory"`   // bytes of memory that are not available to new programs
 	Received int64   `json:"received"` // received bytes per second, all network interfaces except loopback
 	Sent     int64   `json:"sent"`
-	GPU      float32 `json:"gpu"` // sum of the utilization of all GPUs, 1 for a fully busy one; negative if not measured
+	GPU      float32 `json:"gpu"` // sum of the utilization of all GPUs, from 0 to 1 for each GPU; negative if not measured
 }
 
 // GPUUse is the usage of one GPU. A number that nvidia-smi does not report is
@@ -34,7 +34,7 @@ type GPUUse struct {
 	MemoryTotal int64   `json:"memoryTotal"`
 	Temperature int     `json:"temperature"`     // in degrees Celsius
 	Power       float64 `json:"power"`           // in watts
-	Owner       string  `json:"owner,omitempty"` // the task, or other process of the user, that computes on the GPU
+	Owner       string  `json:"owner,omitempty"` // the task, or another process, that computes on the GPU
 }
 
 // Limits of a HostUse.

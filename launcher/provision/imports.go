@@ -18,9 +18,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// importTime is how long the imports may take on a host; the first import of
-// torch reads gigabytes, perhaps over NFS. pythonTime is how long python3 may
-// take without imports.
+// importTime limits the imports on a host. It is long because the first import
+// of torch reads gigabytes, perhaps over NFS. pythonTime limits a start of
+// python3 without imports.
 const (
 	importTime = 3 * time.Minute
 	pythonTime = 20 * time.Second
@@ -57,8 +57,8 @@ type Imported struct {
 	Module    string `json:"module"` // module that the script tried to import last
 	Error     string `json:"error"`  // why Module could not be imported; "" if all modules were
 	Torch     string `json:"torch"`  // version of torch; "" if torch was not imported
-	CUDA      string `json:"cuda"`   // version of CUDA that torch is built for, such as "12.1"; "" for none
-	HIP       string `json:"hip"`    // version of AMD's HIP that torch is built for; "" for none
+	CUDA      string `json:"cuda"`   // version of CUDA that torch was built for, such as "12.1"; "" if it was not built for CUDA
+	HIP       string `json:"hip"`    // version of AMD's HIP that torch was built for; "" if it was not built for HIP
 	Available bool   `json:"available"`
 }
 
@@ -78,9 +78,9 @@ func ModuleNames(values []string) (names []string, err error) {
 }
 
 // Imports imports the modules of r.Spec on each host, in the environment that
-// tasks will have. It stores the result in the Target, with a note or an error
-// if the host's torch cannot use the GPUs. If the Spec has no modules, Imports
-// only finds the version of Python.
+// tasks will have. It stores the result in the host's Target. If the host's
+// torch cannot use the GPUs, it also stores a note or an error. If the Spec
+// has no modules, Imports only determines the version of Python.
 func (r *Recipe) Imports(ctx context.Context, on []*Target) error {
 	doing := "running python3"
 	if len(r.Spec.Imports) > 0 {
@@ -97,8 +97,8 @@ func (r *Recipe) Imports(ctx context.Context, on []*Target) error {
 	})
 }
 
-// checkImports calls Imports and prints its notes, if the user has set
-// --check-import.
+// checkImports calls Imports and prints the notes of the Targets. It does
+// nothing if the user has not set --check-import.
 func (r *Recipe) checkImports(ctx context.Context, on []*Target) error {
 	if len(r.Spec.Imports) == 0 {
 		return nil
@@ -118,7 +118,7 @@ func (r *Recipe) checkImports(ctx context.Context, on []*Target) error {
 }
 
 // askImports imports the modules on one host. If the job has a working
-// directory, it does so there, as the job's tasks will.
+// directory, the imports run in it, as the job's tasks will.
 func askImports(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec) (got Imported, err error) {
 	limit, doing := importTime+pythonTime, "import "+strings.Join(spec.Imports, ", ")
 	if len(spec.Imports) == 0 {
@@ -133,7 +133,7 @@ func askImports(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec) (go
 		c.Setup = ""
 	}
 	request := protocol.ExecRequest{Command: c, Env: spec.EnvOf(a.Resource.Env), MaxTime: importTime}
-	if spec.Workdir != "" { // without a working directory, the host has no folder of the job yet
+	if spec.Workdir != "" { // run in the job's folder, which exists only if the job has a working directory
 		request.Job, request.Folder = a.Job, a.Folder
 	}
 	stdout, stderr, err := hosts.Ask(ctx, a, request, nil)
@@ -154,10 +154,10 @@ func askImports(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec) (go
 	return got, fmt.Errorf("%s: %w", doing, err)
 }
 
-// checkTorch returns an error if the host's torch cannot use the GPUs there,
-// or a note if it is built for CPUs only. gpus is the number of the host's
-// workers that have GPUs. built is what the host's GPUs need torch to be built
-// for, such as "CUDA".
+// checkTorch returns an error if the host's torch cannot use the host's GPUs,
+// or a note if torch is built for CPUs only. gpus is the number of the host's
+// workers that have GPUs. built is the platform for which torch must be built
+// on this host, such as "CUDA".
 func checkTorch(got Imported, gpus int, driver, built string) (note string, err error) {
 	switch {
 	case got.Error != "":
@@ -179,8 +179,8 @@ func checkTorch(got Imported, gpus int, driver, built string) (note string, err 
 }
 
 // leastDriver returns the oldest NVIDIA driver that supports a version of
-// CUDA, or "" if it is unknown. A driver for one minor version of CUDA also
-// supports later minor versions.
+// CUDA, or "" if plx does not know it. A driver for one minor version of CUDA
+// also supports later minor versions.
 func leastDriver(cuda string) string {
 	major, _, _ := strings.Cut(cuda, ".")
 	return map[string]string{"10": "410.48", "11": "450.80.02", "12": "525.60.13", "13": "580"}[major]
@@ -188,7 +188,7 @@ func leastDriver(cuda string) string {
 
 func numbers(version string) (ns []int) {
 	for part := range strings.SplitSeq(version, ".") {
-		n, _ := strconv.Atoi(part) // a part that is not a number counts as 0
+		n, _ := strconv.Atoi(part) // the error is ignored: a text that is not a number counts as 0
 		ns = append(ns, n)
 	}
 	return ns

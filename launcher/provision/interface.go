@@ -16,19 +16,20 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// FindAddresses determines the data address of each host, at which the other
-// hosts connect to its tasks. If the host's line in the resource file or --nic
-// names a network interface, the address is one of that interface. Otherwise
-// it is the address in the line, or the one that SSH connects to.
+// FindAddresses determines the data address of each host: the address to which
+// tasks on other hosts connect. If the host's line in the resource file or
+// --nic names a network interface, the data address is one of that interface.
+// If neither names one, it is the address in the line or, if the line has
+// none, the address that SSH connects to.
 //
 // If an interface has several addresses, FindAddresses prefers a network in
-// which all hosts and r.Like have an address. If there is no such network, it
-// takes the address that SSH connects to, or else the first IPv4 address. It
-// takes IPv6 addresses if r.Like is one, or if a host has no other.
+// which all hosts and r.PeerAddr have an address. If there is no such network,
+// it takes the address that SSH connects to, or else the first IPv4 address.
+// It takes IPv6 addresses if r.PeerAddr is one, or if a host has no other.
 func (r *Recipe) FindAddresses(ctx context.Context, on []*Target) error {
 	all := make([]addresses, len(on))
 	tally := r.Printer.NewHostProgress("looking for data addresses", len(on))
-	_ = each(ctx, on, tally, func(i int, t *Target) (err error) { // ignore the result: the errors are in the targets
+	_ = each(ctx, on, tally, func(i int, t *Target) (err error) { // ignore the result: each target has its error
 		if all[i], err = addressesOf(ctx, t.AgentHost); err == nil && all[i].loopback && len(on) > 1 && !t.Embedded {
 			err = fmt.Errorf("network interface %s reaches this host only, and the job has others", t.Resource.Interface)
 		}
@@ -44,7 +45,7 @@ func (r *Recipe) FindAddresses(ctx context.Context, on []*Target) error {
 			good, found = append(good, t), append(found, all[i])
 		}
 	}
-	like, _ := netip.ParseAddr(r.PeerAddr) // if r.Like is no address, like is the zero Addr, which is not IPv6
+	like, _ := netip.ParseAddr(r.PeerAddr) // the error is ignored: if r.PeerAddr is no address, like is the zero Addr, which is not IPv6
 	six := like.Unmap().Is6() || slices.ContainsFunc(found, func(f addresses) bool { return len(f.four) == 0 && len(f.six) > 0 })
 	network := common(found, six, r.PeerAddr)
 	for i, t := range good {
@@ -55,8 +56,9 @@ func (r *Recipe) FindAddresses(ctx context.Context, on []*Target) error {
 	return joinSome(on)
 }
 
-// joinSome joins the errors of at most three hosts and counts the others,
-// because a wrong --nic fails on every host.
+// joinSome joins the errors of at most three hosts and gives the number of
+// further ones. A wrong --nic fails on every host, so all errors would be too
+// many.
 func joinSome(on []*Target) error {
 	const most = 3
 	var named []error
@@ -71,17 +73,17 @@ func joinSome(on []*Target) error {
 	return errors.Join(named...)
 }
 
-// addresses are the possible data addresses of a host, the preferred ones
-// first. Each address has the length of its network prefix; an address with an
-// unknown network has its full length.
+// addresses are the possible data addresses of a host, in order of preference.
+// Each is a prefix: an address with the prefix length of its network. If the
+// network is unknown, the prefix length is that of the whole address.
 type addresses struct {
-	four, six []netip.Prefix // IPv4 and IPv6
-	loopback  bool           // the addresses are of the loopback interface, so other hosts cannot connect to them
+	four, six []netip.Prefix // IPv4 and IPv6 addresses
+	loopback  bool           // true if the addresses belong to the loopback interface, so that other hosts cannot connect to them
 }
 
-// of returns the IPv6 addresses if six is true or a has no IPv4 address, and
-// the IPv4 addresses otherwise. If a has no IPv6 address, it always returns
-// the IPv4 addresses.
+// of returns the addresses of one IP version. These are the IPv6 addresses if
+// six is true or a has no IPv4 address, and the IPv4 addresses in all other
+// cases. If a has no IPv6 address, of always returns the IPv4 addresses.
 func (a addresses) of(six bool) []netip.Prefix {
 	if len(a.six) > 0 && (six || len(a.four) == 0) {
 		return a.six
@@ -90,7 +92,7 @@ func (a addresses) of(six bool) []netip.Prefix {
 }
 
 // choose returns the first address in the given network. If no address is in
-// it, choose returns the first address, or "" if there is none.
+// the network, it returns the first of all addresses, or "" if there is none.
 func (a addresses) choose(six bool, network netip.Prefix) string {
 	all := a.of(six)
 	if len(all) == 0 {
@@ -102,15 +104,16 @@ func (a addresses) choose(six bool, network netip.Prefix) string {
 	return all[0].Addr().String()
 }
 
-// within returns the index of the first address that is in the given network;
-// -1 if no address is.
+// within returns the index of the first address that is in the given network.
+// It returns -1 if no address is.
 func within(all []netip.Prefix, network netip.Prefix) int {
 	return slices.IndexFunc(all, func(p netip.Prefix) bool { return network.Contains(p.Addr()) })
 }
 
-// common returns a network that contains an address of every host, and also
-// the address like, unless like is empty. It returns the zero Prefix if there
-// is no such network, or if no host has more than one address.
+// common returns a network in which every host has an address. If like is not
+// empty, the network must also contain the address like. common returns the
+// zero Prefix if there is no such network, or if no host has more than one
+// address.
 func common(found []addresses, six bool, like string) netip.Prefix {
 	choice := slices.IndexFunc(found, func(f addresses) bool { return len(f.of(six)) > 1 })
 	if choice < 0 {
@@ -138,12 +141,14 @@ func (a *addresses) add(p netip.Prefix) {
 }
 
 // addressesOf returns the possible data addresses of a host. If the host's
-// line names a network interface, it asks the host for that interface's
-// addresses. Otherwise the host has exactly one data address.
+// line names a network interface, these are the interface's addresses, which
+// the host's agent reports. If the line names no interface, there is exactly
+// one address.
 func addressesOf(ctx context.Context, a *hosts.AgentHost) (found addresses, err error) {
 	if a.Resource.Interface == "" {
 		text, err := a.DataAddr()
-		// If DataAddr returned an invalid address, the agent reports it later.
+		// Add the address only if it is valid. If it is not, the agent reports
+		// that later.
 		if ip, failed := netip.ParseAddr(text); err == nil && failed == nil {
 			found.add(alone(ip))
 		}
@@ -156,10 +161,10 @@ func addressesOf(ctx context.Context, a *hosts.AgentHost) (found addresses, err 
 	return onInterface(links, a.Resource.Interface, a.Resource.DataAddr, a.Facts.ServerAddr)
 }
 
-// onInterface returns the addresses of the interface called name that other
-// hosts can dial. server is the address that SSH connects to; it comes first
-// if the interface has it. If wanted is not empty, only that address may be
-// returned.
+// onInterface returns those addresses of the interface called name that other
+// hosts can dial. server is the address that SSH connects to; if the interface
+// has it, it comes first. If wanted is not empty, it is the only address that
+// onInterface may return.
 func onInterface(links []protocol.Interface, name, wanted, server string) (found addresses, err error) {
 	i := slices.IndexFunc(links, func(l protocol.Interface) bool { return l.Name == name })
 	if i < 0 {
@@ -194,12 +199,12 @@ func onInterface(links []protocol.Interface, name, wanted, server string) (found
 	return found, nil
 }
 
-// alone returns ip with a prefix of its full length, which means that its
-// network is unknown.
+// alone returns ip with the prefix length of the whole address, which means
+// that the network is unknown.
 func alone(ip netip.Addr) netip.Prefix { return netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen()) }
 
-// inNetwork returns ip with the length of the first network prefix in the list
-// that contains ip.
+// inNetwork returns ip with the length of the first prefix in the list that
+// contains ip.
 func inNetwork(all []netip.Prefix, ip netip.Addr) netip.Prefix {
 	for _, p := range all {
 		if p.Contains(ip) {
@@ -210,7 +215,7 @@ func inNetwork(all []netip.Prefix, ip netip.Addr) netip.Prefix {
 }
 
 // owns reports whether a network interface accepts packets for the address ip.
-// The loopback interface does so for all addresses of its network.
+// The loopback interface accepts packets for all addresses of its network.
 func owns(link protocol.Interface, ip netip.Addr) bool {
 	return slices.ContainsFunc(link.Addrs, func(text string) bool {
 		p, err := netip.ParsePrefix(text)
@@ -236,8 +241,8 @@ func dialable(link protocol.Interface) (all []netip.Prefix) {
 }
 
 // describe lists the network interfaces that have an address, the loopback
-// interface last. It only counts the others, because a host with containers
-// has many of them.
+// interface last. For interfaces without an address, it only gives their
+// number, because a host with containers has many of them.
 func describe(links []protocol.Interface) string {
 	var texts, last []string
 	others := 0
@@ -270,8 +275,8 @@ func describe(links []protocol.Interface) string {
 }
 
 // checkReach returns an error if a host's data address is a loopback address,
-// such as that of localhost, and the job has other hosts. The other hosts
-// would connect to themselves.
+// such as that of localhost, and the job has other hosts. Tasks on the other
+// hosts would connect to their own host instead.
 func (r *Recipe) checkReach(_ context.Context, on []*Target) error {
 	var inner *Target
 	elsewhere := ""
@@ -296,7 +301,7 @@ func (r *Recipe) checkReach(_ context.Context, on []*Target) error {
 	line := inner.Resource.WithoutSettings()
 	line.DataAddr = cmp.Or(inner.Facts.ServerAddr, "IP")
 	// SSH connects to the host by a loopback address, so the host is this
-	// machine.
+	// machine. Suggest an address of this machine for the line.
 	if ip, err := netip.ParseAddr(line.DataAddr); err != nil || ip.IsLoopback() {
 		line.DataAddr = cmp.Or(ownAddress(elsewhere), "IP")
 	}
@@ -310,8 +315,8 @@ func errLoopback(addr string, line hostfile.Host) error {
 		"write the address that the others reach: %q", line.String())
 }
 
-// CheckReachOffline does the check of checkReach without connecting to the hosts,
-// as far as their lines in the resource file show the addresses.
+// CheckReachOffline makes the check of checkReach without connecting to the
+// hosts. It sees only the addresses that the lines in the resource file show.
 func CheckReachOffline(used []hostfile.Host) error {
 	inner, addr := -1, ""
 	elsewhere := false
@@ -335,14 +340,14 @@ func CheckReachOffline(used []hostfile.Host) error {
 	return errLoopback(addr, line)
 }
 
-// ownAddress returns the address from which this machine would connect to
-// another address, or "". It sends no packet.
+// ownAddress returns this machine's own address on the route to the given
+// address. It returns "" if it cannot find out. It sends no packet.
 func ownAddress(of string) string {
 	conn, err := net.Dial("udp", net.JoinHostPort(of, "9"))
 	if err != nil {
 		return ""
 	}
-	defer conn.Close() // no packet was sent, because connecting a UDP socket sends none
+	defer conn.Close() // the error is ignored: connecting a UDP socket sends no packet, so nothing can be lost
 	own, ok := conn.LocalAddr().(*net.UDPAddr)
 	if !ok || own.IP.IsLoopback() {
 		return ""

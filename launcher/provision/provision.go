@@ -9,10 +9,10 @@
 //	}
 //
 // The preparation has stages, which ready.go lists. plx launch and plx scale
-// run all stages, and so does the driver of a job for a host that returns.
-// They stop at the first stage that fails on any host. plx doctor runs only
-// the stages that leave nothing of a job on a host. It reports their errors
-// and continues with the other hosts.
+// run all stages. The driver of a job also runs all stages, for a host that
+// returns to the job. The preparation stops at the first stage that fails on
+// any host. plx doctor runs only the stages that leave nothing of a job on a
+// host. It reports their errors and continues with the other hosts.
 //
 // # What it refuses to do
 //

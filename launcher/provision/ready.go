@@ -17,11 +17,11 @@ import (
 type Target struct {
 	*hosts.AgentHost
 	GPUs int   // number of workers on this host that have GPUs
-	Err  error // error of the last stage on this host, without the host's name; nil if it succeeded
+	Err  error // error of the last stage on this host, without the host's name; nil if the stage succeeded
 
-	DialTime time.Duration // duration of Connect, even if it failed
+	DialTime time.Duration // duration of Connect, even if Connect failed
 	Python   *Imported     // result of Imports; nil before Imports has run
-	Note     string        // warning from Imports, for example that torch is built for CPUs only; "" for none
+	Note     string        // warning from Imports, for example that torch is built for CPUs only; "" if there is none
 }
 
 // Recipe describes how to prepare hosts for a job. Each stage is a method,
@@ -31,11 +31,11 @@ type Recipe struct {
 	Set     *hosts.Set // the set that contains all hosts
 	Printer *console.Printer
 
-	// Likely are files that the hosts will probably need, by checksum. Place
-	// asks each host which of them it already has.
+	// Likely are the files that the hosts will probably need. Place asks each
+	// host which of them it already has, by checksum.
 	Likely []envsync.Blob
-	// ConnectTime and PlaceTime are timeouts for Connect and Place on each
-	// host. If they are 0, only the timeouts of their own steps apply.
+	// ConnectTime and PlaceTime limit Connect and Place on each host. If they
+	// are 0, only the time limits of the single operations in them apply.
 	ConnectTime, PlaceTime time.Duration
 
 	// PeerAddr is the data address of a host that already runs the job; "" if no
@@ -48,13 +48,13 @@ type Recipe struct {
 	Venv    Venv
 	Files   *Workdir
 	Spec    protocol.Spec // the part of the job's specification that is the same for all hosts
-	Running bool          // the job is already running, so its files are sent as they were at its start
+	Running bool          // true if the job already runs; its files are then sent as they were at its start
 
 	bar *console.Transfer // progress bar for what Ready sends
 }
 
-// stage is one step of the preparation, for example the method Connect of a
-// Recipe.
+// stage is one step of the preparation: a method of Recipe, such as Connect,
+// bound to its Recipe.
 type stage func(context.Context, []*Target) error
 
 // Survey connects to the hosts and installs plx on those that do not have it.
@@ -80,8 +80,8 @@ func (r Recipe) Ready(ctx context.Context, on []*Target) error {
 	return err
 }
 
-// sendAll sends the program, the virtual environment and the files that hosts
-// do not have.
+// sendAll sends the program, the virtual environment and the files of the job.
+// A host receives only what it does not have.
 func (r *Recipe) sendAll(ctx context.Context, on []*Target) error {
 	r.bar.Resume()
 	err := inOrder(ctx, on, r.sendPrograms, r.installVenv, r.sendFiles)
@@ -101,11 +101,11 @@ func inOrder(ctx context.Context, on []*Target, stages ...stage) error {
 	return nil
 }
 
-// each calls work for all hosts at the same time and stores its error in the
-// target. The tally, which may be nil, shows for which hosts it waits. In the
-// returned error, hosts with the same error are listed together.
+// each calls work for all hosts at the same time and stores the returned error
+// in the host's Target. tally shows for which hosts each still waits; it may
+// be nil. The error of each lists hosts with the same error together.
 func each(ctx context.Context, on []*Target, tally *console.HostProgress, work func(int, *Target) error) error {
-	_ = hosts.Each(ctx, on, func(i int, t *Target) error { // ignore the result: the errors are in the targets
+	_ = hosts.Each(ctx, on, func(i int, t *Target) error { // ignore the result: each target has its error
 		tally.Begin(t.Name())
 		defer tally.End(t.Name())
 		t.Err = work(i, t)
@@ -128,7 +128,7 @@ func each(ctx context.Context, on []*Target, tally *console.HostProgress, work f
 	return errors.Join(errs...)
 }
 
-// Connect connects to the hosts and logs in by SSH. r.Set shows its progress.
+// Connect connects to the hosts and logs in by SSH. r.Set shows the progress.
 func (r *Recipe) Connect(ctx context.Context, on []*Target) error {
 	return each(ctx, on, nil, func(_ int, t *Target) error {
 		ctx, cancel := bounded(ctx, r.ConnectTime, "no connection within %v")
@@ -141,8 +141,8 @@ func (r *Recipe) Connect(ctx context.Context, on []*Target) error {
 }
 
 // Place installs plx on the hosts that do not have it, and asks each host for
-// its platform. The message that plx was sent is printed later, by Ready or
-// Set.Placed.
+// its platform. It does not print that plx was sent: Ready or Set.Placed
+// prints that later.
 func (r *Recipe) Place(ctx context.Context, on []*Target) error {
 	err := each(ctx, on, r.Printer.NewHostProgress("probing", len(on)), func(_ int, t *Target) error {
 		ctx, cancel := bounded(ctx, r.PlaceTime, "it was not sent within %v")

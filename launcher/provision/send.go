@@ -24,7 +24,7 @@ import (
 
 // options returns the options with which tree.Send sends files. In the
 // progress bar, part is the title for all these files, and name is the name of
-// the current one.
+// the current file.
 func (r *Recipe) options(part, name string) tree.SendOptions {
 	return tree.SendOptions{
 		Low: r.Spec.PortLow, High: r.Spec.PortHigh, Sent: r.bar.AddSent, Spool: scratch.Place,
@@ -39,8 +39,9 @@ func (r *Recipe) options(part, name string) tree.SendOptions {
 	}
 }
 
-// sendPrograms sends the executable for each host's platform to the host's
-// cache of files (blobs), unless the host has it.
+// sendPrograms sends each host the executable for the host's platform. The
+// host stores it in its cache of files (blobs). A host that already has the
+// executable receives nothing.
 func (r *Recipe) sendPrograms(ctx context.Context, on []*Target) error {
 	if r.Program == nil {
 		return nil
@@ -68,14 +69,14 @@ func (r *Recipe) sendPrograms(ctx context.Context, on []*Target) error {
 }
 
 // sendFolder sends the content of folder f to hosts that do not have it. If
-// inJob is true, the hosts make it the working directory of the job; an
-// existing working directory is not changed. If a host's cached files are
-// damaged, sendFolder sends these again.
+// inJob is true, the hosts make it the working directory of the job, and do
+// not change an existing working directory. If cached files on a host are
+// damaged, sendFolder sends these files again.
 func (r *Recipe) sendFolder(ctx context.Context, on []*Target, f *tree.Folder, inJob bool, o tree.SendOptions) error {
 	_, size := f.Files()
 	id, limit := f.ID().String(), tree.AnswerLimit(size)
 	has := make([]bool, len(on))
-	_ = hosts.Each(ctx, on, func(i int, t *Target) error { // if the request fails, has[i] stays false and the folder is sent
+	_ = hosts.Each(ctx, on, func(i int, t *Target) error { // the result is ignored: if the request to host i fails, has[i] stays false and the folder is sent
 		want := protocol.Has{Manifest: id}
 		if inJob {
 			want.Job, want.Folder = t.Job, t.Folder
@@ -102,8 +103,8 @@ func (r *Recipe) sendFolder(ctx context.Context, on []*Target, f *tree.Folder, i
 }
 
 // sendOnce sends each host the files of folder f that the host does not have.
-// If it fails only on hosts whose cached files are damaged, it returns these
-// hosts with their errors.
+// If the only failures are damaged cached files on hosts, it returns these
+// hosts with their errors in damaged.
 func sendOnce(ctx context.Context, on []*Target, f *tree.Folder, inJob bool, o tree.SendOptions) (damaged map[*Target]error, err error) {
 	var mu sync.Mutex // guards failed and others
 	failed := map[*Target]error{}
@@ -135,8 +136,8 @@ func sendOnce(ctx context.Context, on []*Target, f *tree.Folder, inJob bool, o t
 	return failed, err
 }
 
-// reportDamage prints a message if err means that a host's cached files were damaged,
-// and reports whether it does.
+// reportDamage reports whether err means that a host's cached files were
+// damaged. If so, it also prints a message.
 func (r *Recipe) reportDamage(t *Target, err error) bool {
 	damaged := protocol.CodeDamaged.Is(err)
 	if damaged {
@@ -145,10 +146,10 @@ func (r *Recipe) reportDamage(t *Target, err error) bool {
 	return damaged
 }
 
-// target returns host t as a destination for tree.Send. want is the request
-// that is sent to the host's agent.
+// target returns host t as a destination for tree.Send. tree.Send sends the
+// request want to the host's agent.
 func target(t *Target, want protocol.Put) tree.Target {
-	addr, _ := t.DataAddr() // ignore the error: FindAddresses has reported hosts without an address
+	addr, _ := t.DataAddr() // ignore the error: FindAddresses has already reported hosts without an address
 	return tree.Target{Name: t.Name(), FileSystem: t.Facts.FileSystem, Addr: addr, Put: func(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 		return hosts.Pipe(ctx, t.AgentHost, protocol.DoPut, want, stdin, stdout)
 	}}
@@ -157,12 +158,12 @@ func target(t *Target, want protocol.Put) tree.Target {
 // discardTime is how long the removal of unused working directories may take.
 const discardTime = 10 * time.Second
 
-// discard removes the job's working directories on hosts on which the job will
-// not start.
+// discard removes the job's working directories on the hosts in from, because
+// the job will not start there.
 func discard(ctx context.Context, from []*Target) {
 	tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
 	defer cancel()
-	// Ignore errors: if a host cannot be reached, plx prune removes its folder
+	// Ignore errors: if plx cannot reach a host, plx prune removes the folder
 	// later.
 	_ = hosts.Each(tidy, from, func(_ int, t *Target) error {
 		_, err := hosts.Call[struct{}](tidy, t.AgentHost, discardTime, protocol.DoDiscard, protocol.HostJob{Job: t.Job, Folder: t.Folder})
@@ -170,9 +171,9 @@ func discard(ctx context.Context, from []*Target) {
 	})
 }
 
-// FromJob returns the recipe of a running job. It copies the job's files from
-// one of the job's hosts to dir, an empty local folder, as far as they are
-// needed.
+// FromJob returns the recipe of a running job. It copies the files that the
+// recipe needs to dir, an empty local folder. It copies them from one of the
+// job's hosts, whose agent is from.
 func FromJob(ctx context.Context, from *hosts.AgentHost, spec protocol.Spec, dir string, printer *console.Printer) (r Recipe, err error) {
 	r = Recipe{Printer: printer, PeerAddr: spec.DataAddr, Files: &Workdir{taken: true}, Spec: spec}
 	if sum := spec.Command.Blob; sum != "" {
@@ -182,8 +183,9 @@ func FromJob(ctx context.Context, from *hosts.AgentHost, spec protocol.Spec, dir
 		}
 		r.Program = func(envsync.Platform) (envsync.Blob, bool) { return program, true }
 	}
-	// Request is nil in a job of an earlier version of plx, whose agents
-	// refuse to start tasks without the environment.
+	// Request is nil if an earlier version of plx launched the job. Hosts
+	// cannot join such a job, because agents refuse to start its tasks without
+	// the environment.
 	if v := spec.Command.Venv; v != nil && v.Request != nil {
 		if r.Venv, err = venvOf(*v, from, dir); err != nil {
 			return r, err
@@ -218,8 +220,8 @@ func takeFolder(ctx context.Context, from *hosts.AgentHost, manifest, dir string
 }
 
 // TakeBlob copies a file from a host's cache to the folder dir. sum is the
-// file's checksum. If the file is this process's own executable, TakeBlob
-// returns that instead.
+// file's checksum. If this process's own executable has the same checksum,
+// TakeBlob returns the executable without copying.
 func TakeBlob(ctx context.Context, from *hosts.AgentHost, sum, dir string) (envsync.Blob, error) {
 	if self, err := os.Executable(); err == nil {
 		if own, err := envsync.FileBlob(self); err == nil && own.Sum == sum {

@@ -15,8 +15,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// newest is a writer that shows the last line of a host's output in the
-// progress display. A command's stdout and stderr may both write to it.
+// newest is a writer for a host's output. It shows the last line of the output
+// in the progress display. A command's stdout and stderr may both write to it.
 type newest struct {
 	tally *console.HostProgress
 	host  string
@@ -31,8 +31,8 @@ func (n *newest) Write(p []byte) (int, error) {
 
 // setUp runs the --setup line of a job once on each host, in the working
 // directory. The environment has the variables of the Spec and those of the
-// host's line in the resource file. While it runs, setUp shows the last line
-// of each host's output; at the end it prints all output. A host that has
+// host's line in the resource file. While the line runs, setUp shows the last
+// line of each host's output. At the end it prints all output. A host that has
 // already run the line for this job does not run it again.
 func (r *Recipe) setUp(ctx context.Context, on []*Target) error {
 	if !r.Spec.Command.SetupDone {
@@ -57,7 +57,7 @@ func (r *Recipe) setUp(ctx context.Context, on []*Target) error {
 	return nil
 }
 
-// shownLines is how many lines of a failed --setup's output the error
+// shownLines is the number of output lines that the error of a failed --setup
 // contains.
 const shownLines = 10
 
@@ -88,7 +88,8 @@ func runSetup(ctx context.Context, a *hosts.AgentHost, spec protocol.Spec, live 
 func textLines(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
-		// A progress bar overwrites its line after "\r"; keep its last state.
+		// A progress bar overwrites its line by means of "\r"; keep its last
+		// state.
 		line = line[strings.LastIndexByte(line, '\r')+1:]
 		for _, prefix := range []string{"plx agent: ", "plx: --setup: ", "--setup: "} {
 			line = strings.TrimPrefix(line, prefix)

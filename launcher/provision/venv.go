@@ -22,15 +22,15 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// Venv is the Python virtual environment that --venv names, as read from disk.
-// The zero value means that there is none.
+// Venv is the Python virtual environment of --venv, as read from disk. The
+// zero value means that the job has none.
 type Venv struct {
 	named   string     // value of --venv, or a description of the environment for messages
-	read    *venv.Venv // content of the local environment; nil if there is none, and before take has copied it from a host
+	read    *venv.Venv // content of the environment; nil if there is none, or if take has not copied it from a host yet
 	request venv.Request
 
-	from *hosts.AgentHost // host of a running job that has the environment; nil if it is on this machine
-	dir  string           // empty local folder for the files that are copied from that host
+	from *hosts.AgentHost // host of a running job that has the environment; nil if the environment is on this machine
+	dir  string           // empty local folder for the files that plx copies from a host of the running job
 }
 
 // ReadVenv reads the virtual environment in the folder dir. It returns the
@@ -53,8 +53,8 @@ func ReadVenv(ctx context.Context, dir, workdir string, printer *console.Printer
 }
 
 // realFolder returns the absolute path of a local folder, with all symbolic
-// links resolved. It returns "" if the folder cannot be found; the caller gets
-// the error when it reads the folder.
+// links resolved. If it cannot find the folder, it returns "". The caller then
+// gets the error when it reads the folder.
 func realFolder(named string) string {
 	if named == "" {
 		return ""
@@ -71,7 +71,7 @@ func realFolder(named string) string {
 
 // Importing adds a PYTHONPATH to the tasks' variables if packages were
 // installed from the working directory in editable mode (pip install -e). The
-// paths in it are relative to the working directory.
+// paths in PYTHONPATH are relative to the working directory.
 func (v Venv) Importing(environ []string) []string {
 	if v.read == nil || len(v.read.InPlace) == 0 {
 		return environ
@@ -87,8 +87,8 @@ func (v Venv) Importing(environ []string) []string {
 	return append(slices.Clone(environ), value)
 }
 
-// Lines returns lines that show the user which parts of the environment are
-// sent. on is the number of hosts.
+// Lines returns lines for the user which say what parts of the environment plx
+// sends. on is the number of hosts.
 func (v Venv) Lines(on int) (lines []string) {
 	if v.read == nil {
 		return nil
@@ -100,13 +100,13 @@ func (v Venv) Lines(on int) (lines []string) {
 	return lines
 }
 
-// Installed returns the description of the environment that is sent to the
-// agents; nil if there is no environment.
+// Installed returns the description of the environment for the job's agents.
+// It returns nil if there is no environment.
 func (v Venv) Installed() *protocol.Venv {
 	if v.read == nil {
 		return nil
 	}
-	request, _ := json.Marshal(v.request) // Marshal cannot fail, because the request contains only strings
+	request, _ := json.Marshal(v.request) // the error is ignored: Marshal cannot fail, because the request contains only strings
 	told := &protocol.Venv{Folder: v.request.Folder(), Base: v.request.BaseFolder(), Manifests: []string{v.request.Manifest}, Request: request}
 	if v.request.Base != "" {
 		told.Manifests = append(told.Manifests, v.request.Base)
@@ -114,14 +114,15 @@ func (v Venv) Installed() *protocol.Venv {
 	return told
 }
 
-// part is a folder of the environment that is sent, with its name in messages.
+// part is a folder of the environment that plx sends, with its name in
+// messages.
 type part struct {
 	name   string
 	folder *tree.Folder
 }
 
-// parts returns the folders to send: the packages, and before them the Python
-// interpreter if the environment has its own.
+// parts returns the folders to send. The last is the folder of the packages.
+// The first is that of the Python interpreter, if the environment has its own.
 func (v Venv) parts() (parts []part) {
 	if v.read.Base != nil {
 		parts = append(parts, part{"the interpreter", v.read.Base})
@@ -129,13 +130,14 @@ func (v Venv) parts() (parts []part) {
 	return append(parts, part{"the packages", v.read.Folder})
 }
 
-// installTime is how long a host may take to install an environment from its
-// cached files; it copies several GB.
+// installTime limits the installation of an environment from cached files on a
+// host, which copies several GB.
 const installTime = time.Hour
 
 // installVenv installs the environment on the hosts. It sends a host only the
-// files that the host does not have, and nothing if the environment is already
-// installed there. It returns an error for hosts whose platform cannot run it.
+// files that the host does not have. If the environment is already installed
+// on a host, it sends nothing. It returns an error for hosts whose platform
+// cannot run the environment.
 func (r *Recipe) installVenv(ctx context.Context, on []*Target) error {
 	if r.Venv.read == nil && r.Venv.from == nil {
 		return nil
@@ -188,8 +190,8 @@ func (v Venv) install(ctx context.Context, on []*Target, r *Recipe) error {
 	return v.fill(ctx, failed, r, ask)
 }
 
-// fill sends the hosts the files of the environment that they do not have, and
-// then makes them install it.
+// fill sends each host the files of the environment that the host does not
+// have. Then it calls ask for each host, which installs the environment.
 func (v Venv) fill(ctx context.Context, on []*Target, r *Recipe, ask func(int, *Target) error) error {
 	for _, p := range v.parts() {
 		if err := r.sendFolder(ctx, on, p.folder, false, r.options(v.named, p.name)); err != nil {
@@ -199,9 +201,9 @@ func (v Venv) fill(ctx context.Context, on []*Target, r *Recipe, ask func(int, *
 	return each(ctx, on, r.Printer.NewHostProgress("installing "+v.named, len(on)), ask)
 }
 
-// venvOf returns the environment of a running job, which is installed on one
-// of the job's hosts. dir is an empty local folder for the files that must be
-// copied from that host.
+// venvOf returns the environment v of a running job. The host from has it
+// installed. dir is an empty local folder for the files that plx must copy
+// from that host.
 func venvOf(v protocol.Venv, from *hosts.AgentHost, dir string) (Venv, error) {
 	of := Venv{named: "the job's virtual environment", from: from, dir: dir}
 	if err := json.Unmarshal(v.Request, &of.request); err != nil {
@@ -213,7 +215,7 @@ func venvOf(v protocol.Venv, from *hosts.AgentHost, dir string) (Venv, error) {
 	return of, nil
 }
 
-// take copies the files of the environment from the host that has it.
+// take copies the files of the environment from the host v.from.
 func (v *Venv) take(ctx context.Context) (err error) {
 	v.read = &venv.Venv{}
 	if v.read.Folder, err = takeFolder(ctx, v.from, v.request.Manifest, filepath.Join(v.dir, "venv")); err == nil && v.request.Base != "" {
@@ -222,11 +224,12 @@ func (v *Venv) take(ctx context.Context) (err error) {
 	return err
 }
 
-// machines maps Python's names of CPU architectures to Go's, if they differ.
+// machines maps Python's names of CPU architectures to Go's names, if the
+// names differ.
 var machines = map[string]string{"x86_64": "amd64", "aarch64": "arm64", "i686": "386"}
 
-// incompatible returns why a host cannot run programs for the platform of p, or ""
-// if it can.
+// incompatible returns why a host cannot run programs for the platform of the
+// Python p. It returns "" if it can.
 func incompatible(p venv.Python, host envsync.Platform) string {
 	system, machine, _ := strings.Cut(p.Platform, "-")
 	if i := strings.LastIndexByte(machine, '-'); i >= 0 { // for example macosx-14.0-arm64

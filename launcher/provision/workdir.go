@@ -16,18 +16,18 @@ import (
 	"github.com/plx-run/plx/launcher/exit"
 )
 
-// Workdir is the content of the folder of --workdir, and of the files of
-// --copy. Without --workdir, it is only the files of --copy, which are copied
-// into each task's folder.
+// Workdir is the content of the folder of --workdir, with the files of --copy
+// added. Without --workdir, it has only the files of --copy, and each task
+// gets a copy of them in its own folder.
 type Workdir struct {
 	named  string       // value of --workdir; "" if the option is not used
-	copies []string     // values of --copy
-	taken  bool         // the files were copied from a running job
-	Folder *tree.Folder // the files to send; nil without --workdir and --copy
+	copies []string     // values of the option --copy
+	taken  bool         // true if the files were copied from a running job
+	Folder *tree.Folder // the files to send; nil if neither --workdir nor --copy is used
 }
 
 // ReadWorkdir reads the folder of --workdir, and prints notes about files in
-// it that could surprise the user. It does nothing if dir is "".
+// the folder that could surprise the user. It does nothing if dir is "".
 func ReadWorkdir(ctx context.Context, dir string, keepLinks bool, printer *console.Printer) (w Workdir, err error) {
 	if dir == "" {
 		return w, nil
@@ -53,7 +53,7 @@ func ReadWorkdir(ctx context.Context, dir string, keepLinks bool, printer *conso
 const copyHint = "--copy names a file or a folder of this machine; --workdir DIR sends a folder without what a .plxignore in it excludes"
 
 // ReadCopies reads the files and folders of --copy. If there is a working
-// directory, it adds them to that.
+// directory, ReadCopies adds them to it.
 func (w *Workdir) ReadCopies(ctx context.Context, paths []string, printer *console.Printer) error {
 	if len(paths) == 0 {
 		return nil
@@ -102,8 +102,8 @@ func (w Workdir) remarks() (lines []string) {
 	return lines
 }
 
-// largeFolder is the size in bytes from which plx prints a note, because the
-// folder may be larger than the user expects.
+// largeFolder is the size, in bytes, above which plx prints a note. The folder
+// may then be larger than the user expects.
 const largeFolder = 1 << 30
 
 // size returns a note with the largest files if the folder is larger than
@@ -128,8 +128,8 @@ func (w Workdir) size() []string {
 }
 
 // notFetched returns a note about files that are only pointers of git-lfs,
-// because git lfs has not fetched their content. flag is the option that sends
-// them.
+// because git-lfs has not fetched their content. flag is the option (--workdir
+// or --copy) that sends the files.
 func notFetched(folder *tree.Folder, flag string) []string {
 	pointers := folder.Pointers()
 	if len(pointers) == 0 {
@@ -143,12 +143,12 @@ func notFetched(folder *tree.Folder, flag string) []string {
 }
 
 // notHome returns an error if the folder of --workdir contains the user's home
-// folder, which has SSH keys and passwords. It accepts such a folder if it
-// contains a .plxignore, by which the user excludes files.
+// folder, because that has SSH keys and passwords. It accepts such a folder if
+// the folder contains a .plxignore, by which the user excludes files.
 func notHome(folder string) error {
 	home, real := realFolder(os.Getenv("HOME")), realFolder(folder)
 	if home == "" || real == "" {
-		return nil // HOME is not set or does not exist, so nothing can be checked
+		return nil // HOME is not set or does not exist, so there is nothing to compare with
 	}
 	inside, err := filepath.Rel(real, home)
 	if err != nil || !filepath.IsLocal(inside) {
@@ -181,7 +181,7 @@ func hashCache() string {
 }
 
 // ID returns the checksum of the working directory's list of files (its
-// manifest); "" without --workdir.
+// manifest). It returns "" without --workdir.
 func (w Workdir) ID() string {
 	if w.named == "" {
 		return ""
@@ -190,8 +190,8 @@ func (w Workdir) ID() string {
 }
 
 // Copied returns the checksum of the list of files that --copy puts into each
-// task's folder. It returns "" without --copy, and with --workdir, because the
-// files are then part of the working directory.
+// task's folder. It returns "" without --copy. It also returns "" with
+// --workdir, because the files are then part of the working directory.
 func (w Workdir) Copied() string {
 	if w.named != "" || w.Folder == nil {
 		return ""
@@ -199,7 +199,7 @@ func (w Workdir) Copied() string {
 	return w.Folder.ID().String()
 }
 
-// Lines returns lines that show the user which files are sent. on is the
+// Lines returns lines for the user which say what files plx sends. on is the
 // number of hosts.
 func (w Workdir) Lines(on int) (lines []string) {
 	if w.named != "" {
@@ -212,14 +212,14 @@ func (w Workdir) Lines(on int) (lines []string) {
 	return lines
 }
 
-// ToHosts formats how many bytes are transferred if size bytes are sent to
-// each of several hosts.
+// ToHosts formats the number of bytes that plx transfers to send size bytes to
+// each of several hosts. on is the number of hosts.
 func ToHosts(size int64, on int) string {
 	return fmt.Sprintf("%s to %s", console.Size(int64(on)*size), plural.Count(on, "host"))
 }
 
 // what returns the name of the sent files in messages, and the option that
-// names them.
+// selects them.
 func (w Workdir) what() (what, flag string) {
 	if w.taken {
 		return "the job's files", "the job's files"
@@ -231,7 +231,7 @@ func (w Workdir) what() (what, flag string) {
 }
 
 // sendFiles sends the files of --workdir and --copy to the hosts. With
-// --workdir, the hosts create the job's working directory from them.
+// --workdir, the hosts create the job's working directory from the files.
 func (r *Recipe) sendFiles(ctx context.Context, on []*Target) error {
 	w := r.Files
 	if w.Folder == nil {
@@ -245,7 +245,7 @@ func (r *Recipe) sendFiles(ctx context.Context, on []*Target) error {
 	} else {
 		err = w.sendUnchanged(ctx, send, func(remarks []string) {
 			if w.named != "" {
-				discard(ctx, on) // a host may have created its working directory from the old content
+				discard(ctx, on) // the files have changed: a host may have created its working directory from their old content
 			}
 			r.Printer.Lines(remarks)
 		})
@@ -257,14 +257,14 @@ func (r *Recipe) sendFiles(ctx context.Context, on []*Target) error {
 	return nil
 }
 
-// rereads is how often changed files are read again. lost is how many files
-// that keep changing are then left out at most.
+// rereads limits how often plx reads files again that change while it sends
+// them. lost limits how many files plx leaves out because they keep changing.
 const rereads, lost = 3, 100
 
 // sendUnchanged calls send with the folder. If files have changed or vanished
-// since they were read, it reads them again, calls again with new notes for
-// the user, and sends once more. After several attempts, it leaves out files
-// that keep changing; files of --copy are never left out.
+// since plx read them, it reads them again, passes new notes for the user to
+// the function again, and repeats send. After rereads attempts, it leaves out
+// files that keep changing. It never leaves out files of --copy.
 func (w *Workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) error, again func(remarks []string)) error {
 	for i := 0; ; i++ {
 		err := send(w.Folder)

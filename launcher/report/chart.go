@@ -21,16 +21,16 @@ const (
 	tickHeight    = 16 // height of a mark that is drawn as a short tick at the bottom
 )
 
-// mark is a vertical line in a chart at the time of an event, such as a
+// mark is a vertical line in a chart. It shows the time of an event, such as a
 // restart.
 type mark struct {
 	x     float64
-	kind  string // one of markKinds
-	short bool   // draw a short tick at the bottom instead of a full line
+	kind  string // kind of the event, one of markKinds
+	short bool   // true if the mark is only a short tick at the bottom of the chart
 }
 
-// markKinds returns the kinds of marks in the order of the legend. They are
-// also the CSS classes of the marks.
+// markKinds returns the kinds of marks in the order of the legend. The kinds
+// are also the CSS classes of the marks.
 func markKinds() []string { return []string{"checkpoint", "restart", "hang", "failure", "end"} }
 
 // chart is the content of one chart: the curves of a metric, and marks for
@@ -39,9 +39,9 @@ type chart struct {
 	curves []curve
 	marks  []mark
 	x, y   unit
-	floor  bool    // the y axis begins at 0
-	top    float64 // lower bound for the end of the y axis
-	end    float64 // lower bound for the end of the x axis
+	floor  bool    // true if the y axis begins at 0
+	top    float64 // the y axis ends at this value or above
+	end    float64 // the x axis ends at this value or above
 }
 
 // axis is the range of values of an axis, together with its ticks.
@@ -54,7 +54,7 @@ type axis struct {
 func (a *axis) GetTicks(chartdraw.ValueFormatter) []chartdraw.Tick { return a.ticks }
 
 // newAxis returns an axis from least to greatest with about n ticks. If loose
-// is true, the axis is extended so that both its ends are ticks.
+// is true, newAxis extends the axis so that both ends are ticks.
 func newAxis(least, greatest float64, u unit, n int, loose bool) *axis {
 	least, greatest = least/u.scale, greatest/u.scale
 	if size := max(math.Abs(least), math.Abs(greatest)); greatest-least <= size*1e-9 || greatest-least < 1e-290 {
@@ -88,8 +88,8 @@ func newAxis(least, greatest float64, u unit, n int, loose bool) *axis {
 	return a
 }
 
-// niceStep returns the smallest number of the form 1, 2 or 5 times a power of
-// ten that is not below step.
+// niceStep returns the smallest number at or above step that is 1, 2 or 5
+// times a power of ten.
 func niceStep(step float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(step)))
 	for _, factor := range []float64{1, 2, 5} {
@@ -121,12 +121,12 @@ func (c chart) svg() (template.HTML, error) {
 	text := chartdraw.Style{ClassName: "axis", FontStyle: chartdraw.FontStyle{FontSize: fontSize}}
 	class := func(name string) chartdraw.Style { return chartdraw.Style{ClassName: name} }
 	drawn := chartdraw.Chart{
-		Width: width, Height: height, DPI: 81, // 72 and an eighth, because the reader's font may be wider than the library's
+		Width: width, Height: height, DPI: 81, // the usual 72 and an eighth more, because the reader's font may be wider than the library's
 		Background: chartdraw.Style{ClassName: "back", Padding: chartdraw.Box{Top: 14, Left: 8, Right: 30, Bottom: 8, IsSet: true}},
 		Canvas:     class("back"),
 		XAxis:      chartdraw.XAxis{Style: text, Range: x, GridMajorStyle: chartdraw.Hidden(), GridMinorStyle: chartdraw.Hidden()},
-		// The library's primary axis stays hidden; the visible y axis is the
-		// secondary one.
+		// The visible y axis is the library's secondary axis; hide its primary
+		// axis.
 		YAxis:          chartdraw.YAxis{Style: chartdraw.Hidden(), Range: &chartdraw.ContinuousRange{Max: 1}},
 		YAxisSecondary: chartdraw.YAxis{Style: text, Range: y, Zero: chartdraw.GridLine{Style: chartdraw.Hidden()}, GridMajorStyle: chartdraw.Hidden(), GridMinorStyle: chartdraw.Hidden()},
 		Series:         []chartdraw.Series{layer(func(p plot) { p.grid(y.ticks); p.marks(c.marks); p.curves(c.curves) })},
@@ -143,19 +143,19 @@ func (c chart) svg() (template.HTML, error) {
 // chartdraw.Series.
 type layer func(plot)
 
-// GetName implements chartdraw.Series.
+// GetName returns no name; chartdraw.Series requires the method.
 func (layer) GetName() string { return "" }
 
-// GetYAxis implements chartdraw.Series.
+// GetYAxis returns the visible y axis; chartdraw.Series requires the method.
 func (layer) GetYAxis() chartdraw.YAxisType { return chartdraw.YAxisSecondary }
 
-// GetStyle implements chartdraw.Series.
+// GetStyle returns the default style; chartdraw.Series requires the method.
 func (layer) GetStyle() chartdraw.Style { return chartdraw.Style{} }
 
-// Validate implements chartdraw.Series.
+// Validate always succeeds; chartdraw.Series requires the method.
 func (layer) Validate() error { return nil }
 
-// Render implements chartdraw.Series.
+// Render draws the layer; chartdraw.Series requires the method.
 func (l layer) Render(r chartdraw.Renderer, box chartdraw.Box, x, y chartdraw.Range, _ chartdraw.Style) {
 	r.ResetStyle()
 	l(plot{r, box, x, y})
@@ -168,7 +168,7 @@ type plot struct {
 	x, y chartdraw.Range
 }
 
-// at returns the pixel coordinates of a point given by its values.
+// at returns the pixel coordinates of the point with the values x and y.
 func (p plot) at(x, y float64) (int, int) {
 	return p.box.Left + p.x.Translate(x), p.box.Bottom - p.y.Translate(y)
 }
@@ -188,8 +188,8 @@ func (p plot) grid(ticks []chartdraw.Tick) {
 	}
 }
 
-// marks draws the marks. In each pixel column it draws a kind of mark only
-// once.
+// marks draws the marks. In each pixel column, it draws at most one mark of
+// each kind.
 func (p plot) marks(all []mark) {
 	type column struct {
 		x    int
@@ -211,12 +211,12 @@ func (p plot) marks(all []mark) {
 	}
 }
 
-// curves draws all curves as lines. Behind each line it draws a band from the
-// curve's lowest to its highest values.
+// curves draws all curves as lines. Behind each line it draws a band between
+// the smallest and the greatest values that the line's dots summarize.
 func (p plot) curves(all []curve) {
 	for i, c := range all {
 		all[i].dots = thin(c.dots)
-		if len(all) <= maxCurves { // with more curves, the bands would hide each other
+		if len(all) <= maxCurves { // no bands with more curves, because the bands would hide each other
 			p.bands(all[i])
 		}
 	}
@@ -227,7 +227,7 @@ func (p plot) curves(all []curve) {
 	}
 }
 
-// pieces calls do once for each part of a curve between two gaps.
+// pieces calls the function do for each part of a curve between two gaps.
 func pieces(dots []dot, do func([]dot)) {
 	for len(dots) > 0 {
 		n := 1
@@ -287,8 +287,8 @@ func (p plot) curve(c curve) {
 	}
 }
 
-// colours is the number of colours on the page. The next curves use the same
-// colours with dashed lines.
+// colours is the number of colours on the page. Curves from this number on
+// repeat the colours with dashed lines.
 const colours = 8
 
 // colour returns the CSS classes for the i-th curve.
@@ -300,12 +300,13 @@ func colour(i int) string {
 	return class
 }
 
-// marksOf returns the marks for a run's events. If short is true, the marks
-// are short ticks, and checkpoints and the end have none.
+// marksOf returns the marks for a run's events. If short is true, it makes all
+// marks short ticks and omits checkpoints and the end.
 func marksOf(run Run, short bool) (all []mark) {
 	checkpoints := 0
-	// true after the first failure of a generation. plx then ends the other
-	// tasks, whose exits are not drawn.
+	// failed is true after the first failure of a generation (run of all
+	// tasks). After a failure, plx ends the other tasks, and their exits get
+	// no marks.
 	failed := false
 	for _, e := range run.Events {
 		kind := ""

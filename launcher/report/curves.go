@@ -12,8 +12,9 @@ import (
 	"github.com/plx-run/plx/launcher/metrics"
 )
 
-// maxCurves is the maximum number of curves in a chart of one run. With more
-// series, the chart shows the first as a curve and the others as one band.
+// maxCurves is the maximum number of curves in a chart of one run. If there
+// are more series, the chart shows the first as a curve and all others as one
+// band.
 const maxCurves = 8
 
 // dot is a point of a curve. If gap is true, no line connects the dot with its
@@ -29,7 +30,7 @@ type curve struct {
 	label     string
 	colour    int
 	dots      []dot
-	band      bool // draw only the area between lo and hi
+	band      bool // true if the chart shows only the area between lo and hi, without a line
 	notFinite int  // number of NaN or infinite values, which are not drawn
 }
 
@@ -53,7 +54,7 @@ type source struct {
 // metric is a name with all series of that name in all runs.
 type metric struct {
 	name    string
-	host    bool // the metric concerns the load of a host
+	host    bool // true if the metric concerns the load of a host
 	sources []source
 }
 
@@ -135,8 +136,8 @@ func metricsOf(runs []Run) (all []*metric) {
 }
 
 // hostMetric splits the name of a host's series into the metric and the index
-// of a GPU, which is -1 if there is none. host is false if the name is not
-// known as a host's metric.
+// of a GPU. The index is -1 if the name has none. host is false if the name is
+// not that of a host's metric.
 func hostMetric(name string) (base string, gpu int, host bool) {
 	for _, base := range []string{GPU, GPUMemory} {
 		if text, ok := strings.CutPrefix(name, base+"_"); ok {
@@ -175,23 +176,23 @@ func (s source) label() string {
 	return clean(s.Host)
 }
 
-// seconds returns a function for the x coordinate of a point: the seconds from
-// start to the point's time. The function returns false if the point has no
-// time.
+// seconds returns a function that computes the x coordinate of a point: the
+// seconds from start to the point's time. That function returns false if the
+// point has no time.
 func seconds(start time.Time) func(metrics.Point) (float64, bool) {
 	return func(p metrics.Point) (float64, bool) { return p.Time.Sub(start).Seconds(), !p.Time.IsZero() }
 }
 
-// steps returns the training step of a point as its x coordinate, and false if
-// the point has no step.
+// steps returns the training step of a point as the point's x coordinate. It
+// returns false if the point has no step.
 func steps(p metrics.Point) (float64, bool) { return float64(p.Step), p.Step >= 0 }
 
-// maxDrawn bounds the size of drawn values, so that the difference of two
+// maxDrawn limits the absolute value of drawn values. So the difference of two
 // values cannot be infinite.
 const maxDrawn = 1e300
 
-// draw returns the curve of a series. x returns the x coordinate of a point,
-// and all values are multiplied by factor.
+// draw returns the curve of a series. x(p) is the x coordinate of the point p.
+// draw multiplies all values by factor.
 func draw(points []metrics.Point, x func(metrics.Point) (float64, bool), factor float64) (c curve) {
 	gap := false
 	for _, p := range points {
@@ -215,7 +216,7 @@ func draw(points []metrics.Point, x func(metrics.Point) (float64, bool), factor 
 		}
 		bound := func(v float64) float64 { return max(-maxDrawn, min(maxDrawn, v*factor)) }
 		d := dot{x: at, y: bound(last), lo: bound(min(lo, last)), hi: bound(max(hi, last)), gap: gap}
-		if n := len(c.dots); n > 0 && at < c.dots[n-1].x { // after a restart the training repeats earlier steps
+		if n := len(c.dots); n > 0 && at < c.dots[n-1].x { // the training repeats earlier steps after a restart, so x decreases
 			d.gap = true
 		}
 		c.dots, gap = append(c.dots, d), false
@@ -228,9 +229,9 @@ func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 // maxCells is the maximum number of points in a mean curve or a band.
 const maxCells = 200
 
-// grid combines curves into one with evenly spaced x values. At each x, y is
-// the mean of the curves that have begun and not ended there; lo and hi are
-// their smallest and greatest values.
+// grid combines curves into one with evenly spaced x values. At each x, it
+// looks at the curves that have begun and not ended there. y is the mean of
+// their values; lo and hi are the smallest and the greatest.
 func grid(curves []curve) (dots []dot) {
 	first, last, cells := math.Inf(1), math.Inf(-1), 0
 	for _, c := range curves {
@@ -270,7 +271,7 @@ func grid(curves []curve) (dots []dot) {
 			own[i].lo, own[i].hi = min(own[i].lo, d.lo), max(own[i].hi, d.hi)
 		}
 		for i := from; i <= to; i++ {
-			if counted[i] == 0 { // no value in this cell: repeat the value of the previous cell
+			if counted[i] == 0 { // there is no value at this x: repeat the previous one
 				own[i] = dot{y: own[i-1].y, lo: own[i-1].y, hi: own[i-1].y}
 			}
 			counts[i]++
@@ -295,8 +296,8 @@ func grid(curves []curve) (dots []dot) {
 const maxDots = 400
 
 // thin reduces the dots to at most maxDots. It divides them into 100 ranges
-// and keeps the first, the lowest, the highest and the last dot of each. lo
-// and hi of a kept dot include those of the removed dots before it.
+// and keeps four dots of each: the first, the lowest, the highest and the
+// last. lo and hi of a kept dot include those of the removed dots before it.
 func thin(dots []dot) []dot {
 	if len(dots) <= maxDots {
 		return dots
