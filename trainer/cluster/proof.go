@@ -85,10 +85,10 @@ func prove(conn net.Conn, key Key, self, peer string) error {
 }
 
 // Accept is the acceptor's side of [Dial]. It returns the dialler's name after
-// the dialler has proved that it knows key and wants to reach this task. Until
-// then, Accept reads about 600 bytes at most. If the dialler closes the
-// connection early, the error is not [ErrProof], because a dialler that gives
-// up does that too.
+// the dialler has proved that it knows key and wants to reach this task.
+// Before the proof, Accept reads about 600 bytes at most. If the dialler
+// closes the connection early, the error is not [ErrProof], because a dialler
+// may also close the connection when it gives up.
 //
 // The function self returns this task's name for a dialler. Its argument is
 // the dialler's name, which is not proved yet.
