@@ -219,8 +219,8 @@ func (t *Tables) every(is func(*table) bool) bool {
 }
 
 // table is the state of one embedding table. A position is one index in one
-// lookup of one virtual worker. Positions are sorted by virtual worker, then
-// by lookup.
+// lookup of one virtual worker. Positions are numbered by virtual worker, and
+// within a virtual worker by lookup.
 type table struct {
 	Table
 	at        int        // index of the table in Tables.tables
