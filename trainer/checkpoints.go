@@ -27,7 +27,7 @@ type saving struct {
 	notes    notes
 	saver    *saver.Saver // decides when a checkpoint is made; non-nil only on the chief (worker 0) with --ckpt-dir
 	late     int          // number of checkpoints that were delayed because the previous checkpoint was still being written
-	restored bool         // true if this worker has finished reading the checkpoint that training resumes from, or if there is none
+	restored bool         // true if this worker has finished reading the checkpoint from which training resumes, or if no such checkpoint exists
 }
 
 func newSaving(t *training, n *network, c *client.Client, carried *carriage.Carriage) *saving {
@@ -232,7 +232,7 @@ func (t *training) compare(m *checkpoint.Manifest, log *printer) {
 		{"rows in a batch", m.Batch, t.config.GlobalBatch},
 		{"seed", m.Seed, t.config.Seed},
 	} {
-		if d.then != d.now && t.declared.Sync.InStep() { // in --sync modes other than sync, no two runs have the same bits anyway
+		if d.then != d.now && t.declared.Sync.InStep() { // in --sync modes other than sync, two runs never have the same bits
 			log.Logf(slog.LevelWarn, "the checkpoint was made with %s %v, now it is %v: the bits will be others than without the interruption", d.what, d.then, d.now)
 		}
 	}

@@ -53,8 +53,8 @@ type ControlMessage struct {
 	Text string `json:"text,omitempty"` // in a reply to Stacks: the next part of the stacks
 	More bool   `json:"more,omitempty"` // in a reply to Stacks: true if another part follows
 
-	// Fields of Checkpoint and Resume messages. Stacks messages have Request
-	// too.
+	// The fields below belong to Checkpoint and Resume messages. Request is
+	// also set in Stacks messages.
 	Request int           `json:"request,omitempty"` // number of the request; a reply has the number of its request
 	Hold    bool          `json:"hold,omitempty"`    // in a request: after the checkpoint, do no step until Resume or Stop arrives
 	Workers int           `json:"workers,omitempty"` // in a request with Hold: number of workers with which the job will continue

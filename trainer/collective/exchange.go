@@ -20,7 +20,7 @@ type exchange struct {
 	group     *Group
 	to        [][]byte        // the data to send to each worker, indexed by rank
 	from      [][]byte        // memory for the data from each worker, indexed by rank
-	announced []chan struct{} // channels indexed by rank; each is closed when that worker has announced the exchange
+	announced []chan struct{} // channel for each worker, indexed by rank; closed when that worker has announced the exchange
 	users     sync.WaitGroup  // counts the goroutines that read the field to or write the field from
 	left      atomic.Int32    // number of other workers whose announcement or data has not arrived completely
 	done      chan struct{}   // closed when left becomes 0, which means that all data has arrived
@@ -39,10 +39,8 @@ func (g *Group) exchange(s signature, to, from [][]byte) error {
 		e.announced[rank] = make(chan struct{})
 	}
 	e.left.Store(int32(world - 1))
-	// After an error too, wait until no goroutine uses the caller's memory any
-	// more. begin makes e the current exchange, so that the goroutines that
-	// read connections store data in it. Other workers may have announced the
-	// exchange before; begin compares their announcements with e.
+	// Also after an error, wait until no goroutine uses the caller's memory
+	// any more.
 	defer e.users.Wait()
 	err := g.begin(e)
 	if err == nil {

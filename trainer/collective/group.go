@@ -195,7 +195,7 @@ func (g *Group) open(ctx context.Context) error {
 	late := fmt.Errorf("not ready within %v", g.config.Start)
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), g.config.Start, late)
 	// After open returns, the dials continue for reportTimeout. So a worker
-	// that this one is dialling still learns why the group broke.
+	// that this worker is dialling still learns why the group broke.
 	defer time.AfterFunc(reportTimeout, cancel)
 	// This timer fires later than the timeout of ctx. If a worker never
 	// connects, the timeout of ctx comes first, and its error names that
@@ -230,7 +230,7 @@ func (g *Group) check() error {
 }
 
 // unconnected breaks the group because a worker of a higher rank has not
-// connected to this one. If only workers of lower ranks are missing, dial
+// connected to this worker. If only workers of lower ranks are missing, dial
 // breaks the group with a more precise error.
 func (g *Group) unconnected(why error) {
 	g.mu.Lock()

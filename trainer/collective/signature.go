@@ -63,7 +63,7 @@ func (s signature) ended(ctx context.Context) error {
 //	offset    count
 type message struct {
 	signature        // collective that is announced; zero if the frame carries only data
-	number    uint64 // number of the exchange
+	number    uint64 // number of the exchange, counted from 1
 }
 
 // chunkSize is the maximum number of bytes of data in one frame. Chunks are

@@ -93,8 +93,9 @@ type Config struct {
 	// The remaining fields can be set in Parallelize or in Main.
 
 	// Arch selects which tasks hold the variables: "ps" (parameter servers),
-	// "allreduce" (workers), "hybrid" (servers hold sparse ones, workers dense
-	// ones) or "auto". Empty: hybrid, or ps if Sync needs it. Flag --arch.
+	// "allreduce" (workers), "hybrid" (servers hold sparse variables, workers
+	// dense variables) or "auto". Empty: hybrid, or ps if Sync needs it. Flag
+	// --arch.
 	Arch string
 	// Sync selects how many steps workers may be ahead of each other: "sync",
 	// "async", "ssp:K", "group:G" or "backup:B"; docs/synchronisation.md
@@ -216,7 +217,7 @@ const (
 	// other workers until the last of them ends. A mean is then taken only
 	// over the workers that have data.
 	JoinOthers
-	// EndTogether stops all workers after the first step for which one of them
+	// EndTogether stops all workers after the first step for which a worker
 	// has no data.
 	EndTogether
 )

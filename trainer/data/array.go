@@ -186,7 +186,7 @@ func decodeMatrix(s *source) (*Table, error) {
 	}
 	t := &Table{Width: a.shape[1], Values: a.float32s()}
 	for i, x := range t.Values {
-		if x-x != 0 { // NaN or an infinity
+		if x-x != 0 { // true if x is NaN or infinite
 			after := len(t.Values) - i // number of values from value i to the end of the file
 			return nil, s.faultAt(s.offset-int64(after*binary.Size(a.values)/len(t.Values)), "row %d, column %d: %v is not finite", i/t.Width, i%t.Width, x)
 		}

@@ -27,7 +27,7 @@ type Loader[T any] struct {
 	batches int // number of batches; Batch returns io.EOF after the last one
 	indices func(batch int) []int
 	cores   int
-	quick   time.Duration // the constant quick; tests set other values
+	quick   time.Duration // time limit, normally the constant quick; tests set other values
 
 	mu      sync.Mutex
 	took    time.Duration       // time that reading the last batch took; 0 before the first batch was read

@@ -110,8 +110,8 @@ func (t *Tables) Load(r *replica.Replica, vw int) {
 
 // Gradient returns the gradient of one table for one virtual worker: the rows,
 // and for each row the sum of its gradients. r is the replica that has
-// computed the virtual worker. It may be called for different virtual workers
-// at the same time. The result is valid until the next step.
+// computed the virtual worker. Gradient may be called for different virtual
+// workers at the same time. The result is valid until the next step.
 func (t *Tables) Gradient(r *replica.Replica, table, vw int) (index []int64, sums []byte) {
 	of := t.tables[table]
 	index = of.now.index[vw*of.positions : (vw+1)*of.positions]

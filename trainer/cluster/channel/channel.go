@@ -35,7 +35,7 @@ var ErrChanged = errors.New("changed on its way: a checksum does not match")
 // Config must be the same at both ends of a connection.
 type Config struct {
 	Key cluster.Key // secret key with which a task or agent proves that it belongs to the job
-	TLS bool        // encrypt connections between different hosts
+	TLS bool        // true if connections between different hosts are encrypted
 }
 
 // protection is how a connection is protected.

@@ -40,7 +40,7 @@ type unproved struct {
 }
 
 const (
-	maxUnproved = 512         // limit of unproved connections; more than the number of agents that dial this one at a time for checks
+	maxUnproved = 512         // maximum number of unproved connections; larger than the number of agents that dial one agent at the same time to check their connections
 	gracePeriod = time.Second // a connection younger than this is not closed in favor of a newer one from the same address
 )
 

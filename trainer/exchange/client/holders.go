@@ -37,8 +37,8 @@ type holders struct {
 
 	// passing counts goroutines that received a frame from one holder and send
 	// a frame to the other holders because of it. Only receivers and local
-	// servers start these goroutines, so none can start after those have
-	// ended.
+	// servers start these goroutines, so none starts after the receivers and
+	// servers have ended.
 	passing sync.WaitGroup
 
 	shards   atomic.Pointer[shardMap]

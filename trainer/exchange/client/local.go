@@ -99,7 +99,7 @@ func (l *local) start() {
 // idle reports whether the server holds no shards under the current placement.
 func (l *local) idle() bool { return len(l.serves.Load().shards.All()) == 0 }
 
-// Fail implements server.Worker.
+// Fail implements server.Worker: it ends the training with err.
 func (l *local) Fail(err error) { l.holders.fail(err) }
 
 // Tell implements server.Worker: it handles an event of the server. It runs on

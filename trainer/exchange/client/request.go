@@ -115,8 +115,8 @@ type requests struct {
 	body   []byte // buffer for a reply; only the goroutine that receives frames uses it
 }
 
-// prefetch sends a prefetch request for the given rows to the shard holder. It
-// goes out after all jobs that the sender got earlier.
+// prefetch sends a prefetch request for the given rows to the shard holder.
+// The sender sends this request after all jobs that it got earlier.
 func (r *requests) prefetch(a *asking, rows []portion) {
 	a.left.Add(1)
 	body := message.AppendCount(nil, len(rows))

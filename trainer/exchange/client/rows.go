@@ -286,15 +286,18 @@ type host struct {
 	rows     *Rows
 }
 
-// Begin implements localsum.Holders.
+// Begin implements localsum.Holders: it opens the gate, which sends the Step
+// frame.
 func (h *host) Begin(payload []byte) { h.gate.open(job{begin: payload, step: h.progress.step}) }
 
-// Push implements localsum.Holders.
+// Push implements localsum.Holders: it passes a bucket (a group of variables)
+// to the gate.
 func (h *host) Push(bucket, part int) {
 	h.gate.post(job{bucket: bucket, part: part, step: h.progress.step})
 }
 
-// Request implements localsum.Holders.
+// Request implements localsum.Holders: it requests rows from the shard
+// holders.
 func (h *host) Request(step uint64, requests []message.RowRequest, done func()) {
 	h.rows.ask(newAsking(step, nil, nil, done), requests)
 }

@@ -28,7 +28,8 @@ type Holders interface {
 	// that Push has held back.
 	Begin(payload []byte)
 	// Push sends the sums of a bucket (a group of variables) for one part of
-	// the summation tree. Before Begin of the step, it holds them back.
+	// the summation tree. Before Begin is called for the step, Push holds them
+	// back.
 	Push(bucket, part int)
 	// Request requests rows for a step from the shard holders. It calls done
 	// after all rows have arrived.
@@ -94,9 +95,9 @@ func (a *Aggregator) Attach(self cluster.Task, host aggregate.Host) *aggregate.S
 func (a *Aggregator) Takes(variable int) bool { return a.slots[variable] >= 0 }
 
 // Begin records that one of the host's workers begins a step. b has the number
-// of its virtual workers with data. When the last worker of the host begins
-// the step, Begin sends the Step frame to the shard holders. The holders
-// cannot complete the step before they have this frame.
+// of this worker's virtual workers with data. When the last worker of the host
+// begins the step, Begin sends the Step frame to the shard holders. The
+// holders cannot complete the step before they have this frame.
 func (a *Aggregator) Begin(rank int, step uint64, b aggregate.Beginning) {
 	a.Rows.Begin(rank, step)
 	a.mu.Lock()

@@ -131,5 +131,6 @@ func float(from []byte) float64 { return math.Float64frombits(binary.LittleEndia
 // counted, because it need not occur in every step.
 type Sends wire.Frame
 
-// Counted implements aggregate.Event.
+// Counted implements aggregate.Event: Sends events need not occur in every
+// step.
 func (Sends) Counted() bool { return false }

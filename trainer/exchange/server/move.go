@@ -20,7 +20,7 @@ type migration struct {
 	epoch   uint32                  // version number of the current placement
 	asked   map[int]bool            // true for the rank of each worker that has requested the next placement
 	first   int                     // rank of the worker that requested the next placement first
-	d       *layout.Declaration     // declaration with the next placement; nil if no worker has requested one
+	d       *layout.Declaration     // declaration with the next placement; nil if no worker has requested a new placement
 	step    uint64                  // first step with the next placement
 	moving  *transition.Repartition // transfer of rows for the next placement; nil until a worker or another holder begins it
 	members *members                // workers that the shards of the next placement will notify
@@ -59,7 +59,7 @@ func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 		return err
 	}
 	if s.local.Aggregator != nil {
-		s.local.Aggregator.Rows.Begin(rank, w.Step) // this worker sends no request for rows for step w.Step, so the other workers of the host must not wait for one
+		s.local.Aggregator.Rows.Begin(rank, w.Step) // this worker sends no more requests for rows of step w.Step, so the combined request of the host must not wait for one
 	}
 	if len(m.asked) < s.workers.ranks.Len() || s.connected.closing {
 		return nil
@@ -137,7 +137,7 @@ func (m *migration) move(moving *transition.Repartition, now *aggregate.Shards, 
 }
 
 // receive handles a connection on which another shard holder sends rows to
-// this one.
+// this holder.
 func (m *migration) receive(from peers.Peer) {
 	s := m.server
 	s.mu.Lock()

@@ -91,7 +91,7 @@ func Serve(ctx context.Context, config Config) error { return New(config).Run(ct
 type Server struct {
 	config Config
 	holder transition.Config // the part of config that package transition needs
-	local  Local             // the worker in the same process; the zero value means that there is none
+	local  Local             // the worker in the same process; the zero value means that there is no such worker
 	ctx    context.Context   // canceled when the training ends; its cause is the reason
 	cancel context.CancelCauseFunc
 
@@ -139,7 +139,7 @@ func NewLocal(config Config, local Local) (*Server, error) {
 	s := New(config)
 	s.local = local
 	self, d := config.Peers.Self, local.Declaration
-	s.workers.declare(self.Index, d) // cannot fail, because no other declaration has arrived with which this one is compared
+	s.workers.declare(self.Index, d) // cannot fail: declare compares d with other declarations, and none has arrived yet
 	m := newMembers(len(d.Workers), s.End, local.Values)
 	m.tell[self.Index] = local.Worker.Tell
 	switch {

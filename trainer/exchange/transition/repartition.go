@@ -37,7 +37,7 @@ type Repartition struct {
 
 	mu     sync.Mutex
 	coming [][]layout.Transfer // rows expected from each other holder, indexed by the sending holder; nil after that holder has connected
-	left   int                 // number of holders that still have to send rows to this one
+	left   int                 // number of holders that still have to send rows to this holder
 }
 
 // NewRepartition returns a Repartition that leads to the placement with the

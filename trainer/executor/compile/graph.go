@@ -11,8 +11,8 @@ import (
 )
 
 // largestMerged is a number of bytes. Equal constants of at most this size are
-// merged into one value. Larger ones are not, because their contents would
-// become a map key.
+// merged into one value. Larger constants are not merged, because their
+// contents would become a map key.
 const largestMerged = 4096
 
 // builder translates the vertices of the graph that the plan needs into

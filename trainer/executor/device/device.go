@@ -42,8 +42,8 @@ type Info struct {
 	Major, Minor int    // compute capability, for example 7 and 0 for 7.0
 	Through      string `json:",omitempty"` // Go package that calls the driver for plx; empty means package cuda
 	Driver       int    // newest CUDA version that the driver supports, for example 12040 for 12.4
-	Total        uint64 // bytes of GPU memory
-	Free         uint64 // bytes of GPU memory that no process has allocated
+	Total        uint64 // size of the GPU's memory in bytes
+	Free         uint64 // number of bytes of GPU memory that no process has allocated
 }
 
 // CUDA returns the newest CUDA version that the driver supports, for example
