@@ -43,7 +43,7 @@ import "github.com/plx-run/plx/trainer/config"
 //
 //   - Arch string: which tasks hold the variables, "ps", "allreduce", "hybrid" or "auto"; empty:
 //     hybrid, or ps if Sync needs it
-//   - Sync string: how many steps workers may be ahead of each other, "sync", "async", "ssp:K",
+//   - Sync string: how workers wait for each other, "sync", "async", "ssp:K",
 //     "group:G" or "backup:B"; empty: sync
 //   - ParallelReplicas int: number of replicas that a worker computes in parallel; 0: depends on
 //     the number of CPU cores

@@ -49,8 +49,8 @@
 // shard holder adds up the gradients of all virtual workers along a fixed
 // tree, applies the optimiser and sends the new values to the workers (package
 // exchange). So the weights have the same bits for any number of workers up to
-// the number of virtual workers. --sync says how many steps workers may be
-// ahead of each other; docs/synchronisation.md describes the modes.
+// the number of virtual workers. --sync says how workers wait for each other;
+// docs/synchronisation.md describes the modes.
 //
 // If a task dies or stops responding, the step fails on all other tasks with
 // an error that names the lost task.

@@ -11,7 +11,7 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// exchange is one step of a collective, in which each worker may send data to
+// exchange is one phase of a collective, in which each worker may send data to
 // every other worker and receive data from it. The sender and the receiver
 // know the lengths in advance.
 type exchange struct {

@@ -97,9 +97,9 @@ type Config struct {
 	// dense variables) or "auto". Empty: hybrid, or ps if Sync needs it. Flag
 	// --arch.
 	Arch string
-	// Sync selects how many steps workers may be ahead of each other: "sync",
-	// "async", "ssp:K", "group:G" or "backup:B"; docs/synchronisation.md
-	// describes them. Empty: sync. Flag --sync.
+	// Sync selects how workers wait for each other: "sync", "async", "ssp:K",
+	// "group:G" or "backup:B"; docs/synchronisation.md describes these modes.
+	// Empty: sync. Flag --sync.
 	Sync string
 	// ParallelReplicas is the number of replicas that a worker computes in
 	// parallel. 0: depends on the number of CPU cores of the host. Flag

@@ -145,7 +145,7 @@ func (c *connections) write(e *aggregate.Shards, m *members) {
 		if e.Contributor(rank) != nil {
 			events = p.subscribe(m, e.Events()+4+len(c.peers)) // room for the events of one step, and for events that do not occur in every step
 			for _, shard := range e.All() {
-				shard.Keep(e.Audience(rank)) // keep a copy of the previous values for slow workers, because faster workers may already begin the next step
+				shard.Keep(e.Audience(rank)) // keep a copy of the values for this worker, because faster workers may begin the next step before this worker has received them
 			}
 		}
 		c.server.running.Go(newWriter(e, p, events).run)
