@@ -50,8 +50,8 @@ type ControlMessage struct {
 	Cause   string      `json:"cause,omitempty"`   // why the task fails, or why it could not save a checkpoint; empty in all other messages
 	Peer    string      `json:"peer,omitempty"`    // the task that caused the failure, such as "worker:1 on gpu02"; empty means none
 
-	Text string `json:"text,omitempty"` // in a reply to Stacks: the next part of the stacks
-	More bool   `json:"more,omitempty"` // in a reply to Stacks: true if another part follows
+	Text string `json:"text,omitempty"` // in a reply to Stacks: the next part of the text of the goroutine stacks
+	More bool   `json:"more,omitempty"` // in a reply to Stacks: true if another reply with the next part follows
 
 	// The fields below belong to Checkpoint and Resume messages. Request is
 	// also set in Stacks messages.

@@ -165,8 +165,8 @@ const (
 type field struct {
 	number uint64
 	wire   uint64
-	value  uint64 // the value, if wire is not wireBytes
-	bytes  []byte // the value, if wire is wireBytes
+	value  uint64 // value of the field, if wire is not wireBytes
+	bytes  []byte // value of the field, if wire is wireBytes
 	at     int    // offset of the value in the outermost message, in bytes
 }
 

@@ -38,7 +38,7 @@ type link struct {
 
 	// Only the goroutine that receives frames uses the following fields.
 	steps uint64   // number of completed steps whose updates are in the values that arrive next
-	came  []uint64 // indexed by piece: the value of the field steps for which the piece's next value is expected
+	came  []uint64 // indexed by piece: the number of completed steps (field steps) at which the piece's next value is expected
 	body  []byte
 }
 
