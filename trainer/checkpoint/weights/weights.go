@@ -93,7 +93,7 @@ func open(ctx context.Context, path string, logf func(slog.Level, string, ...any
 	}
 	chosen, err := choose.Newest(ctx, localFolder{folder, only}, func(*checkpoint.Manifest) error { return nil },
 		func(level slog.Level, format string, args ...any) {
-			if level >= slog.LevelWarn { // drop the message that training begins from scratch
+			if level >= slog.LevelWarn { // drops the message that training begins from scratch, whose level is lower
 				logf(level, format, args...)
 			}
 		})
@@ -126,7 +126,7 @@ func (s *Source) add(name string, open func() (*os.File, error)) error {
 	return err
 }
 
-// localFolder is the interface choose.Folders for a local folder, with no other
+// localFolder implements choose.Folders for one local folder, without other
 // tasks.
 type localFolder struct {
 	folder *checkpoint.Folder

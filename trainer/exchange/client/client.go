@@ -75,7 +75,7 @@ type Client struct {
 	tree    *layout.Tree
 	parts   []int                 // indices of the vertices of the summation tree whose sums this worker sends
 	own     []*aggregate.Own      // adds the gradients of this worker's virtual workers; indexed by variable, the last element is for the loss
-	out     *aggregate.Outbox     // collects finished sums until a bucket is full
+	out     *aggregate.Outbox     // collects complete sums of gradients until a bucket (group of variables) is full
 	absent  []bool                // indexed by virtual worker of this worker: true if it has no data in this step
 	brought []atomic.Bool         // indexed by virtual worker and variable: true if the gradient was contributed in this step
 	misuse  atomic.Pointer[error] // first misuse of the API by the caller in this step; Finish returns it as an error

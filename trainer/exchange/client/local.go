@@ -15,8 +15,9 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// local is a server in the worker's own process. The worker passes sums to it
-// without copying, and the server updates the values in the worker's memory.
+// local is a server in the worker's own process. The worker passes sums of
+// gradients to the server without copying, and the server updates the values
+// in the worker's memory.
 type local struct {
 	holders *holders
 	index   int // index in Declaration.Holders; -1 if this worker holds no shards

@@ -38,8 +38,8 @@ type RowRequest struct {
 // Padded returns n rounded up to a multiple of 8.
 func Padded(n int) int { return (n + 7) &^ 7 }
 
-// MaxHead returns the largest encoded size in bytes of the head for n pieces,
-// without the lists of rows themselves.
+// MaxHead returns the largest encoded size, in bytes, of the head of a reply
+// for n pieces. The lists of rows are not counted.
 func MaxHead(n int) int { return binary.MaxVarintLen64*(1+2*n) + 7 }
 
 // AppendCount appends the number of pieces, which is the first number in a
@@ -158,10 +158,11 @@ func (r *Reply) Frame(kind wire.Kind, step uint64, shares []Share) wire.Frame {
 	return wire.Frame{Header: wire.Header{Kind: kind, Step: step}, Payload: payload}
 }
 
-// maxPulled is the largest size in bytes of the rows in a reply to a request
-// without a list of rows.
+// maxPulled is the largest size in bytes of the rows in a reply, if the
+// request has no list of rows but asks for consecutive rows.
 const maxPulled = 4 << 20
 
-// RangeRows returns the largest number of consecutive rows in a reply to a
-// request without a list of rows. rowBytes is the size of a row in bytes.
+// RangeRows returns the largest number of rows in a reply, if the request has
+// no list of rows but asks for consecutive rows. rowBytes is the size of a row
+// in bytes.
 func RangeRows(rowBytes int) int { return max(1, maxPulled/rowBytes) }

@@ -220,8 +220,9 @@ var (
 )
 
 // start reads the worker's declaration. From the chief it also reads the first
-// values, unless they come from a checkpoint; filled is then true. The error
-// is errNoFrame if the connection ended before the worker sent a frame.
+// values, unless they come from a checkpoint; filled is true if start has read
+// first values. The error is errNoFrame if the connection ended before the
+// worker sent a frame.
 func (p *peer) start() (filled bool, err error) {
 	h, err := p.next()
 	if lost := peers.Lost(err); err != nil && lost.Error() != err.Error() {
