@@ -16,9 +16,9 @@ import (
 	"github.com/plx-run/plx/trainer/exchange/client"
 )
 
-// saving handles checkpoints for one worker: it passes on the worker's state
-// and, on the chief (worker 0), decides when a checkpoint is made. Without
-// --ckpt-dir it does nothing.
+// saving handles checkpoints for one worker. It stores the worker's recurrent
+// state. On the chief (worker 0), it also decides when a checkpoint is made.
+// Without --ckpt-dir it does nothing.
 type saving struct {
 	training *training
 	network  *network
@@ -26,8 +26,8 @@ type saving struct {
 	carriage *carriage.Carriage
 	notes    notes
 	saver    *saver.Saver // decides when a checkpoint is made; non-nil only on the chief (worker 0) with --ckpt-dir
-	late     int          // number of checkpoints delayed because the one before was still being written
-	restored bool         // this worker has finished reading the checkpoint that training resumes from, or there is none
+	late     int          // number of checkpoints that were delayed because the previous checkpoint was still being written
+	restored bool         // true if this worker has finished reading the checkpoint from which training resumes, or if no such checkpoint exists
 }
 
 func newSaving(t *training, n *network, c *client.Client, carried *carriage.Carriage) *saving {
@@ -49,10 +49,10 @@ func newSaving(t *training, n *network, c *client.Client, carried *carriage.Carr
 	return s
 }
 
-// tooLate counts checkpoints that are delayed because the one before is still
-// being written. It logs the first as a warning, and further ones at level
-// debug. step is the step without a checkpoint, writing that of the checkpoint
-// being written.
+// tooLate counts the checkpoints that are delayed because the previous one is
+// still being written. It logs the first delay as a warning, and further ones
+// at level debug. The parameter step is the step whose checkpoint is delayed.
+// The parameter writing is the step of the checkpoint that is being written.
 func (s *saving) tooLate(step, writing int) {
 	level := slog.LevelDebug
 	if s.late++; s.late == 1 {
@@ -62,7 +62,8 @@ func (s *saving) tooLate(step, writing int) {
 		step, writing, s.training.config.CheckpointEverySteps)
 }
 
-// before begins a step.
+// before must be called before each step. It lets the carriage keep the
+// recurrent state from before the step, which a checkpoint may need.
 func (s *saving) before() {
 	if !s.restored {
 		s.restored = true
@@ -82,10 +83,10 @@ func (s *saving) describe(cut []uint64) store.Expected {
 		Optimizer: d.Optimizer, Variables: t.checkpointed(),
 	}}
 	if cut != nil {
-		e.Manifest.Step = cut[0] // the chief's
+		e.Manifest.Step = cut[0] // The first group has the chief, so this is the chief's number of steps.
 	}
 	s.notes.write(&e.Manifest)
-	for _, p := range d.Pieces { // shard holders, which may have changed since the checkpoint before
+	for _, p := range d.Pieces { // each checkpoint lists the shard holders again, because they may have changed since the previous checkpoint
 		if task := d.Holders[p.Holder]; !slices.Contains(e.Holders, task) {
 			e.Holders = append(e.Holders, task)
 		}
@@ -109,7 +110,7 @@ func (s *saving) last(ctx context.Context, step int) error {
 	s.before()
 	s.carriage.SaveNow(int(s.client.Step()))
 	if s.saver != nil && !s.training.declared.Sync.InStep() {
-		s.network.group.Close() // the chief joins no further collective, so other workers must not wait for it in one
+		s.network.group.Close() // the chief calls no further collective (such as an all-reduce), so other workers must not wait for it in one
 	}
 	if err := s.saver.Conclude(ctx, step); err != nil {
 		return err
@@ -139,7 +140,7 @@ func (t *training) restore(ctx context.Context, n *network) error {
 		m := n.source.Manifest()
 		t.resumed = m
 		t.declared.First, t.declared.Checkpoint = m.Step, m.ID
-		if err := m.Fits(t.checkpointed(), m.Optimizer); err != nil { // nothing is trained
+		if err := m.Fits(t.checkpointed(), m.Optimizer); err != nil { // m's own optimiser always fits; this program trains nothing and needs none
 			return foreignError{err}
 		}
 		return nil
@@ -151,7 +152,7 @@ func (t *training) restore(ctx context.Context, n *network) error {
 	d, chief, choose := &t.declared, n.contract.Task.IsChief(), n.store.Chosen
 	if chief {
 		choose = func(ctx context.Context) (*checkpoint.Manifest, error) {
-			var other error // why the checkpoint examined last does not fit this model or optimiser
+			var other error // last error of a checkpoint that does not fit this model or optimiser; nil if all fit
 			m, err := n.store.Choose(ctx, func(m *checkpoint.Manifest) error {
 				err := m.Fits(t.checkpointed(), d.Optimizer)
 				other = cmp.Or(err, other)
@@ -168,7 +169,7 @@ func (t *training) restore(ctx context.Context, n *network) error {
 		return err
 	}
 	t.resumed = m
-	d.First, d.Checkpoint = m.Step, m.ID // the declaration tells shard holders which checkpoint to read
+	d.First, d.Checkpoint = m.Step, m.ID // the declaration of the job tells shard holders which checkpoint to read
 	if d.Sync.Cuts() && len(m.Cut) == len(d.Groups()) {
 		d.Cut = m.Cut
 	}
@@ -177,7 +178,7 @@ func (t *training) restore(ctx context.Context, n *network) error {
 		if d := time.Since(m.Time).Round(time.Second); d > 0 {
 			age = d.String()
 		}
-		if m.Job != "" { // empty if plx did not launch the program that made the checkpoint
+		if m.Job != "" { // Job is empty if plx did not launch the program that made the checkpoint
 			of = " of job " + m.Job
 		}
 		n.log.Logf(slog.LevelInfo, "going on after step %d, from checkpoint %s%s, made %s ago",
@@ -220,8 +221,8 @@ func (t *training) carries(ctx context.Context, n *network) (*carriage.Carriage,
 	return carried, err
 }
 
-// compare logs each difference between a checkpoint and this run because of
-// which the weights will differ from those of an uninterrupted run.
+// compare logs the differences between a checkpoint and this run that change
+// the result: the weights will differ from those of an uninterrupted run.
 func (t *training) compare(m *checkpoint.Manifest, log *printer) {
 	for _, d := range []struct {
 		what      string
@@ -231,7 +232,7 @@ func (t *training) compare(m *checkpoint.Manifest, log *printer) {
 		{"rows in a batch", m.Batch, t.config.GlobalBatch},
 		{"seed", m.Seed, t.config.Seed},
 	} {
-		if d.then != d.now && t.declared.Sync.InStep() { // in --sync modes other than sync, no two runs have the same bits anyway
+		if d.then != d.now && t.declared.Sync.InStep() { // in --sync modes other than sync, two runs never have the same bits
 			log.Logf(slog.LevelWarn, "the checkpoint was made with %s %v, now it is %v: the bits will be others than without the interruption", d.what, d.then, d.now)
 		}
 	}

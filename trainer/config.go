@@ -2,9 +2,9 @@ package trainer
 
 import "github.com/plx-run/plx/trainer/config"
 
-// Config defines how a job trains. A program passes it to [Main] and to
-// [Job.Parallelize]. Parallelize is for values that the program computes from
-// the job:
+// Config defines how a job trains. A program passes a Config to [Main] and to
+// [Job.Parallelize]. Fields whose values the program computes from the job are
+// passed to Parallelize:
 //
 //	trainer.Main(train, trainer.Config{Sync: "ssp:4", CheckpointEverySteps: 1000})
 //	...
@@ -17,8 +17,8 @@ import "github.com/plx-run/plx/trainer/config"
 // These fields have no flags. The program must set GlobalBatch or ShardBatch:
 //
 //   - GlobalBatch int: number of rows that all workers together process in a step
-//   - ShardBatch int: number of rows that each virtual worker processes in a step; sets GlobalBatch
-//     to this times the number of virtual workers
+//   - ShardBatch int: number of rows that each virtual worker (equal part of a batch) processes in a
+//     step; if set, GlobalBatch is ShardBatch times the number of virtual workers
 //   - ClipNorm float64: maximum global norm of a step's gradient; 0: gradients are not clipped
 //   - MeasureNorm bool: each step reports the gradient's global norm, see [Result]
 //   - AtEndOfData Ending: what a worker does when its data ends before that of others; 0: [WaitForAll]
@@ -32,7 +32,7 @@ import "github.com/plx-run/plx/trainer/config"
 //
 //   - Seed uint64: seed for initial values, shuffling and dropout
 //   - VirtualWorkers int: number of equal parts into which each batch is divided, for bit-identical
-//     results on any number of workers; 0: one part for each replica and accumulated batch
+//     results on any number of workers; 0: the product of the numbers of workers, Replicas and Accumulate
 //   - Replicas int: number of copies of the model that a worker computes; 0: 1
 //   - Accumulate int: number of batches whose gradients a replica adds up before an update; 0: 1
 //   - Device string: "cpu", "gpu" or "auto"; empty: auto
@@ -43,8 +43,8 @@ import "github.com/plx-run/plx/trainer/config"
 //
 //   - Arch string: which tasks hold the variables, "ps", "allreduce", "hybrid" or "auto"; empty:
 //     hybrid, or ps if Sync needs it
-//   - Sync string: how far workers may drift apart, "sync", "async", "ssp:K", "group:G" or
-//     "backup:B"; empty: sync
+//   - Sync string: how workers wait for each other, "sync", "async", "ssp:K",
+//     "group:G" or "backup:B"; empty: sync
 //   - ParallelReplicas int: number of replicas that a worker computes in parallel; 0: depends on
 //     the number of CPU cores
 //   - InitFrom string: checkpoint or safetensors file on the chief's host with initial values for
@@ -56,7 +56,7 @@ import "github.com/plx-run/plx/trainer/config"
 //   - BucketBytes int: size of the groups of gradients that are all-reduced together; 0: 1 MiB
 //   - PartitionBytes int: size above which a variable is split across servers; 0: 4 MiB
 //   - Partitions int: number of partitions of each table that has a partitioner; 0: the autotuner
-//     finds the fastest
+//     finds the fastest number
 //   - MinPartitions int: minimum number of partitions; 0: the table's partitioner decides
 //   - MaxPartitions int: maximum number of partitions that the autotuner tries; 0: 16 for each task
 //     that holds tables
@@ -72,7 +72,7 @@ import "github.com/plx-run/plx/trainer/config"
 //   - SummaryDir string: folder for TensorBoard event files and JSON lines; empty: none are written
 //   - SummaryEverySteps int: number of steps between two summaries; 0: 100
 //   - ExportGraph string: file for the model's graph, as DOT or JSON; empty: none is written
-//   - ProfileSteps string: steps of the timeline, such as "5,10:12"; empty: no timeline is written
+//   - ProfileSteps string: steps for which a timeline is written, such as "5,10:12"; empty: none
 //   - ProfileWorkers string: workers that write a timeline, such as "0,4:8"; empty: all
 //   - ProfileDir string: folder for timelines; empty: the task's own folder
 //   - CheckpointEverySteps int: number of steps between two checkpoints; 0: no checkpoints by steps

@@ -10,9 +10,9 @@ import (
 	"github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// describe returns the GPU and the libraries that a worker computes with, for
-// the log line at the start. planned is the GPU memory that the trainer uses,
-// in bytes.
+// describe returns the GPU and the BLAS library with which a worker computes,
+// for a log line at the start. planned is the GPU memory that the trainer
+// uses, in bytes.
 func (h host) describe(planned int) string {
 	if h.device == nil {
 		return h.library
@@ -39,8 +39,8 @@ func newHost(library blas.Library, d *gpu.Device) host {
 	return h
 }
 
-// kind returns "gpu" or, for the CPU, "". Parallelize returns an error if the
-// workers of a job differ in it.
+// kind returns "gpu", or "" if the worker computes on the CPU. Parallelize
+// returns an error if workers of a job have different kinds.
 func (h host) kind() string {
 	if h.device == nil {
 		return ""
@@ -48,9 +48,9 @@ func (h host) kind() string {
 	return "gpu"
 }
 
-// checkKernels looks for operations of the model without a GPU kernel, which
-// the CPU must compute. With --device gpu they are an error. Otherwise the
-// chief (worker 0) logs a warning.
+// checkKernels looks for operations of the model that have no GPU kernel, so
+// that the CPU must compute them. With --device gpu such an operation is an
+// error. Otherwise the chief (worker 0) logs a warning.
 func (t *training) checkKernels(log *printer, chief bool) error {
 	left := t.group.First().OnCPU()
 	if len(left) == 0 {

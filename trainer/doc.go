@@ -41,14 +41,15 @@
 // # How it trains
 //
 // Each batch is divided into equal parts, one per virtual worker. Every worker
-// computes the gradients of a contiguous range of virtual workers. It computes
-// them in parallel on replicas (copies) of the graph (package replica).
+// computes the gradients of one or more consecutive virtual workers. It
+// computes them in parallel on replicas (copies) of the graph (package
+// replica).
 //
 // Each variable has a shard holder: a server or a worker, as --arch says. The
 // shard holder adds up the gradients of all virtual workers along a fixed
 // tree, applies the optimiser and sends the new values to the workers (package
 // exchange). So the weights have the same bits for any number of workers up to
-// the number of virtual workers. --sync says how far workers may drift apart;
+// the number of virtual workers. --sync says how workers wait for each other;
 // docs/synchronisation.md describes the modes.
 //
 // If a task dies or stops responding, the step fails on all other tasks with
@@ -74,12 +75,12 @@
 //
 // # Limits
 //
-// The package is independent of SSH and resource files: any launcher may start
-// the program that sets the environment variables of package trainer/cluster.
-// The package restarts nothing; that is the launcher's task.
+// The package is independent of SSH and resource files: any launcher that sets
+// the environment variables of package trainer/cluster may start the program.
+// The package does not restart lost tasks; the launcher does.
 //
 // Some of Gorgonia's operations have hidden state. Package rewrite replaces
-// those for which plx has its own version, and the trainer rejects the others
-// with an error that names them. Gorgonia's initialisers are seeded by the
-// clock; use those of [Job] for reproducible runs.
+// some of them with plx's own versions. The trainer rejects all others with an
+// error that names them. Gorgonia's initialisers are seeded by the clock; use
+// those of [Job] for reproducible runs.
 package trainer

@@ -17,24 +17,24 @@ import (
 // has another version.
 const ControlVersion = 3
 
-// ControlKind is the type of a control message.
+// ControlKind is the kind of a control message.
 type ControlKind string
 
 // Messages that a task sends to its agent.
 const (
-	Hello         ControlKind = "hello"     // first message of a task; has Version
-	Heartbeat     ControlKind = "heartbeat" // the task is alive; has Step and From
-	Failed        ControlKind = "failed"    // the task is about to exit after an error; has Cause, Step and From, and Peer if another task caused the error
-	Finished      ControlKind = "finished"  // the task has done its work and will exit with status 0; has Step and From
-	ToleratesLoss ControlKind = "bears"     // sent by the chief: from now on the job continues if another worker is lost
+	Hello         ControlKind = "hello"     // first message of a task; has the field Version
+	Heartbeat     ControlKind = "heartbeat" // the task is alive; has the fields Step and From
+	Failed        ControlKind = "failed"    // the task is about to exit after an error; has the fields Cause, Step and From, and Peer if another task caused the error
+	Finished      ControlKind = "finished"  // the task has done its work and will exit with status 0; has the fields Step and From
+	ToleratesLoss ControlKind = "bears"     // sent by the chief (worker 0): from now on the job continues even if another worker is lost
 )
 
-// Messages that an agent sends to its task. The chief replies to Checkpoint,
-// and any task to Stacks, with a message of the same kind.
+// Messages that an agent sends to its task. The chief (worker 0) replies to
+// Checkpoint, and any task to Stacks, with a message of the same kind.
 const (
 	Stop       ControlKind = "stop"       // the task must exit in an orderly way now
-	Checkpoint ControlKind = "checkpoint" // the chief must save a checkpoint at the next step boundary; see the package documentation
-	Resume     ControlKind = "resume"     // the chief continues training, if it paused (Hold) for the request with this number or an earlier one
+	Checkpoint ControlKind = "checkpoint" // the chief must save a checkpoint at the end of the current step; the package documentation describes the replies
+	Resume     ControlKind = "resume"     // the chief must continue training, if it paused (field Hold) for the request with this number or an earlier one
 	Stacks     ControlKind = "stacks"     // the task must send the stacks of all goroutines; its replies have the same kind and Request number
 )
 
@@ -43,30 +43,31 @@ const (
 type ControlMessage struct {
 	Kind    ControlKind `json:"kind"`
 	Version int         `json:"version,omitempty"` // in a Hello: the task's ControlVersion; 0 in all other messages
-	Step    int64       `json:"step,omitempty"`    // number of steps done; in a reply to Checkpoint, number of steps in the saved checkpoint; 0 means none
-	From    int64       `json:"from,omitempty"`    // number of steps that were done before this start of the job's tasks (the generation)
+	Step    int64       `json:"step,omitempty"`    // number of steps done; in a reply to Checkpoint, number of steps in the saved checkpoint, or 0 if none was saved
+	From    int64       `json:"from,omitempty"`    // number of steps that were done when the current generation (run of all tasks since the last restart) began
 	Loss    string      `json:"loss,omitempty"`    // in a message with Step: the loss of the last step, such as 0.31 or NaN; empty means that it is not known
 	Saved   int64       `json:"saved,omitempty"`   // sent by the chief with Step: number of steps in the newest checkpoint that this run has completed; 0 means none yet
 	Cause   string      `json:"cause,omitempty"`   // why the task fails, or why it could not save a checkpoint; empty in all other messages
 	Peer    string      `json:"peer,omitempty"`    // the task that caused the failure, such as "worker:1 on gpu02"; empty means none
 
-	Text string `json:"text,omitempty"` // in a reply to Stacks: the next part of the stacks
-	More bool   `json:"more,omitempty"` // in a reply to Stacks: another part follows
+	Text string `json:"text,omitempty"` // in a reply to Stacks: the next part of the text of the goroutine stacks
+	More bool   `json:"more,omitempty"` // in a reply to Stacks: true if another reply with the next part follows
 
-	// Fields of Checkpoint and Resume messages. Stacks messages have Request
-	// too.
+	// The fields below belong to Checkpoint and Resume messages. Request is
+	// also set in Stacks messages.
 	Request int           `json:"request,omitempty"` // number of the request; a reply has the number of its request
-	Hold    bool          `json:"hold,omitempty"`    // in a request: do no step after the save until Resume or Stop arrives
+	Hold    bool          `json:"hold,omitempty"`    // in a request: after the checkpoint, do no step until Resume or Stop arrives
 	Workers int           `json:"workers,omitempty"` // in a request with Hold: number of workers with which the job will continue
 	Leaving string        `json:"leaving,omitempty"` // in a request with Hold: names of the tasks that will leave the job, separated by spaces
-	Held    time.Duration `json:"held,omitempty"`    // in a reply: how long the chief had paused when the checkpoint was written
+	Held    time.Duration `json:"held,omitempty"`    // in a reply: how long the chief had been paused when the checkpoint was written
 }
 
-// maxControl is the maximum number of bytes of an encoded message. Without it,
-// a faulty task could make its agent allocate any amount of memory.
+// maxControl is the maximum number of bytes of an encoded message. Without
+// this limit, a faulty task could make its agent allocate any amount of
+// memory.
 const maxControl = 64 << 10
 
-// sendTimeout is the time limit of one Send. The receiver reads all the time,
+// sendTimeout is the time limit of one Send. The receiver reads continuously,
 // so a channel that accepts no bytes for this long is broken.
 const sendTimeout = 10 * time.Second
 
@@ -75,7 +76,7 @@ const sendTimeout = 10 * time.Second
 type Control struct {
 	conn net.Conn
 	mu   sync.Mutex
-	torn error // error of a Send that sent only part of a message; every later Send fails with it; nil means none
+	torn error // the error of a Send that sent only part of a message; every later Send fails with it; nil if there was none
 }
 
 // newControl returns a Control that sends and receives on conn, and that
@@ -90,7 +91,7 @@ func ControlPair() (*Control, *os.File, error) {
 		return nil, nil, fmt.Errorf("control channel: %w", err)
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
-	defer ours.Close() // FileConn duplicates the descriptor
+	defer ours.Close() // FileConn has duplicated this descriptor
 	conn, err := net.FileConn(ours)
 	if err != nil {
 		theirs.Close() // an error of Close does not matter: nothing was written
@@ -99,8 +100,8 @@ func ControlPair() (*Control, *os.File, error) {
 	return newControl(conn), theirs, nil
 }
 
-// socketpair returns two connected sockets. The lock makes sure that no other
-// goroutine forks before both are close-on-exec.
+// socketpair returns two connected sockets. It holds ForkLock until both are
+// close-on-exec, so that no child process of another goroutine inherits them.
 func socketpair() ([2]int, error) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -119,7 +120,7 @@ func (c Contract) Control() (*Control, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // FileConn duplicates the descriptor
+	defer f.Close() // FileConn has duplicated this descriptor
 	conn, err := net.FileConn(f)
 	if err != nil {
 		return nil, fmt.Errorf("PLX_CONTROL_FD=%d: %w", c.ControlFD, err)
@@ -127,7 +128,8 @@ func (c Contract) Control() (*Control, error) {
 	return &Control{conn: conn}, nil
 }
 
-// Send writes one message. It fails if the receiver does not read it in time.
+// Send writes one message. It fails if the receiver does not read the message
+// within sendTimeout.
 func (c *Control) Send(m ControlMessage) error {
 	body, err := json.Marshal(m)
 	if err == nil && len(body) > maxControl {
@@ -172,7 +174,8 @@ func (c *Control) Receive() (ControlMessage, error) {
 	}
 	body := make([]byte, n)
 	if _, err := io.ReadFull(c.conn, body); err != nil {
-		// io.EOF is reserved for a channel that ends between two messages.
+		// Receive returns io.EOF only for a channel that ends between two
+		// messages.
 		if err == io.EOF {
 			err = io.ErrUnexpectedEOF
 		}
@@ -187,11 +190,11 @@ func (c *Control) Receive() (ControlMessage, error) {
 // Close closes the channel. A blocked Receive then returns an error.
 func (c *Control) Close() error { return c.conn.Close() }
 
-// inherited returns the inherited socket whose descriptor number is in the
-// environment variable name. It marks the descriptor close-on-exec, so that no
-// child of the task inherits it. A child that inherits only the variable may
-// have another file at this number, so inherited refuses a descriptor that is
-// no socket.
+// inherited returns the inherited socket whose descriptor number fd comes from
+// the environment variable name. It marks the descriptor close-on-exec, so
+// that no child of the task inherits it. A child inherits the environment
+// variable but not the socket, and may have another file at this number. So
+// inherited refuses a descriptor that is not a socket.
 func inherited(fd int, name string) (*os.File, error) {
 	if fd < 3 {
 		return nil, fmt.Errorf("%s is not set: the task was not started by a launcher", name)

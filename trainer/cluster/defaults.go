@@ -11,7 +11,7 @@ func (f Foreign) Interfaces() []string {
 	}
 	nccl := f.Interface
 	if f.Prefix {
-		nccl = "=" + nccl // without "=", NCCL uses all interfaces whose names have this prefix
+		nccl = "=" + nccl // NCCL uses all interfaces that begin with a name, except if "=" precedes the name
 	}
 	return []string{
 		"GLOO_SOCKET_IFNAME=" + f.Interface,

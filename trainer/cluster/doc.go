@@ -16,17 +16,17 @@
 //
 // # Control channel
 //
-// A task that follows the contract opens its [Control] channel and sends
-// hello. Such a task is called native. It must send finished before it exits
-// with status 0, and a heartbeat every few seconds: the agent (the launcher's
-// process on each host) kills a task that sends nothing for too long. A
-// program that never sends hello is called foreign; only its exit status
-// counts.
+// A task that follows the contract opens its [Control] channel and sends the
+// message hello. Such a task is called native. It must send the message
+// finished before it exits with status 0, and a heartbeat every few seconds.
+// The agent (the launcher's process on each host) kills a task that sends
+// nothing for too long. A program that never sends hello is called foreign;
+// only its exit status counts.
 //
-// The messages heartbeat, failed and finished contain the last step that the
-// task has done, its loss, and the step after which the task's generation
-// began. A generation is one start of all tasks; each restart of the job
-// begins another generation.
+// A generation is one run of all tasks; each restart of the job begins another
+// generation. The messages heartbeat, failed and finished contain three
+// things: the number of the task's last step, its loss, and the step after
+// which the generation began.
 //
 // # Checkpoints
 //
@@ -36,11 +36,12 @@
 //
 // Before a job ends early, the agent may send the chief (worker 0) a
 // [Checkpoint] message. The chief replies to each with exactly one message of
-// the same kind. A reply with Step means that a checkpoint of the state after
-// that step is complete, manifest included. That checkpoint was begun after
-// the request, or contains every step done by then. A reply with Cause means
-// that there is no checkpoint, and why. A chief that keeps no checkpoints
-// sends such a reply at once.
+// the same kind. A reply with the field Step means that a checkpoint of the
+// state after that step is complete, manifest included. Either the chief began
+// the checkpoint after the request, or the checkpoint contains every step that
+// was done before the request. A reply with the field Cause means that there
+// is no checkpoint, and why. If the job saves no checkpoints, the chief sends
+// a reply with Cause at once.
 //
 // The chief continues training while it saves. If Stop arrives before the
 // chief has replied, the chief need not reply. The launcher waits for the
@@ -49,7 +50,7 @@
 // # Peers
 //
 // Tasks find each other through [Spec]. Before they exchange anything else,
-// they prove to each other that they know the job's secret, see [Dial] and
+// they prove to each other that they know the job's secret, with [Dial] and
 // [Accept].
 //
 // The package imports the standard library only. It does not depend on hosts,

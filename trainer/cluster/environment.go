@@ -21,18 +21,18 @@ type Contract struct {
 	Job            string
 	Generation     int // number of restarts of the job so far; 0 in the first run
 	Task           Task
-	WorldSize      int    // number of workers; this and the next three fields are 0 in a parameter server
+	WorldSize      int    // number of workers; 0 in a parameter server, like the next three fields
 	LocalRank      int    // index of the worker among the workers on its host
 	LocalWorldSize int    // number of workers on the worker's host
 	FirstWorldSize int    // number of workers when the job first started; settings that must survive a change of hosts are derived from it
-	Cluster        Spec   // address of every task for data between tasks
+	Cluster        Spec   // address of every task, at which it receives data from other tasks
 	ListenFD       int    // descriptor of the open listening socket at Cluster.Addr(Task); 0 means none
 	ControlFD      int    // descriptor of the task's end of the control channel; 0 means none
 	SecretFile     string // path of the file with the job's secret, on the task's host
-	TLS            bool   // the job's tasks encrypt connections between different hosts
+	TLS            bool   // true if tasks encrypt connections between different hosts
 	LogLevel       string
-	Dir            string  // folder of this task alone, on its host
-	Checkpoints    string  // folder below which a relative --ckpt-dir is; may not exist yet; empty means none
+	Dir            string  // folder on the task's host that only this task uses
+	Checkpoints    string  // folder to which a relative --ckpt-dir refers; may not exist yet; empty means none
 	Foreign        Foreign // variables for programs written for other launchers
 }
 
@@ -40,18 +40,18 @@ type Contract struct {
 // launchers, such as torchrun.
 type Foreign struct {
 	MasterAddr string   // MASTER_ADDR: address of the chief's host
-	MasterPort int      // MASTER_PORT: a port on the chief's host that plx has reserved
-	Cluster    Spec     // addresses for TF_CONFIG; the ports are reserved, but no socket listens on them
+	MasterPort int      // MASTER_PORT: a port on the chief's host that the launcher has reserved
+	Cluster    Spec     // addresses of all tasks for TF_CONFIG; their ports are reserved, but no socket listens on them yet
 	GroupRank  int      // GROUP_RANK: index of the worker's host among the hosts with workers
 	Interface  string   // network interface for data between tasks; empty means that it is not known
-	Prefix     bool     // the host has other interfaces whose names begin with Interface
-	Visible    []string // variables, NAME=VALUE, that make only the task's own GPUs visible to it
-	Threads    int      // OMP_NUM_THREADS; 0 means that the variable is not set
+	Prefix     bool     // true if the host has other interfaces whose names begin with Interface
+	Visible    []string // environment variables, as NAME=VALUE, that make only the task's own GPUs visible to it
+	Threads    int      // OMP_NUM_THREADS; 0 means that this variable is not set
 
 	Groups      int    // GROUP_WORLD_SIZE: number of hosts with workers
 	Restarts    int    // TORCHELASTIC_RESTART_COUNT: number of restarts so far
 	MaxRestarts int    // TORCHELASTIC_MAX_RESTARTS: maximum number of restarts of the job
-	ErrorFile   string // TORCHELASTIC_ERROR_FILE: file in which the program describes its failure; empty means not set
+	ErrorFile   string // TORCHELASTIC_ERROR_FILE: file in which the program describes its failure; empty means that this variable is not set
 }
 
 // InStep reports whether this process runs in a Slurm job step (srun). Before
@@ -71,8 +71,8 @@ func Notify(signals chan<- os.Signal) {
 }
 
 // Environ returns the contract as NAME=VALUE pairs. The launcher appends them
-// to the user's variables, so they override the user's. [Foreign.Defaults]
-// returns those that the user may override.
+// to the user's environment variables, so they override the user's.
+// [Foreign.Defaults] returns the variables that the user may override.
 func (c Contract) Environ() []string {
 	cluster, _ := json.Marshal(c.Cluster.lists()) // an error is impossible for strings
 	env := []string{
@@ -165,7 +165,7 @@ func FromEnvironment(getenv func(string) string) (c Contract, ok bool, err error
 	if err := json.Unmarshal([]byte(getenv("PLX_CLUSTER")), &c.Cluster); err != nil {
 		r.failf("PLX_CLUSTER: %w", err)
 	}
-	if len(r.errs) == 0 { // after an error c is incomplete
+	if len(r.errs) == 0 { // if there are errors, some fields of c are missing, so the checks of c would report wrong errors
 		r.check(c, rank)
 	}
 	return c, true, errors.Join(r.errs...)
@@ -209,7 +209,7 @@ func (c Contract) Listener() (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // FileListener duplicates the descriptor
+	defer f.Close() // FileListener has duplicated this descriptor
 	ln, err := net.FileListener(f)
 	if err != nil {
 		return nil, fmt.Errorf("PLX_LISTEN_FD=%d: %w", c.ListenFD, err)
@@ -225,7 +225,7 @@ func (c Contract) Secret() ([]byte, error) {
 		return nil, fmt.Errorf("read job secret: %w", err)
 	}
 	defer f.Close()                                                // an error of Close does not matter: the file is only read
-	text, err := io.ReadAll(io.LimitReader(f, 2*SecretSize+1<<10)) // a longer file cannot be a secret
+	text, err := io.ReadAll(io.LimitReader(f, 2*SecretSize+1<<10)) // the limit is longer than a secret with white space, so a file that exceeds it is invalid
 	if err != nil {
 		return nil, fmt.Errorf("read job secret: %w", err)
 	}
@@ -236,7 +236,8 @@ func (c Contract) Secret() ([]byte, error) {
 	return secret, nil
 }
 
-// reader reads environment variables and collects the errors of all of them.
+// reader reads environment variables and collects all errors, so that the user
+// sees them together.
 type reader struct {
 	getenv func(string) string
 	errs   []error // errors of the variables read so far

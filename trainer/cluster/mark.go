@@ -6,20 +6,20 @@ import (
 	"io"
 )
 
-// Mark is a string that every executable contains that links package trainer,
-// on every platform and with all linker flags. The launcher searches
-// executables for it, to detect programs that use parameter servers.
+// Mark is a string in every executable that links package trainer, on every
+// platform and with all linker flags. The launcher searches executables for
+// it, to detect programs that can use parameter servers.
 const Mark = markStart + markEnd
 
-// The plx executable links this package too, but must not contain Mark. So plx
-// code uses only the two halves of the string.
+// The plx executable links this package too, but must not contain Mark. So the
+// code of plx uses only the two halves of the string, never Mark itself.
 const (
 	markStart = "\x00plx: this program links github.com/plx-run/plx/"
 	markEnd   = "trainer\x00"
 )
 
-// Programs built before Mark existed are detected by a function name instead.
-// All of them call trainer.Main, and the linker keeps function names for stack
+// Executables built before Mark existed contain a function name instead. All
+// of them call trainer.Main, and the linker keeps function names for stack
 // traces.
 const (
 	nameStart = "github.com/plx-run/plx/"
@@ -31,7 +31,7 @@ const (
 func Marked(r io.Reader) (bool, error) {
 	mark, name := append([]byte(markStart), markEnd...), append([]byte(nameStart), nameEnd...)
 	buf := make([]byte, 1<<20)
-	kept := 0 // number of bytes at the start of buf that may be the beginning of a match; shorter than mark, the longer string
+	kept := 0 // number of bytes at the start of buf that are kept from the previous read, because a match may begin in them
 	for {
 		n, err := r.Read(buf[kept:])
 		have := buf[:kept+n]

@@ -17,8 +17,8 @@ import (
 const SecretSize = 32
 
 // ErrProof is the error if a peer could not prove that it knows the job's
-// secret. The peer belongs to no job, to another job, or to an earlier start
-// (generation) of this job.
+// secret. The peer belongs to no job, to another job, or to an earlier
+// generation (run of all tasks) of this job.
 var ErrProof = errors.New("peer did not prove the job's secret")
 
 const (
@@ -27,15 +27,15 @@ const (
 	maxName    = 255
 )
 
-// Key is the secret key of one generation (start of all tasks) of one job.
+// Key is the secret key of one generation (run of all tasks) of one job.
 type Key [sha256.Size]byte
 
-// PeerKey derives the key of a generation (one start of all tasks) from the
-// job's secret. Since each generation has another key, tasks refuse
-// connections from tasks of earlier generations.
+// PeerKey derives the key of a generation (run of all tasks) from the job's
+// secret. Since each generation has another key, tasks refuse connections from
+// tasks of earlier generations.
 func PeerKey(secret []byte, generation int) Key {
 	mac := hmac.New(sha256.New, secret)
-	io.WriteString(mac, "plx peer key, generation "+strconv.Itoa(generation)) // a hash returns no write error
+	io.WriteString(mac, "plx peer key, generation "+strconv.Itoa(generation)) // Write of a hash returns no error
 	return Key(mac.Sum(nil))
 }
 
@@ -85,10 +85,10 @@ func prove(conn net.Conn, key Key, self, peer string) error {
 }
 
 // Accept is the acceptor's side of [Dial]. It returns the dialler's name after
-// the dialler has proved that it knows key and wants to reach this task. Until
-// then, Accept reads about 600 bytes at most. If the dialler closes the
-// connection early, the error is not [ErrProof], because a dialler that gives
-// up does that too.
+// the dialler has proved that it knows key and wants to reach this task.
+// Before the proof, Accept reads about 600 bytes at most. If the dialler
+// closes the connection early, the error is not [ErrProof], because a dialler
+// may also close the connection when it gives up.
 //
 // The function self returns this task's name for a dialler. Its argument is
 // the dialler's name, which is not proved yet.
@@ -126,7 +126,7 @@ func Accept(ctx context.Context, conn net.Conn, key Key, self func(dialler strin
 func tag(key Key, side, dialler, acceptor string, c, s [nonceSize]byte) []byte {
 	mac := hmac.New(sha256.New, key[:])
 	for _, part := range [][]byte{[]byte(side), []byte(dialler), []byte(acceptor), c[:], s[:]} {
-		mac.Write([]byte{byte(len(part))}) // the length separates a name from the next one
+		mac.Write([]byte{byte(len(part))}) // the length before each name keeps ("ab", "c") different from ("a", "bc")
 		mac.Write(part)
 	}
 	return mac.Sum(nil)

@@ -5,8 +5,9 @@ import "runtime"
 const (
 	// maximum number of bytes of goroutine stacks that a task sends
 	maxStacks = 1 << 20
-	// maximum number of bytes of stacks in one message: JSON may encode a byte
-	// as six, and a message has at most maxControl bytes
+	// maximum number of bytes of stacks in one message. JSON may encode one
+	// byte of the stacks as six, and an encoded message has at most maxControl
+	// bytes.
 	stacksPiece = 10 << 10
 )
 

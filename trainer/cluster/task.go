@@ -23,8 +23,8 @@ type Task struct {
 	Index int
 }
 
-// Chief is worker 0. It also initialises the variables, prints progress and
-// saves checkpoints.
+// Chief is worker 0. Besides its work as a worker, it initialises the
+// variables, prints progress and saves checkpoints.
 var Chief = Task{Role: Worker}
 
 func (t Task) String() string { return string(t.Role) + ":" + strconv.Itoa(t.Index) }

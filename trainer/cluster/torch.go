@@ -3,8 +3,8 @@ package cluster
 import "strconv"
 
 // torch returns the environment variables that torchrun sets for a worker.
-// Like torchrun without an agent store, worker 0 serves PyTorch's key-value
-// store itself.
+// TORCHELASTIC_USE_AGENT_STORE=False makes worker 0 serve PyTorch's key-value
+// store itself, because plx has no such store.
 func (c Contract) torch() []string {
 	f := c.Foreign
 	rank, workers := strconv.Itoa(c.Task.Index), strconv.Itoa(c.WorldSize)

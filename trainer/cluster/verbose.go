@@ -2,8 +2,8 @@ package cluster
 
 import "log/slog"
 
-// VerboseLevel is the log level of plans and cost tables. It is below
-// slog.LevelInfo and above slog.LevelDebug.
+// VerboseLevel is the log level for details such as plans and cost tables. It
+// is below slog.LevelInfo and above slog.LevelDebug.
 const VerboseLevel = slog.LevelInfo - 2
 
 // VerboseMark is the prefix of each line that a launched task logs at

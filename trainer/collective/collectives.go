@@ -10,9 +10,9 @@ import (
 )
 
 // The methods below are the collectives. Their slices are []float32, []float64
-// or []int64, of one type per call. nil is an empty slice of any type. A slice
-// of another type is an error that breaks the group for all workers, because
-// the others already wait for this one.
+// or []int64, all of the same type in one call. nil is an empty slice of any
+// type. A slice of another type is an error that breaks the group for all
+// workers, because the other workers already wait for this worker.
 
 // Broadcast copies the slice x of the worker with rank root to x of all other
 // workers.
@@ -20,31 +20,33 @@ func (g *Group) Broadcast(ctx context.Context, x any, root int) error {
 	return g.of(ctx, broadcast, root, x, nil, func(c *call, x, _ []byte) error { return c.broadcast(x, root) })
 }
 
-// Scatter distributes a slice. It cuts the argument from of the worker with
-// rank root into equal pieces, and copies piece i to the argument into of the
+// Scatter distributes a slice. The worker with rank root cuts its argument
+// from into equal pieces, and piece i is copied to the argument into of the
 // worker with rank i. All other workers may pass nil as from.
 func (g *Group) Scatter(ctx context.Context, from, into any, root int) error {
 	return g.of(ctx, scatter, root, into, from, func(c *call, into, from []byte) error { return c.scatter(from, into, root) })
 }
 
 // Gather collects slices. It copies the argument from of every worker, in the
-// order of ranks, to the argument into of the worker with rank root. All from
-// have the same length. Workers other than root may pass nil as into.
+// order of ranks, to the argument into of the worker with rank root. The
+// argument from must have the same length on all workers. Workers other than
+// root may pass nil as into.
 func (g *Group) Gather(ctx context.Context, from, into any, root int) error {
 	return g.of(ctx, gather, root, from, into, func(c *call, from, into []byte) error { return c.gather(from, into, root) })
 }
 
 // AllGather collects slices on every worker. It copies the argument from of
-// all workers, in the order of ranks, to the argument into of each. All from
-// have the same length. A worker's from may be its own piece of into.
+// all workers, in the order of ranks, to the argument into of each worker. The
+// argument from must have the same length on all workers. It may be the
+// worker's own piece of into.
 func (g *Group) AllGather(ctx context.Context, from, into any) error {
 	return g.of(ctx, allGather, 0, from, into, (*call).allGather)
 }
 
 // ReduceScatter adds the argument from of all workers, element by element.
 // Each worker gets one part of the sum in its argument into: the part that
-// [Share] returns for its rank. into may share memory with that part of from.
-// The rest of from does not change.
+// [Share] returns for its rank. The argument into may share memory with that
+// part of from. All other parts of from stay unchanged.
 func (g *Group) ReduceScatter(ctx context.Context, from, into any) error {
 	return g.of(ctx, reduceScatter, 0, from, into, (*call).reduceScatter)
 }
@@ -60,9 +62,10 @@ func (g *Group) Barrier(ctx context.Context) error {
 	return g.run(ctx, signature{op: barrier}, func(c *call) error { return c.exchange(c.none(), c.none()) })
 }
 
-// AllGatherBytes returns the from slices of all workers, in the order of
-// ranks. They may differ in length. limit is the maximum length and must be
-// the same on all workers. The caller owns the result.
+// AllGatherBytes returns the argument from of all workers, in the order of
+// ranks. The arguments may differ in length. The parameter limit is the
+// maximum length and must be the same on all workers. The caller owns the
+// result.
 func (g *Group) AllGatherBytes(ctx context.Context, from []byte, limit int) ([][]byte, error) {
 	s := signature{op: allGatherBytes, of: byteType, count: uint64(max(limit, 0))}
 	pieces := make([][]byte, len(g.config.Addrs))
@@ -73,8 +76,9 @@ func (g *Group) AllGatherBytes(ctx context.Context, from []byte, limit int) ([][
 	return pieces, nil
 }
 
-// of runs a collective on the slices x and other. Only x must have the same
-// length on all workers.
+// of runs the collective op. Its parameter x is a slice that must have the
+// same length on all workers; the length of other may differ. do receives the
+// memory of both slices.
 func (g *Group) of(ctx context.Context, op operation, root int, x, other any, do func(c *call, x, other []byte) error) error {
 	of, memory, err := memories(x, other)
 	if err != nil {
@@ -115,8 +119,8 @@ func memories(values ...any) (of dtype, all [][]byte, err error) {
 }
 
 // The collectives below move data without adding. Each says which bytes this
-// worker sends to every other worker, and where it stores the bytes that
-// arrive.
+// worker sends to every other worker, and into which memory it receives the
+// bytes of every other worker.
 
 // call is one running collective on this worker.
 type call struct {
@@ -126,8 +130,8 @@ type call struct {
 	world int // number of workers
 }
 
-// exchange sends to[i] to the worker of rank i and receives data of that
-// worker into from[i], for all other workers.
+// exchange sends to[i] to the worker of rank i and receives data from that
+// worker into from[i], for every i except this worker's rank.
 func (c *call) exchange(to, from [][]byte) error { return c.group.exchange(c.signature, to, from) }
 
 // checkRoot returns an error if no worker has the rank root.
@@ -138,8 +142,8 @@ func (c *call) checkRoot(root int) error {
 	return nil
 }
 
-// checkWhole returns an error unless whole is as long as one piece for each
-// worker.
+// checkWhole returns an error unless whole is exactly as long as one piece for
+// each worker. name is the name of the parameter whole for the error message.
 func (c *call) checkWhole(name string, whole, piece []byte) error {
 	if len(whole) != c.world*len(piece) {
 		return fmt.Errorf("%s: %s has %d elements, want %d for each of %d workers", operationNames[c.op],
@@ -148,11 +152,12 @@ func (c *call) checkWhole(name string, whole, piece []byte) error {
 	return nil
 }
 
-// none returns the data of an exchange in which nothing is sent or received:
-// an empty slice for each worker.
+// none returns the argument to or from of an exchange in which nothing is sent
+// or received: an empty slice for each worker.
 func (c *call) none() [][]byte { return make([][]byte, c.world) }
 
-// all returns the data of an exchange in which every worker is sent b.
+// all returns the argument to of an exchange in which this worker sends b to
+// every other worker.
 func (c *call) all(b []byte) [][]byte {
 	to := c.none()
 	for rank := range to {
@@ -161,8 +166,8 @@ func (c *call) all(b []byte) [][]byte {
 	return to
 }
 
-// only returns the data of an exchange in which b is sent to, or received
-// from, one worker only.
+// only returns the argument to or from of an exchange in which b is sent to,
+// or received from, only the worker with the given rank.
 func (c *call) only(rank int, b []byte) [][]byte {
 	to := c.none()
 	to[rank] = b
@@ -188,15 +193,15 @@ func (c *call) shares(x []byte) [][]byte {
 	return pieces
 }
 
-// relayFrom is the number of workers from which on a large broadcast takes two
-// exchanges: root sends each worker a share, and each worker sends its share
-// to all others. So root sends the slice about twice instead of once per
-// worker.
+// relayFrom is the number of workers at which a large broadcast begins to use
+// two exchanges. In the first exchange, root sends each worker a share of the
+// slice. In the second, each worker sends its share to all other workers. So
+// root sends about twice the slice's bytes, whatever the number of workers.
 const relayFrom = 4
 
-// smallSize is a limit in bytes. Up to it, a collective sends all data to
-// every worker in one exchange. Above it, a collective takes two exchanges and
-// sends fewer bytes.
+// smallSize is a number of bytes. A collective with at most this much data
+// sends all data to every worker in one exchange. With more data, it uses two
+// exchanges and sends fewer bytes.
 const smallSize = 64 << 10
 
 func (c *call) broadcast(x []byte, root int) error {
@@ -263,8 +268,8 @@ func (c *call) allGather(from, into []byte) error {
 	return c.exchange(c.all(from), pieces)
 }
 
-// allGatherBytes fills pieces by rank. A first exchange sends the lengths, a
-// second one the bytes.
+// allGatherBytes fills pieces, which is indexed by rank. A first exchange
+// sends the lengths, a second one the bytes.
 func (c *call) allGatherBytes(from []byte, limit int, pieces [][]byte) error {
 	if len(from) > limit {
 		return fmt.Errorf("%s: a piece of %d bytes", c.signature, len(from))

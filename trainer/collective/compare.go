@@ -21,10 +21,11 @@ func (e differentError) Error() string { return e.text }
 // Hint returns advice for the user, which is printed below the error.
 func (differentError) Hint() string { return "every host needs the same files at the same path" }
 
-// Compare compares a description of each worker's data with that of the chief
-// (worker 0). If one differs, all workers return an error that names the first
-// such worker, so no worker is left waiting. A description must not contain
-// zero bytes.
+// Compare compares a description of each worker's data, its parameter mine,
+// with that of the chief (worker 0). If one differs, all workers return an
+// error that names the first worker whose description differs. So no worker
+// waits for a worker that has failed. A description must not contain zero
+// bytes.
 func (g *Group) Compare(ctx context.Context, mine string) error {
 	if len(mine) > maxCompared {
 		mine = fmt.Sprintf("%s ... checksum %08x", mine[:maxCompared-32], crc32.ChecksumIEEE([]byte(mine)))

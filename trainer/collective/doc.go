@@ -20,7 +20,8 @@
 // has announced the same collective. So a receiver always has memory for the
 // data that arrives. If a receiver is slow, TCP slows down the sender; no
 // other flow control is needed. A goroutine that reads one connection never
-// waits for another connection, so an error report never waits behind data.
+// waits for another connection, so a slow connection does not delay error
+// reports from other workers.
 //
 // # Same bits
 //
@@ -41,7 +42,8 @@
 // If workers call collectives that differ in operation, order, type, length or
 // root, all workers get an error that names two of them and the calls of both.
 // After any error the group is broken: every later call returns the first
-// error, and the other workers are told about it. The end of a context counts
-// as an error too. If a worker dies or freezes, all others return an error
-// that names that worker, at the latest after the time Config.Silence.
+// error, and this worker reports the error to the other workers. The end of a
+// context counts as an error too. If a worker dies or freezes, all other
+// workers return an error that names that worker, after the time
+// Config.Silence at the latest.
 package collective

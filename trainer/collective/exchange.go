@@ -11,22 +11,22 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// exchange is one round of a collective, in which each worker may send data to
+// exchange is one phase of a collective, in which each worker may send data to
 // every other worker and receive data from it. The sender and the receiver
 // know the lengths in advance.
 type exchange struct {
 	signature
-	number    uint64 // number of the exchange, counted from 1; the same on all workers
+	number    uint64 // number of the exchange, counted from 1 over the life of the group; the same on all workers
 	group     *Group
-	to        [][]byte        // by rank: the data to send to that worker
-	from      [][]byte        // by rank: memory for the data from that worker
-	announced []chan struct{} // by rank: closed when that worker has announced the exchange
-	users     sync.WaitGroup  // goroutines that read field to or write field from
+	to        [][]byte        // the data to send to each worker, indexed by rank
+	from      [][]byte        // memory for the data from each worker, indexed by rank
+	announced []chan struct{} // channel for each worker, indexed by rank; closed when that worker has announced the exchange
+	users     sync.WaitGroup  // counts the goroutines that read the field to or write the field from
 	left      atomic.Int32    // number of other workers whose announcement or data has not arrived completely
-	done      chan struct{}   // closed when left is 0: all data has arrived
+	done      chan struct{}   // closed when left becomes 0, which means that all data has arrived
 }
 
-// exchange runs one round of a collective: it sends to[i] to the worker of
+// exchange runs one exchange of a collective: it sends to[i] to the worker of
 // rank i and receives from[i] from that worker. After it returns, no goroutine
 // uses the memory of to and from. The caller holds g.calling.
 func (g *Group) exchange(s signature, to, from [][]byte) error {
@@ -39,8 +39,8 @@ func (g *Group) exchange(s signature, to, from [][]byte) error {
 		e.announced[rank] = make(chan struct{})
 	}
 	e.left.Store(int32(world - 1))
-	// Even after an error, no goroutine may use the memory once the caller has
-	// it back.
+	// Also after an error, wait until no goroutine uses the caller's memory
+	// any more.
 	defer e.users.Wait()
 	err := g.begin(e)
 	if err == nil {
@@ -84,7 +84,7 @@ func (g *Group) begin(e *exchange) error {
 
 // match checks that a peer has announced the same collective as this worker,
 // and stores the data that came with the announcement. The caller holds the
-// group's mu.
+// mutex mu of the group.
 func (e *exchange) match(l *link) error {
 	if l.called != e.signature {
 		return l.Blame(fmt.Errorf("collective %d is %s there and %s on %s: every worker must call the same collectives, in the same order, with matching arguments",
@@ -94,7 +94,7 @@ func (e *exchange) match(l *link) error {
 		return err
 	}
 	if e.number == 1 {
-		l.SetSilence(e.group.config.Silence) // the peer and this worker are in their first collective, so the peer sends heartbeats
+		l.SetSilence(e.group.config.Silence) // the peer sends heartbeats once it has called its first collective, so the shorter time limit applies from now on
 	}
 	close(e.announced[l.rank])
 	if len(l.rest) == 0 {
@@ -103,8 +103,8 @@ func (e *exchange) match(l *link) error {
 	return nil
 }
 
-// needs reports whether the peer's announcement or data of this exchange is
-// still incomplete. The caller holds the group's mu.
+// needs reports whether some of the peer's announcement or data of this
+// exchange is still missing. The caller holds the mutex mu of the group.
 func (e *exchange) needs(l *link) bool {
 	return l.announced < e.number || len(l.rest) > 0
 }
@@ -118,7 +118,7 @@ func (e *exchange) finish() {
 }
 
 // await waits until the data of all workers has arrived. It returns an error
-// if the group breaks before.
+// if the group breaks first.
 func (e *exchange) await() error {
 	select {
 	case <-e.done:
@@ -129,9 +129,10 @@ func (e *exchange) await() error {
 }
 
 // announce sends the announcement of the exchange, with the first data, to all
-// workers. Goroutines then send the data that did not fit.
+// other workers. Goroutines then send the data that did not fit into the
+// announcement.
 func (e *exchange) announce() error {
-	for rank, l := range e.group.links { // group.links has a link to every other worker since the first exchange
+	for rank, l := range e.group.links { // since the first exchange, group.links has a link to every other worker
 		if l == nil {
 			continue
 		}
@@ -171,7 +172,7 @@ func (e *exchange) send(l *link, rest []byte) {
 }
 
 // receive reads the peer's remaining data into rest. h is the header of the
-// first frame, which was read already.
+// data's first frame, which was already read.
 func (e *exchange) receive(l *link, rest []byte, h wire.Header) error {
 	for {
 		n := min(chunkSize, len(rest))
@@ -197,14 +198,14 @@ type link struct {
 	group *Group
 	rank  int
 
-	// The group's mu guards the fields below. A peer is at most one exchange
-	// ahead of this worker, because it cannot complete an exchange that this
-	// worker has not announced.
+	// The mutex mu of the group guards the fields below. A peer is at most one
+	// exchange ahead of this worker, because it cannot complete an exchange
+	// that this worker has not announced.
 	called    signature // the collective that the peer announced last
 	announced uint64    // number of the exchange that the peer announced last; zero means none
 	early     []byte    // the data that came with the peer's last announcement
-	rest      []byte    // memory for the data that the peer has not begun to send; nil means that it sends no more data
-	left      bool      // the peer has sent its goodbye
+	rest      []byte    // memory for the data of the current exchange that the peer has not begun to send; nil means that no more data follows
+	left      bool      // true once the peer has sent its goodbye
 }
 
 // read handles all frames of the peer until the connection ends or the group
@@ -246,9 +247,9 @@ func (l *link) take(h wire.Header) error {
 	}
 }
 
-// checkNext returns an error if the peer announces another exchange than its
-// next one. If it returns nil, no goroutine reads field early any more, and
-// the caller may overwrite it.
+// checkNext returns an error if m does not announce the exchange after the
+// peer's last one. If it returns nil, no goroutine reads field early any more,
+// and the caller may overwrite that field.
 func (l *link) checkNext(m message) error {
 	g := l.group
 	g.mu.Lock()
@@ -276,7 +277,7 @@ func (l *link) receive(m message) error {
 }
 
 // fill copies the data that came with the peer's announcement to the beginning
-// of memory.
+// of memory, the receive buffer for the peer's data.
 func (l *link) fill(memory []byte) error {
 	if want := min(early, len(memory)); len(l.early) != want {
 		return l.Blame(fmt.Errorf("%s: announced with %d bytes, want %d", l.called, len(l.early), want))
@@ -285,8 +286,8 @@ func (l *link) fill(memory []byte) error {
 	return nil
 }
 
-// data reads all further data of the peer for the current exchange. h is the
-// header of the first frame.
+// data reads all data of the current exchange that the peer sends after its
+// announcement. h is the header of the first frame.
 func (l *link) data(h wire.Header) error {
 	g := l.group
 	g.mu.Lock()
@@ -301,8 +302,8 @@ func (l *link) data(h wire.Header) error {
 	}
 	rest := l.rest
 	l.rest = nil
-	// Nothing is added to users once g.err is set, so users.Wait does not miss
-	// this goroutine.
+	// Add follows the check of g.err under g.mu. So the exchange, which calls
+	// users.Wait after the group broke, does not miss this goroutine.
 	e.users.Add(1)
 	g.mu.Unlock()
 	defer e.users.Done()
@@ -325,7 +326,8 @@ func (l *link) handleGoodbye() {
 	l.Bye() // an error does not matter: the peer closes the connection even if this reply does not arrive
 }
 
-// leftError returns the error for a peer that left before it called collective s.
+// leftError returns the error for a peer that left before it called the
+// collective s.
 func (l *link) leftError(s signature) error {
 	return l.Blame(fmt.Errorf("has left before %s: every worker must call the same collectives", s))
 }

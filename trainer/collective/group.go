@@ -28,11 +28,11 @@ var (
 // Config describes this worker and the addresses of all workers.
 type Config struct {
 	Peers    peers.Config
-	Listener *peers.Listener // accepts the connections of workers of higher ranks; may be nil if the job has one worker
+	Listener *peers.Listener // accepts the connections of workers with higher ranks; may be nil if the job has one worker
 	Rank     int
-	Addrs    []string // by rank: address of the worker, host:port
-	// Start is the time that the first collective waits until all other
-	// workers have called theirs. 0 means five minutes.
+	Addrs    []string // address (host:port) of each worker, indexed by rank
+	// Start is the maximum time that the first collective waits until all
+	// other workers have called it too. 0 means five minutes.
 	Start time.Duration
 	// Silence is the time after which a peer that sends nothing, not even a
 	// heartbeat, counts as lost. It must be the same on all workers. 0 means
@@ -45,20 +45,20 @@ type Config struct {
 type Group struct {
 	config  Config
 	calling sync.Mutex     // held while a collective runs
-	opened  bool           // this worker has begun to connect to all others; guarded by calling
-	calls   int            // number of collectives that were called; guarded by calling
-	late    *time.Timer    // breaks the group if another worker does not call its first collective in time; guarded by calling
+	opened  bool           // true once this worker has begun to connect to all other workers; guarded by calling
+	calls   int            // number of collectives that were called so far; guarded by calling
+	late    *time.Timer    // timer that breaks the group if another worker does not call its first collective in time; guarded by calling
 	scratch []byte         // memory for the contributions to a sum, reused by later calls; guarded by calling
 	failed  chan struct{}  // closed when err is set: the group is broken
-	running sync.WaitGroup // goroutines that read or close a connection
+	running sync.WaitGroup // counts the goroutines that read or close a connection
 
 	mu        sync.Mutex
-	links     []*link       // by rank: connection to that worker; nil for this worker and for workers that are not connected yet
+	links     []*link       // connection to each worker, indexed by rank; nil for this worker and for workers that are not connected yet
 	missing   int           // number of workers that are not connected yet
 	connected chan struct{} // closed when missing is 0: all workers are connected
-	closed    bool          // Close was called: no further peer can connect
-	err       error         // why the group is broken; nil means that collectives are possible
-	begun     uint64        // number of the last exchange that this worker has begun; 0 before the first; written while calling is held too
+	closed    bool          // true once Close was called; after that no peer can connect
+	err       error         // why the group is broken; nil if it is not broken
+	begun     uint64        // number of the last exchange that this worker has begun; 0 before the first; writers hold calling as well as mu
 	current   *exchange     // the running exchange; nil if none runs
 }
 
@@ -77,11 +77,13 @@ func New(c Config) *Group {
 	}
 }
 
-// task returns the name of the worker of a rank for messages: worker:N.
+// task returns the name of the worker with the given rank, for messages:
+// worker:N.
 func task(rank int) cluster.Task { return cluster.Task{Role: cluster.Worker, Index: rank} }
 
 // run executes one collective, which consists of one or more exchanges. Any
-// error breaks the group, because the other workers wait for this one.
+// error breaks the group, because the other workers would wait for this
+// worker.
 func (g *Group) run(ctx context.Context, s signature, do func(*call) error) error {
 	if !g.calling.TryLock() {
 		return g.fail(errConcurrent)
@@ -112,8 +114,9 @@ func (g *Group) run(ctx context.Context, s signature, do func(*call) error) erro
 	return nil
 }
 
-// room returns scratch memory of size bytes, aligned for any Number. The next
-// call of room reuses it. The caller holds g.calling.
+// room returns scratch memory of size bytes, whose alignment suits every type
+// in Number. The next call of room reuses the memory. The caller holds
+// g.calling.
 func (g *Group) room(size int) []byte {
 	if len(g.scratch) < size {
 		g.scratch = aligned(size)
@@ -122,15 +125,15 @@ func (g *Group) room(size int) []byte {
 }
 
 // Close closes the group in bounded time. A running collective fails on all
-// workers. If none runs, Close sends what is still unsent and then a goodbye
-// to the other workers. It waits two seconds at most for a worker that does
-// not read.
+// workers. If none runs, Close sends all pending data and then a goodbye to
+// each other worker. It waits at most two seconds for a worker that does not
+// read.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	first := !g.closed
 	g.closed = true
 	if g.err == nil && g.current == nil {
-		g.end(errClosed, func(l *link) { l.Goodbye(goodbyeTimeout) }) // an error means only that the peer did not reply
+		g.end(errClosed, func(l *link) { l.Goodbye(goodbyeTimeout) }) // an error of Goodbye means only that the peer did not reply
 	}
 	g.broken(errClosed)
 	g.mu.Unlock()
@@ -164,8 +167,8 @@ func (g *Group) broken(err error) error {
 	return g.err
 }
 
-// end makes every later call return err, and calls link for every connection,
-// on a goroutine of its own. The caller holds g.mu.
+// end makes every later call return err. For every connection it calls the
+// function link on a separate goroutine. The caller holds g.mu.
 func (g *Group) end(err error, link func(*link)) {
 	g.err = err
 	close(g.failed)
@@ -176,8 +179,8 @@ func (g *Group) end(err error, link func(*link)) {
 	}
 }
 
-// open connects this worker to all others before the first exchange. The
-// caller holds g.calling.
+// open connects this worker to all other workers before the first exchange.
+// The caller holds g.calling.
 func (g *Group) open(ctx context.Context) error {
 	if g.opened {
 		return nil
@@ -191,11 +194,12 @@ func (g *Group) open(ctx context.Context) error {
 	}
 	late := fmt.Errorf("not ready within %v", g.config.Start)
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), g.config.Start, late)
-	// The dials continue a little longer, so that a worker that is being
-	// dialled still learns why the group broke.
+	// After open returns, the dials continue for reportTimeout. So a worker
+	// that this worker is dialling still learns why the group broke.
 	defer time.AfterFunc(reportTimeout, cancel)
-	// This fires later than the timeout above: workers that wait for a worker
-	// that never connected name that worker first.
+	// This timer fires later than the timeout of ctx. If a worker never
+	// connects, the timeout of ctx comes first, and its error names that
+	// worker.
 	g.late = time.AfterFunc(g.config.Start+reportTimeout, func() { g.absent(late) })
 	g.config.Listener.Handle(purpose, g.accept)
 	for rank := range g.config.Rank {
@@ -226,7 +230,7 @@ func (g *Group) check() error {
 }
 
 // unconnected breaks the group because a worker of a higher rank has not
-// connected to this one. If only workers of lower ranks are missing, dial
+// connected to this worker. If only workers of lower ranks are missing, dial
 // breaks the group with a more precise error.
 func (g *Group) unconnected(why error) {
 	g.mu.Lock()
@@ -239,8 +243,8 @@ func (g *Group) unconnected(why error) {
 	}
 }
 
-// absent breaks the group because a connected worker has not called its first
-// collective in time.
+// absent breaks the group because a worker has connected but has not called
+// its first collective in time. late is the reason to report.
 func (g *Group) absent(late error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -257,7 +261,7 @@ func (g *Group) dial(ctx context.Context, rank int) {
 	addr := g.config.Addrs[rank]
 	conn, err := peers.Dial(ctx, g.config.Peers, task(rank), addr, purpose)
 	if err != nil {
-		g.fail(err) // no effect if the group broke before, and dialling ended because of that
+		g.fail(err) // no effect if the group is already broken, which also ends the dial
 		return
 	}
 	g.join(peers.Peer{Task: task(rank), Addr: addr, Conn: conn})
@@ -266,7 +270,7 @@ func (g *Group) dial(ctx context.Context, rank int) {
 // accept handles a connection from a worker of a higher rank.
 func (g *Group) accept(p peers.Peer) {
 	if p.Task.Role != cluster.Worker || p.Task.Index <= g.config.Rank || p.Task.Index >= len(g.config.Addrs) {
-		p.Conn.Close() // only workers of higher ranks dial this one
+		p.Conn.Close() // an error of Close does not matter: only workers of higher ranks may dial this worker
 		return
 	}
 	g.join(p)
@@ -279,11 +283,11 @@ func (g *Group) join(p peers.Peer) {
 	defer g.mu.Unlock()
 	rank := p.Task.Index
 	if g.links[rank] != nil || g.closed {
-		p.Conn.Close() // a second connection of that worker, or one after Close
+		p.Conn.Close() // an error of Close does not matter: this is a second connection of that worker, or Close was called
 		return
 	}
-	// A connected worker that has not called its first collective sends no
-	// heartbeats, so the limit is longer at first.
+	// A connected worker sends no heartbeats before it calls its first
+	// collective, so the time limit is longer until then.
 	silence := 2 * max(g.config.Start, g.config.Silence)
 	l := &link{Session: peers.NewSession(p, g.config.Peers.Generation, silence), group: g, rank: rank}
 	g.links[rank] = l

@@ -26,8 +26,8 @@ var operationNames = [operations]string{
 	reduceScatter: "ReduceScatter", allReduce: "AllReduce", allGatherBytes: "AllGatherBytes",
 }
 
-// signature describes a collective. All workers must call one with the same
-// signature.
+// signature describes one call of a collective. It must be the same on all
+// workers.
 type signature struct {
 	op    operation // operation of the collective; 0 in a message that carries only data
 	of    dtype     // type of the elements
@@ -63,11 +63,11 @@ func (s signature) ended(ctx context.Context) error {
 //	offset    count
 type message struct {
 	signature        // collective that is announced; zero if the frame carries only data
-	number    uint64 // number of the exchange
+	number    uint64 // number of the exchange, counted from 1
 }
 
-// chunkSize is the maximum number of bytes of data in one frame. An error
-// report can only be sent between two frames, so chunks are short.
+// chunkSize is the maximum number of bytes of data in one frame. Chunks are
+// short, because an error report can only be sent between two frames.
 const chunkSize = 256 << 10
 
 // early is the maximum number of bytes of data in an announcement.
@@ -80,7 +80,7 @@ func (m message) header() wire.Header {
 	}
 }
 
-// decode decodes and checks a header as far as possible without knowing the
+// decode decodes a frame header. It makes the checks that do not need the
 // current exchange.
 func decode(h wire.Header) (message, error) {
 	m := message{signature{operation(h.Epoch), dtype(h.Epoch >> 8), h.Variable, h.Offset}, h.Step}

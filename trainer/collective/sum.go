@@ -6,9 +6,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// The collectives below add. Each worker adds its share of the elements; if
-// there is little data, every worker adds all elements. The order of the
-// additions is the same in both cases.
+// The collectives below add. Each worker adds its share of the elements. If
+// there is little data, every worker adds all elements instead. The order of
+// the additions does not depend on the amount of data.
 
 // blockSize is the maximum number of bytes of other workers' contributions
 // that a sum holds in memory at a time.
@@ -46,12 +46,13 @@ func (c *call) allReduce(x []byte) error {
 	})
 }
 
-// inBlocks cuts the shares of all workers into blocks and calls do for one
-// block after the other. at is the position of the block in each share. Even
-// for empty shares it calls do once, so that the workers compare their calls.
+// inBlocks cuts the shares of all workers into blocks and calls do for each
+// index of a block, in order. at is the position of the block in each share.
+// Even if all shares are empty, inBlocks calls do once, so that the workers
+// compare their signatures.
 func (c *call) inBlocks(shares [][]byte, do func(block [][]byte, at int) error) error {
 	size := max(blockSize/c.world/8*8, 8)
-	longest := len(shares[0]) // shares differ by one element at most, and the first is the longest
+	longest := len(shares[0]) // the lengths of shares differ by one element at most, and the first share is the longest
 	for at := 0; at == 0 || at < longest; at += size {
 		block := c.none()
 		for rank, share := range shares {
@@ -64,9 +65,8 @@ func (c *call) inBlocks(shares [][]byte, do func(block [][]byte, at int) error) 
 	return nil
 }
 
-// reduce sends every worker its piece of this worker's contributions. It
-// stores the sum of all workers' contributions to this worker's own piece in
-// out.
+// reduce sends every other worker that worker's piece of this worker's data.
+// It stores in out the sum, over all workers, of this worker's own piece.
 func (c *call) reduce(pieces [][]byte, out []byte) error {
 	mine := pieces[c.rank]
 	parts := c.parts(len(mine))
@@ -78,10 +78,10 @@ func (c *call) reduce(pieces [][]byte, out []byte) error {
 	return nil
 }
 
-// parts returns memory for n bytes from each worker. The next call of parts
-// reuses it.
+// parts returns scratch memory: a slice of n bytes for each worker. The next
+// call of parts reuses the memory.
 func (c *call) parts(n int) [][]byte {
-	each := (n + 7) / 8 * 8 // rounded up to 8 bytes, so that each part is aligned for any Number
+	each := (n + 7) / 8 * 8 // rounded up to 8 bytes, so that the alignment of each part suits every type in Number
 	room := c.group.room(each * c.world)
 	parts := c.none()
 	for rank := range parts {
@@ -90,9 +90,9 @@ func (c *call) parts(n int) [][]byte {
 	return parts
 }
 
-// treeSum stores the sum of parts in out. It adds in the order of the fixed
-// tree over ranks. parts[mine] is only read and may be out; all other parts
-// are overwritten.
+// treeSum stores the sum of parts, a slice indexed by rank, in out. It adds in
+// the order of the fixed tree over ranks. It only reads parts[mine], which may
+// be the same memory as out. It overwrites all other parts.
 func treeSum(t dtype, parts [][]byte, mine int, out []byte) {
 	var sum func(lo, hi int) []byte
 	sum = func(lo, hi int) []byte {
@@ -116,11 +116,11 @@ func treeSum(t dtype, parts [][]byte, mine int, out []byte) {
 // Number is an element type that collectives support.
 type Number = wire.Number
 
-// dtype is an element type as sent in frames.
+// dtype is an element type, in the encoding that frames use.
 type dtype uint8
 
 const (
-	noType dtype = iota // a barrier has no elements
+	noType dtype = iota // type of a barrier, which has no elements
 	byteType
 	float32Type
 	float64Type
@@ -153,7 +153,7 @@ func add[T Number](out, x, y []byte) {
 	}
 }
 
-// aligned allocates size bytes that are aligned for any Number.
+// aligned allocates size bytes whose alignment suits every type in Number.
 func aligned(size int) []byte { return wire.Bytes(make([]int64, (size+7)/8))[:size] }
 
 // Share returns the range [lo, hi) of elements that a rank owns when world

@@ -58,15 +58,15 @@ func (c Effective) With(configs ...Config) Effective {
 		}
 	}
 	flags := c.flags()
-	for _, g := range c.setFlags { // apply the command-line flags again, so that they override the fields set above
-		flags.Set(g.name, g.value) // no error: the flag's own Value has printed this text
+	for _, g := range c.setFlags { // apply the command-line flags again, so that they override the fields that were set above
+		flags.Set(g.name, g.value) // Set cannot fail: the flag itself has printed this text
 	}
 	return c
 }
 
 // Complete returns c with the fields that the program passes to Parallelize,
-// after the job has begun. It returns an error if they change a field that can
-// only be set before.
+// after the job has begun. It returns an error if one of them changes a field
+// that can only be set in Main.
 func (c Effective) Complete(configs ...Config) (Effective, error) {
 	all := c.With(configs...)
 	if err := all.Check(); err != nil {
@@ -87,7 +87,7 @@ func (c Effective) Complete(configs ...Config) (Effective, error) {
 	return all, nil
 }
 
-// Check returns an error for values that are invalid in any job, such as a
+// Check returns an error for values that are invalid in every job, such as a
 // negative batch size.
 func (c *Effective) Check() error {
 	if err := c.checkNames(); err != nil {
@@ -184,7 +184,7 @@ func (c *Effective) checkNames() error {
 	return nil
 }
 
-// checkProgram checks the fields that have no flag, so that only a program can
+// checkProgram checks the fields that have no flag, so only a program can have
 // set them.
 func (c *Effective) checkProgram() error {
 	switch {
@@ -272,9 +272,9 @@ func (c *Effective) CountVirtual(workers, first int) (int, error) {
 	return c.VirtualWorkers, nil
 }
 
-// Rows returns the number of rows of the global batch per virtual worker.
-// virtual is the number of virtual workers. If ShardBatch is set, Rows also
-// sets GlobalBatch.
+// Rows returns the number of rows that each virtual worker (equal part of a
+// batch) gets of the global batch. virtual is the number of virtual workers.
+// If ShardBatch is set, Rows also sets GlobalBatch.
 func (c *Effective) Rows(virtual int) (int, error) {
 	if c.ShardBatch > 0 {
 		c.GlobalBatch = c.ShardBatch * virtual
@@ -285,8 +285,8 @@ func (c *Effective) Rows(virtual int) (int, error) {
 	return Rows(c.GlobalBatch, virtual)
 }
 
-// Rows returns the number of rows per virtual worker when virtual of them
-// share a global batch of batch rows.
+// Rows returns the number of rows per virtual worker. virtual is the number of
+// virtual workers, batch the number of rows of the global batch.
 func Rows(batch, virtual int) (int, error) {
 	if batch < 1 {
 		return 0, fmt.Errorf("global batch of %d rows: want at least 1", batch)
@@ -300,8 +300,9 @@ func Rows(batch, virtual int) (int, error) {
 	return batch / virtual, nil
 }
 
-// rowsHelp returns a hint with the next larger batch size that can be divided
-// by virtual, and with a number of virtual workers that divides batch.
+// rowsHelp returns a hint for a batch that is not a multiple of virtual, the
+// number of virtual workers. It names the next larger multiple, and a number
+// of virtual workers that divides batch.
 func rowsHelp(batch, virtual int) string {
 	help := fmt.Sprintf("use a batch of %d rows (GlobalBatch, or the program's --batch-size)", (batch+virtual-1)/virtual*virtual)
 	for n := virtual; n <= batch; n++ {
@@ -359,10 +360,10 @@ func (c *Effective) Suits(workers, servers int) error {
 }
 
 // serverless returns the error for a job that needs a parameter server and has
-// none. loose is true if the workers do not wait for each other, so that they
-// cannot hold variables. chosen is true if the user set --arch ps; the hint
-// then also suggests --arch allreduce. A job has no servers with --ps none, or
-// if plx did not launch the program.
+// none: it was launched with --ps none, or not launched by plx. loose is true
+// if the workers do not wait for each other, because then workers cannot hold
+// variables. chosen is true if the user set --arch ps; the hint then also
+// suggests --arch allreduce.
 func serverless(workers int, loose, chosen bool) error {
 	hint := "--ps all, or train with"
 	if loose {

@@ -22,11 +22,12 @@ type Config struct {
 
 	// GlobalBatch is the number of rows that all workers together process in a
 	// step. The program must set GlobalBatch or ShardBatch. GlobalBatch must
-	// be a multiple of the number of virtual workers, see Job.EvenBatch.
+	// be a multiple of the number of virtual workers (equal parts of a batch),
+	// see Job.EvenBatch.
 	GlobalBatch int
-	// ShardBatch is the number of rows that each virtual worker processes in a
-	// step. If it is set, GlobalBatch is ShardBatch times the number of
-	// virtual workers. 0: GlobalBatch must be set.
+	// ShardBatch is the number of rows that each virtual worker (equal part of
+	// a batch) processes in a step. If it is set, GlobalBatch is ShardBatch
+	// times the number of virtual workers. 0: GlobalBatch must be set.
 	ShardBatch int
 	// ClipNorm is the maximum global norm of a step's gradient: the square
 	// root of the sum of squares over all variables. A larger gradient is
@@ -46,9 +47,9 @@ type Config struct {
 	//
 	// A hook stops the training by returning ErrDone. In sync mode all workers
 	// then stop after the same step: after each step that calls such a hook,
-	// the workers exchange whether one of them stops. In other modes a hook
-	// stops only its own worker. After the last step a call of Step returns
-	// ErrDone.
+	// each worker reports to the others whether it stops. In other modes a
+	// hook stops only its own worker. After the last step a call of Step
+	// returns ErrDone.
 	Hooks []hooks.Hook
 	// StartTimeout is how long Parallelize waits for the other tasks of the
 	// job. 0: 2 minutes.
@@ -65,17 +66,17 @@ type Config struct {
 	Seed uint64
 	// VirtualWorkers is the number of equal parts into which each batch is
 	// divided. The training results are bit-identical for any number of
-	// workers up to it; a job on hosts with different floating-point
-	// arithmetic is rejected. 0: one part for each replica and accumulated
-	// batch. Flag --virtual-workers.
+	// workers up to VirtualWorkers. A job on hosts with different
+	// floating-point arithmetic is rejected. 0: the number of workers times
+	// Replicas times Accumulate. Flag --virtual-workers.
 	VirtualWorkers int
 	// Replicas is the number of copies of the model that one worker computes.
-	// The results are bit-identical to those of that many more workers with
-	// one copy each. 0: 1. Flag --replicas.
+	// With R replicas each, W workers get the same bits as W*R workers with
+	// one replica each. 0: 1. Flag --replicas.
 	Replicas int
 	// Accumulate is the number of batches whose gradients a replica adds
-	// before each update of the variables. The results equal those of
-	// Accumulate times the number of workers, with the memory of one batch. 0:
+	// before each update of the variables. The results are those of Accumulate
+	// times as many workers, but a worker needs memory for one batch only. 0:
 	// 1. Flag --accumulate.
 	Accumulate int
 	// Device is where workers compute: "cpu", "gpu", or "auto" for the GPU
@@ -89,14 +90,16 @@ type Config struct {
 	// are deleted. 0: 3. Flag --ckpt-keep.
 	CheckpointKeep int
 
-	// The fields from here on can be set in Parallelize or in Main.
+	// The remaining fields can be set in Parallelize or in Main.
 
 	// Arch selects which tasks hold the variables: "ps" (parameter servers),
-	// "allreduce" (workers), "hybrid" (servers hold sparse ones, workers dense
-	// ones) or "auto". Empty: hybrid, or ps if Sync needs it. Flag --arch.
+	// "allreduce" (workers), "hybrid" (servers hold sparse variables, workers
+	// dense variables) or "auto". Empty: hybrid, or ps if Sync needs it. Flag
+	// --arch.
 	Arch string
-	// Sync selects how far workers may drift apart: "sync", "async", "ssp:K",
-	// "group:G" or "backup:B". Empty: sync. Flag --sync.
+	// Sync selects how workers wait for each other: "sync", "async", "ssp:K",
+	// "group:G" or "backup:B"; docs/synchronisation.md describes these modes.
+	// Empty: sync. Flag --sync.
 	Sync string
 	// ParallelReplicas is the number of replicas that a worker computes in
 	// parallel. 0: depends on the number of CPU cores of the host. Flag
@@ -109,8 +112,8 @@ type Config struct {
 	// initial values. Flag --init-from.
 	InitFrom string
 	// Digest makes the chief (worker 0) print a hash of all variables at the
-	// end. As with VirtualWorkers, initial values that may differ between
-	// builds of the program are rejected. Flag --digest.
+	// end. Like VirtualWorkers, it makes the trainer reject initial values
+	// that may differ between builds of the program. Flag --digest.
 	Digest bool
 	// StopAtStep is the number of steps after which training stops. 0: the
 	// program decides. Flag --stop-at-step.
@@ -193,9 +196,9 @@ type Config struct {
 	ProfileDir string
 
 	// CheckpointEverySteps is the number of steps between two checkpoints. If
-	// a checkpoint is due while another one is still being written, it is
-	// written after that. 0: checkpoints are not written by steps. Flag
-	// --ckpt-every-steps.
+	// a checkpoint is due while the previous one is still being written, it is
+	// made once the previous one is complete. 0: checkpoints are not written
+	// by steps. Flag --ckpt-every-steps.
 	CheckpointEverySteps int
 	// CheckpointEverySecs is the time between two checkpoints, in seconds. 0:
 	// 600, or none if CheckpointEverySteps is set. Flag --ckpt-every-secs.
@@ -214,7 +217,7 @@ const (
 	// other workers until the last of them ends. A mean is then taken only
 	// over the workers that have data.
 	JoinOthers
-	// EndTogether stops all workers after the first step for which one of them
+	// EndTogether stops all workers after the first step for which a worker
 	// has no data.
 	EndTogether
 )

@@ -109,12 +109,12 @@ func usage(f *flag.FlagSet) {
 
 // ParseCommandLine parses the process's arguments: the program's own flags,
 // and the trainer's flags, which it stores in c. If the program has already
-// called flag.Parse, the trainer has no flags. A syntax error in a flag exits
-// the process with status 2, as in package flag.
+// called flag.Parse, there are no trainer flags. After a syntax error in a
+// flag, the process exits with status 2, as in package flag.
 //
-// task is the name of the task, or "" if plx did not launch the program. Only
-// the chief (worker 0) prints the usage text, because all tasks of a job have
-// the same arguments.
+// The parameter task is the name of the task, or "" if plx did not launch the
+// program. Only the chief (worker 0) prints the usage text, because all tasks
+// of a job have the same arguments.
 func (c *Effective) ParseCommandLine(task string) error {
 	return c.parse(flag.CommandLine, os.Args[1:], task == "" || task == cluster.Chief.String())
 }
@@ -135,7 +135,7 @@ func (c *Effective) parse(f *flag.FlagSet, arguments []string, help bool) error 
 		case !help:
 		case slices.ContainsFunc(arguments, isHelp):
 			usage(f)
-		default: // a mistake: the whole list of flags would scroll the error message off the screen
+		default: // after a syntax error, the whole list of flags would scroll the error message off the screen
 			fmt.Fprintf(f.Output(), "%s -h lists all flags\n", f.Name())
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// array holds the numbers of an IDX or NumPy file, in row-major order.
+// array holds the numbers of an IDX or NumPy file in row-major order.
 type array struct {
 	shape  []int // length of each dimension, the slowest-varying first; empty for a scalar
 	values any   // a slice such as []uint8 or []float32; its length is the product of shape
@@ -108,8 +108,8 @@ func elementOf[T number]() element {
 	}}
 }
 
-// takeArray reads an array of the given shape from s. It returns an error
-// unless the array's elements are the rest of the file.
+// takeArray reads an array of the given shape from s. It returns an error if
+// the file ends before the array does, or has bytes after the array.
 func (e element) takeArray(s *source, shape []int, order binary.ByteOrder) (*array, error) {
 	n, err := elements(shape, maxBytes/int64(e.size))
 	if err != nil {
@@ -186,8 +186,8 @@ func decodeMatrix(s *source) (*Table, error) {
 	}
 	t := &Table{Width: a.shape[1], Values: a.float32s()}
 	for i, x := range t.Values {
-		if x-x != 0 { // NaN or an infinity
-			after := len(t.Values) - i // number of values from this one to the end of the file
+		if x-x != 0 { // true if x is NaN or infinite
+			after := len(t.Values) - i // number of values from value i to the end of the file
 			return nil, s.faultAt(s.offset-int64(after*binary.Size(a.values)/len(t.Values)), "row %d, column %d: %v is not finite", i/t.Width, i%t.Width, x)
 		}
 	}

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// Table is a dataset of rows of numbers, all in memory.
+// Table is a dataset of rows of numbers. All rows are in memory.
 type Table struct {
-	Width  int       // numbers in a row
-	Values []float32 // Len() x Width
+	Width  int       // number of values in each row
+	Values []float32 // the rows, one after the other: Len() x Width values
 }
 
 // Len is the number of rows.
@@ -38,15 +38,15 @@ func (t *Table) At(i int) ([]float32, error) {
 // ReadCSV reads a file of comma-separated numbers. The file may be compressed
 // with gzip. If header is set, ReadCSV ignores the first line, which names the
 // columns. A row is corrupt if its length differs from the first row's, or if
-// a field is not a finite float32 number. If s is not nil, the table leaves
-// out corrupt rows and s counts them.
+// a field is not a finite float32 number. If s is nil, a corrupt row is an
+// error. Otherwise the table leaves out corrupt rows, and s counts them.
 func ReadCSV(s *Skipped, path string, header bool) (*Table, error) {
 	return readFile(path, func(from *source) (*Table, error) { return decodeCSV(s, header, from) })
 }
 
 func decodeCSV(skipped *Skipped, header bool, s *source) (*Table, error) {
 	if bom, _ := s.reader.Peek(3); string(bom) == byteOrderMark {
-		s.reader.Discard(3) // cannot fail after the Peek
+		s.reader.Discard(3) // cannot fail, because Peek has buffered these bytes
 	}
 	r := records{csv.NewReader(&bounded{from: s, left: maxBytes}), s.name}
 	r.ReuseRecord = true
@@ -58,7 +58,7 @@ func decodeCSV(skipped *Skipped, header bool, s *source) (*Table, error) {
 		}
 		var syntax *csv.ParseError
 		if err != nil && !errors.As(err, &syntax) {
-			return nil, r.named(err) // not a malformed row but a read error: the file cannot be read further
+			return nil, r.named(err) // a read error and not a malformed row, so nothing more can be read from the file
 		}
 		if err == nil && (number > 0 || !header) {
 			err = t.append(r, record)
@@ -76,7 +76,7 @@ func decodeCSV(skipped *Skipped, header bool, s *source) (*Table, error) {
 // bounded is a reader that fails after a given number of bytes.
 type bounded struct {
 	from io.Reader
-	left int64 // bytes that may still be read
+	left int64 // number of bytes that may still be read
 }
 
 func (b *bounded) Read(p []byte) (int, error) {

@@ -96,7 +96,7 @@ func Interleave[T any](parts ...Dataset[T]) Dataset[T] {
 	slices.SortStableFunc(d.parts, func(a, b Dataset[T]) int { return b.Len() - a.Len() })
 	round := 0
 	for active := len(d.parts); active > 0; active-- {
-		if n := d.parts[active-1].Len(); n > round { // the active longest parts have samples in the rounds from round to n-1
+		if n := d.parts[active-1].Len(); n > round { // The longest parts, parts[:active], have samples in rounds round to n-1.
 			d.phases = append(d.phases, phase{d.length, round, active})
 			d.length, round = d.length+(n-round)*active, n
 		}

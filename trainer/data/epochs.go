@@ -9,9 +9,9 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// maxSamples is the largest number of samples that a dataset of epochs may
-// have, and maxEpochs the number of its epochs. Together they keep every
-// sample index below 2^62.
+// maxSamples is the largest number of samples that a dataset passed to Epochs
+// may have. maxEpochs is the number of epochs that Epochs returns. Together
+// they keep every sample index below 2^62.
 const (
 	maxSamples = 1 << 32
 	maxEpochs  = 1 << 30
@@ -85,14 +85,14 @@ type epochs[T any] struct {
 	stream random.Stream
 
 	mu     sync.Mutex
-	recent [2]drawn // the orders of two epochs, because a loader reads ahead into the next epoch; guarded by mu
-	oldest int      // index in recent of the older order, which the next new order replaces; guarded by mu
+	recent [2]drawn // the cached orders of the last two epochs; two, because a loader reads ahead into the next epoch; guarded by mu
+	oldest int      // index in recent of the older order, which the next order replaces; guarded by mu
 }
 
 // drawn is the order of the samples in one epoch.
 type drawn struct {
 	epoch int
-	order permutation // nil if this cache entry is still empty
+	order permutation // nil means that this cache entry is still empty
 }
 
 func (e *epochs[T]) Len() int         { return e.whole * maxEpochs }
@@ -107,15 +107,15 @@ func (e *epochs[T]) At(i int) (T, error) {
 	return e.from.At(sample)
 }
 
-// place returns the epoch that index i falls into, and the index of its sample
-// in the underlying dataset.
+// place returns the epoch to which sample i belongs, and the index of that
+// sample in the underlying dataset.
 func (e *epochs[T]) place(i int) (epoch, sample int) {
 	epoch = i / e.whole
 	return epoch, e.order(epoch).at(i % e.whole)
 }
 
-// order returns the permutation of samples for an epoch, from the cache of the
-// last two if possible.
+// order returns the permutation of samples for an epoch. It caches the
+// permutations of two epochs.
 func (e *epochs[T]) order(epoch int) permutation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -172,9 +172,8 @@ func (t table) at(i int) int { return int(t[i]) }
 // on demand. It applies a Feistel network to numbers of just enough bits to
 // hold n-1. A result of n or more goes through the network again, until it is
 // below n (cycle walking: Black and Rogaway, "Ciphers with arbitrary finite
-// domains", CT-RSA 2002). On average this takes fewer than two passes. A
-// feistel can take on only a small part of all permutations, like any
-// generator with a 64-bit seed.
+// domains", CT-RSA 2002). On average this takes fewer than two passes. Only a
+// small part of all permutations is possible, because the seed has 64 bits.
 type feistel struct {
 	stream   random.Stream
 	n        uint64
@@ -182,8 +181,9 @@ type feistel struct {
 }
 
 // feistelRounds is the number of rounds of the Feistel network. It must be
-// even, so that the two halves end with their original lengths. Four rounds of
-// random functions already look like a random permutation.
+// even, so that the two halves end with their original lengths. Four rounds
+// would already look like a random permutation if the round functions were
+// random (Luby and Rackoff 1988).
 const feistelRounds = 8
 
 func newFeistel(n int, s random.Stream) feistel {
@@ -201,7 +201,7 @@ func (f feistel) at(i int) int {
 
 func (f feistel) once(x uint64) uint64 {
 	left, right := x>>f.low, x&(1<<f.low-1)
-	wide, narrow := f.low, f.top // bits of right, bits of left
+	wide, narrow := f.low, f.top // number of bits of right and of left; they swap after each round
 	for round := range uint64(feistelRounds) {
 		word := f.stream.Bits(round<<32 | right)[0]
 		left, right = right, left^uint64(word)&(1<<narrow-1)

@@ -91,8 +91,8 @@ func (e Example) add(entry field) error {
 	return err
 }
 
-// add decodes one of the three lists of values into x. It drops the values of
-// a list of a different type that was decoded before.
+// add decodes a list of values, one of the three kinds, into x. If x already
+// holds values of another kind, add drops them.
 func (x *Feature) add(list field) error {
 	switch list.number {
 	case 1:
@@ -165,9 +165,9 @@ const (
 type field struct {
 	number uint64
 	wire   uint64
-	value  uint64 // the value, if wire is not wireBytes
-	bytes  []byte // the value, if wire is wireBytes
-	at     int    // offset of the value in the outermost message
+	value  uint64 // value of the field, if wire is not wireBytes
+	bytes  []byte // value of the field, if wire is wireBytes
+	at     int    // offset of the value in the outermost message, in bytes
 }
 
 func (f field) wrong(format string, args ...any) error {
@@ -220,7 +220,7 @@ func (f field) next(at int) (one field, n int, err error) {
 			one.value = uint64(binary.LittleEndian.Uint32(b[n:]))
 		}
 	case wire64:
-		size = min(8, len(b)-n) // 8 is enough: no message that ParseExample reads has a field of this type
+		size = min(8, len(b)-n) // the value is skipped: no message that ParseExample reads has a field of this type
 	case wireBytes:
 		length, k := binary.Uvarint(b[n:])
 		if k <= 0 || length > uint64(len(b)-n-k) {

@@ -14,7 +14,7 @@ func Files(list string) ([]string, error) {
 	var all []string
 	for name := range strings.SplitSeq(list, ",") {
 		if _, err := os.Stat(name); err == nil || !strings.ContainsAny(name, "*?[") {
-			all = append(all, name) // if this file is missing, the function that opens it reports the error
+			all = append(all, name) // name is not a pattern; if this file is missing, the function that opens it reports the error
 			continue
 		}
 		found, err := filepath.Glob(name)

@@ -19,8 +19,8 @@ import (
 	"strings"
 )
 
-// maxImage is the largest number of pixels of an image that is decoded, all
-// rows together.
+// maxImage is the largest number of pixels that an image may have to be
+// decoded.
 const maxImage = 1 << 26
 
 // errOtherSize is the cause of the error for an image whose size differs from
@@ -90,7 +90,7 @@ func eachClass(root string, add func(class string, files []os.DirEntry) error) e
 	return nil
 }
 
-// hasImages returns an error if n, the number of images in a class, is 0.
+// hasImages returns an error if n, the number of images of a class, is 0.
 func hasImages(n int, root, class string) error {
 	if n > 0 {
 		return nil
@@ -98,8 +98,9 @@ func hasImages(n int, root, class string) error {
 	return hintedError{fmt.Errorf("%s: the folder of a class has no image", filepath.Join(root, class)), "put PNG or JPEG images into it, or remove it"}
 }
 
-// addFile adds the image file at path to the class whose files OpenFolder is
-// reading, the next one in d.Classes.
+// addFile adds the image file at path to the class that OpenFolder is reading.
+// That class gets the index len(d.Classes), because OpenFolder appends its
+// name afterwards.
 func (d *Folder) addFile(s *Skipped, path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -146,8 +147,8 @@ func (d *Folder) At(i int) (Image, error) {
 	return p.Image, err
 }
 
-// read decodes the image. It returns an error unless the image has the given
-// size; a height of 0 accepts any size.
+// read reads and decodes the image file. It returns an error unless the image
+// has the given size; a height of 0 accepts any size.
 func (f imageFile) read(height, width int) (Picture, error) {
 	b, err := os.ReadFile(f.path)
 	if err != nil {

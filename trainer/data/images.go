@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Image is a labeled image. Pixels holds one channel after the other, each row
-// by row. Label is the index of its class.
+// Image is a labeled image. Pixels holds one channel after the other, each of
+// them row by row. Label is the index of the image's class.
 type Image struct {
 	Pixels []uint8
 	Label  int
@@ -17,8 +17,8 @@ type Image struct {
 type Images struct {
 	Channels, Height, Width int
 	Classes                 int
-	Pixels                  []uint8 // Len() x Channels x Height x Width
-	Labels                  []uint8 // class of each image, less than Classes
+	Pixels                  []uint8 // pixels of all images, one image after the other: Len() x Channels x Height x Width bytes
+	Labels                  []uint8 // class of each image, a number less than Classes
 }
 
 // Len is the number of images.

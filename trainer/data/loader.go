@@ -13,8 +13,8 @@ import (
 // batch that was requested.
 const ahead = 2
 
-// quick is a time limit: if reading a batch takes less, starting goroutines
-// for it would cost more than it gains.
+// quick is a time limit. If reading a batch takes less time, starting
+// goroutines for it would cost more than it gains.
 const quick = 50 * time.Microsecond
 
 // Loader reads batches of a dataset in the background. A request for a batch
@@ -27,12 +27,12 @@ type Loader[T any] struct {
 	batches int // number of batches; Batch returns io.EOF after the last one
 	indices func(batch int) []int
 	cores   int
-	quick   time.Duration // the constant quick; tests set other values
+	quick   time.Duration // time limit, normally the constant quick; tests set other values
 
 	mu      sync.Mutex
 	took    time.Duration       // time that reading the last batch took; 0 before the first batch was read
-	pending map[int]*pending[T] // batches in the background that Batch has not returned yet, by number
-	last    *pending[T]         // the batch started last; the next one starts reading when it has finished; nil before the first
+	pending map[int]*pending[T] // batches being read in the background, by batch number, until Batch returns them
+	last    *pending[T]         // the batch whose reading was started last, after which the next one is read; nil before the first
 }
 
 // pending is a batch that the Loader reads in the background.
@@ -74,9 +74,9 @@ func (l *Loader[T]) Batch(n int) ([]T, error) {
 }
 
 // begin starts reading batch n and the batches after it, and returns batch n.
-// It returns nil if batch n has not been started and reading is quick: then
-// the caller must read it. begin cancels pending batches before n and far
-// after n.
+// If batches take less time than l.quick, begin starts none; it then returns
+// nil unless batch n was started earlier, and the caller must read batch n
+// itself. begin cancels all started batches before n and after n+ahead.
 func (l *Loader[T]) begin(n int) *pending[T] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,12 +93,12 @@ func (l *Loader[T]) begin(n int) *pending[T] {
 		}
 	}
 	p := l.pending[n]
-	delete(l.pending, n) // Batch gives the slice to its caller, who may change it
+	delete(l.pending, n) // the batch must not be returned twice: Batch's caller owns it and may change it
 	return p
 }
 
-// start reads a batch in the background. Reading begins when the previously
-// started batch has finished.
+// start reads a batch in the background. Reading begins when the batch that
+// was started before has been read.
 func (l *Loader[T]) start(batch int) *pending[T] {
 	before := l.last
 	p := &pending[T]{done: make(chan struct{})}
@@ -117,9 +117,9 @@ func (l *Loader[T]) start(batch int) *pending[T] {
 	return p
 }
 
-// read reads batch n with the given number of goroutines, and stores the time
-// that took in l.took. If several samples fail, it returns the error of the
-// first one in the batch.
+// read reads batch n with at most cores goroutines. It stores in l.took how
+// long reading took. If several samples fail, it returns the error of the
+// first of them in the batch.
 func (l *Loader[T]) read(ctx context.Context, n, cores int) ([]T, error) {
 	begun := time.Now()
 	defer func() {

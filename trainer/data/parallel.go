@@ -84,8 +84,8 @@ func (t *textFile) scan(from io.Reader) error {
 	if magic, _ := r.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		return hintedError{fmt.Errorf("%s: the text is packed with gzip, which has no random access", t.path), "unpack it first"}
 	}
-	for inside := false; ; { // inside: some bytes of the current line have been read, but not its end
-		piece, err := r.ReadSlice('\n') // ReadSlice returns a line longer than the buffer in several pieces
+	for inside := false; ; { // inside is true if some bytes of the current line were read, but not the line's end
+		piece, err := r.ReadSlice('\n') // ReadSlice returns a line that is longer than the buffer in several pieces
 		at += int64(len(piece))
 		t.sum = crc32.Update(t.sum, castagnoli, piece)
 		inside = inside || len(piece) > 0

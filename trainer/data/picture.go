@@ -53,7 +53,7 @@ func (c Crop) Random(p Picture, s random.Stream) (Image, error) {
 	return p.crop(below(p.Height-c.Size+1, drawn[0]), below(p.Width-c.Size+1, drawn[1]), c.Size, drawn[2]&1 == 1), nil
 }
 
-// prepare checks the parameters, then resizes and pads the picture.
+// prepare checks the fields of c, then resizes and pads the picture.
 func (c Crop) prepare(p Picture) (Picture, error) {
 	if c.Resize < 0 || c.Pad < 0 || c.Size < 1 {
 		return p, fmt.Errorf("crop a picture: %+v, want at least 0, 0 and 1", c)
@@ -72,7 +72,7 @@ func (c Crop) prepare(p Picture) (Picture, error) {
 	return p, nil
 }
 
-// pad puts n black pixels on each side.
+// pad adds n black pixels on each side of the picture.
 func (p Picture) pad(n int) Picture {
 	if n == 0 {
 		return p

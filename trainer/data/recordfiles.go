@@ -12,8 +12,8 @@ import (
 type recordFiles struct {
 	most int // largest number of files that stay open while no read uses them
 
-	unpacked *os.File // temporary file with the decompressed content of all gzip files, one after the other; nil if there are none
-	size     int64    // length of unpacked, in bytes
+	unpacked *os.File // temporary file with the decompressed content of all gzip files, one after the other; nil if no file was compressed
+	size     int64    // length of the file unpacked, in bytes
 
 	mu   sync.Mutex
 	idle []*os.File // open files that no read uses, the most recently used last; guarded by mu
@@ -34,8 +34,8 @@ func (r *recordFiles) acquire(path string) (*os.File, error) {
 	return os.Open(path)
 }
 
-// release makes a file available to acquire again. If more than most files are
-// idle, it closes the least recently used one.
+// release makes a file available to acquire again. If more than r.most files
+// are idle, release closes the least recently used one.
 func (r *recordFiles) release(file *os.File) {
 	r.mu.Lock()
 	r.idle = append(r.idle, file)
@@ -52,13 +52,13 @@ func (r *recordFiles) release(file *os.File) {
 // close closes all idle files and the temporary file.
 func (r *recordFiles) close() {
 	for _, file := range append(r.idle, r.unpacked) {
-		file.Close() // errors are ignored: nothing reads these files any more; Close of a nil file does nothing
+		file.Close() // errors are ignored: no data can be lost, because nothing reads these files any more; unpacked may be nil
 	}
 }
 
-// unpack appends the rest of from to the temporary file and returns a reader
-// for the appended part. The temporary file is deleted right after it is
-// created, so that it disappears when it is closed.
+// unpack decompresses the rest of from, appends it to the temporary file, and
+// returns a reader for the appended part. The temporary file is deleted right
+// after it is created, so that it disappears when it is closed.
 func (r *recordFiles) unpack(from *source) (*io.SectionReader, error) {
 	if r.unpacked == nil {
 		file, err := os.CreateTemp("", "plx-records-")
@@ -79,8 +79,8 @@ func (r *recordFiles) unpack(from *source) (*io.SectionReader, error) {
 	return part, err
 }
 
-// reopened is an io.ReaderAt that opens its file for each read, or takes a
-// file that earlier reads left open.
+// reopened is an io.ReaderAt that opens its file for each read. It reuses a
+// file that an earlier read has left open.
 type reopened struct {
 	files *recordFiles
 	path  string

@@ -35,8 +35,8 @@ func (r Record) Wrong(cause error) error {
 // others.
 //
 // If the length of a record is corrupt, the position of the next record is
-// unknown. With s set, the rest of that file is then skipped and counts as one
-// corrupt sample. A file compressed with gzip has no random access, so
+// unknown. If s is not nil, the rest of that file is then skipped and counts
+// as one corrupt sample. A file compressed with gzip has no random access, so
 // OpenRecords decompresses it into a temporary file that no other process can
 // open. Offsets in such a file count decompressed bytes.
 func OpenRecords(s *Skipped, paths ...string) (Dataset[Record], error) {

@@ -43,14 +43,16 @@ func (p Picture) resize(shorter int) (Picture, error) {
 // input pixels from index first on.
 type blend struct {
 	first   int
-	weights []int32 // fixed-point weights; their sum is about the constant one
+	weights []int32 // weights of the input pixels in fixed-point arithmetic; their sum is about the constant one, which means 1.0
 }
 
-// one represents the weight 1.0 in fixed-point arithmetic.
+// one represents the weight 1.0 in fixed-point arithmetic. It is 1 shifted
+// left by oneBits.
 const oneBits, one = 22, 1 << oneBits
 
-// blends returns the blend of each output pixel for scaling an axis from
-// `from` to `to` pixels.
+// blends returns the blend of each output pixel for scaling an axis of an
+// image. The parameters from and to are the numbers of input and output pixels
+// on the axis.
 func blends(from, to int) []blend {
 	scale := float64(from) / float64(to)
 	reach := max(scale, 1)
@@ -72,9 +74,9 @@ func blends(from, to int) []blend {
 }
 
 // along computes the same output pixel of n parallel rows or columns. toStep
-// is the distance between output pixels in to, and fromStep the distance
-// between rows in from. step is the distance in from between the input pixels
-// of one sum.
+// is the distance, in the slice to, between the output pixels of neighboring
+// rows. fromStep is the same distance in the slice from. step is the distance
+// in the slice from between two input pixels that are added.
 func (b blend) along(to []uint8, toStep int, from []uint8, fromStep, step, n int) {
 	for i := range n {
 		sum := int64(one / 2)

@@ -13,7 +13,7 @@ type Skipped struct {
 	tell func(error)
 
 	mu   sync.Mutex
-	seen map[string]bool // error texts of the counted samples, so that a sample counts once however often it is read; guarded by mu
+	seen map[string]bool // error texts of the counted samples, so that a sample that is read twice counts once; guarded by mu
 }
 
 // NewSkipped returns a Skipped with a count of 0. It calls tell once for each
@@ -32,7 +32,8 @@ func (s *Skipped) Count() int {
 }
 
 // skips reports whether the caller should skip the sample that failed with
-// err, and counts the sample. It returns false for errors of the file system.
+// err, and counts the sample if so. It returns false for errors of the file
+// system.
 func (s *Skipped) skips(err error) bool {
 	var corrupt *formatError
 	if s == nil || !errors.As(err, &corrupt) || errors.Is(err, errOtherSize) {
@@ -48,9 +49,9 @@ func (s *Skipped) skips(err error) bool {
 	return true
 }
 
-// mostInARow limits the number of consecutive corrupt samples that are
-// skipped. More corruption than this is probably a wrong file or a broken
-// disk.
+// mostInARow is the maximum number of consecutive corrupt samples that are
+// skipped. If there are more, the file is probably the wrong one, or the disk
+// is broken.
 const mostInARow = 100
 
 // SkipCorrupt returns a dataset that replaces each corrupt sample of d by the

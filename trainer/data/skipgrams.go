@@ -18,15 +18,15 @@ import (
 type Text struct {
 	Words   []string // the distinct words, indexed by word number
 	numbers []int32  // word numbers, in the order of the text
-	counts  []int    // occurrences of each word, indexed by word number
+	counts  []int    // number of occurrences of each word, indexed by word number
 	sum     uint32   // CRC-32C of all words of the input, rare ones included
 }
 
 // ReadText reads UTF-8 texts, in the order of paths, whose words are separated
-// by white space. The files may be compressed with gzip. ReadText keeps the
-// most frequent words, at most `most` of them. It drops all other words, so
-// that the words around a dropped word become neighbors. Line ends count as
-// spaces.
+// by white space. The files may be compressed with gzip. The parameter most is
+// the maximum number of distinct words: ReadText keeps the most frequent words
+// and drops all other words. The words before and after a dropped word become
+// neighbors. Line ends count as spaces.
 func ReadText(most int, paths ...string) (*Text, error) {
 	if most < 2 {
 		return nil, fmt.Errorf("read a text: at most %d words, want at least 2", most)
@@ -50,8 +50,9 @@ func ReadText(most int, paths ...string) (*Text, error) {
 // MakeTopics makes an artificial text of sentences, each about one of up to 20
 // topics. Every topic has its own words: a0, a1, ... for the first, b0, b1,
 // ... for the second. Words are drawn by Zipf's law. A sentence has 20 words.
-// The text has 40 times `most` words, but no more than a million. It depends
-// only on seed and most. A value of most below 4 counts as 4.
+// The parameter most is the number of distinct words; less than 4 counts as 4.
+// The text has 40 times that number of words, but no more than a million. It
+// depends only on seed and most.
 func MakeTopics(seed uint64, most int) *Text {
 	const sentence = 20
 	most = max(most, 4)
@@ -92,8 +93,9 @@ func (c *counter) add(word string) {
 	c.sum = crc32.Update(c.sum, castagnoli, append([]byte(word), 0))
 }
 
-// text returns the collected text with words renumbered by frequency. It drops
-// all but the `most` most frequent words.
+// text returns the collected text, with words renumbered by frequency. It
+// keeps the most frequent words, whose maximum number is the parameter most,
+// and drops all others.
 func (c *counter) text(most int) *Text {
 	order := make([]int32, len(c.words))
 	for i := range order {
@@ -142,7 +144,7 @@ func (t *Text) Numbers(list string, n int) ([]int, error) {
 // vector.
 type Neighbour struct {
 	Word   string
-	Cosine float64 // cosine of the angle between the two vectors; 0 if one of them is zero
+	Cosine float64 // cosine of the angle between the word's vector and the other word's vector; 0 if one vector is zero
 }
 
 func (n Neighbour) String() string { return fmt.Sprintf("%s %.2f", n.Word, n.Cosine) }
@@ -183,7 +185,7 @@ func cosine(x, y []float32) float64 {
 // 2013, "Distributed representations of words and phrases and their
 // compositionality"). Its three slices have the same length.
 type SkipGram struct {
-	Words  []int64   // the word, repeated for each element of Others
+	Words  []int64   // the word, repeated once for each element of Others
 	Others []int64   // the neighbor, then the random words
 	Labels []float32 // 1 for the neighbor, 0 for each random word
 }
@@ -198,10 +200,11 @@ func SkipGramBatch(grams []SkipGram) (words, others []int64, labels []float32) {
 
 // SkipGrams returns an endless dataset of skip-grams of the text. A neighbor
 // is at most window words before or after the word; the text wraps around at
-// its end. Each skip-gram has `negatives` random words. Their probability is
-// proportional to the word's count to the power of 0.75, and they never equal
-// the neighbor. Skip-gram i depends only on the text, the arguments and i.
-// Values of window or negatives below 1 count as 1.
+// its end. The parameter negatives is the number of random words in each
+// skip-gram. The probability of a random word is proportional to its count to
+// the power of 0.75. A random word never equals the neighbor. Skip-gram i
+// depends only on the text, the arguments and i. Values of window or negatives
+// below 1 count as 1.
 func (t *Text) SkipGrams(seed uint64, window, negatives int) Dataset[SkipGram] {
 	g := skipGrams{text: t, seed: seed, window: max(window, 1), negatives: max(negatives, 1)}
 	total := 0.0
@@ -216,7 +219,7 @@ type skipGrams struct {
 	text              *Text
 	seed              uint64
 	window, negatives int
-	until             []float64 // cumulative sums of count^0.75, indexed by word number
+	until             []float64 // cumulative sums of count^0.75, indexed by word number, by which random words are drawn
 }
 
 // Len returns the largest int, because the dataset is endless.
@@ -227,8 +230,9 @@ func (g skipGrams) Describe() string {
 	return fmt.Sprintf("skip-grams of %d words, %d of them different, checksum %08x", len(g.text.numbers), len(g.text.Words), g.text.sum)
 }
 
-// At draws a random position and a distance to the neighbor. The neighbor
-// follows the word if i is even, and precedes it if i is odd.
+// At draws a random position of the text, and the distance of the neighbor
+// from it. The neighbor follows the word if i is even, and precedes it if i is
+// odd.
 func (g skipGrams) At(i int) (SkipGram, error) {
 	if err := checkIndex(i, g.Len()); err != nil {
 		return SkipGram{}, err
@@ -251,8 +255,8 @@ func (g skipGrams) At(i int) (SkipGram, error) {
 	return s, nil
 }
 
-// drawn maps u, a uniform random number in [0, 1), to a word number, by the
-// cumulative sums in until.
+// drawn maps u, a uniform random number in [0, 1), to a word number. It uses
+// the cumulative sums in until.
 func (g skipGrams) drawn(u float64) int {
 	last := len(g.until) - 1
 	return min(sort.Search(last, func(k int) bool { return g.until[k] > u*g.until[last] }), last)

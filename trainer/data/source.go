@@ -101,8 +101,8 @@ func (s *source) faultAt(offset int64, format string, args ...any) error {
 	return &formatError{file: s.name, offset: offset, cause: fmt.Errorf(format, args...)}
 }
 
-// because wraps a read error of the file, such as a corrupt gzip stream, with
-// the current position.
+// because returns an error for err, a read error of the file such as a corrupt
+// gzip stream. The error names the current position.
 func (s *source) because(err error) error {
 	if err == io.ErrUnexpectedEOF {
 		err = fmt.Errorf("truncated: the gzip stream breaks off: %w", err)
@@ -152,7 +152,8 @@ func (s *source) more() (bool, error) {
 	}
 }
 
-// end returns an error if bytes are left in the file.
+// end returns an error if bytes are left in the file. what describes the data
+// that should be the last of the file.
 func (s *source) end(what string) error {
 	more, err := s.more()
 	if more {

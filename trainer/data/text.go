@@ -76,8 +76,8 @@ func (s *source) lines(do func(line string) error) error {
 	}
 }
 
-// maxVocabulary is the largest number of words in a vocabulary. It keeps every
-// word's ID within an int32.
+// maxVocabulary is the largest number of words in a vocabulary. This limit
+// keeps every word's ID within an int32.
 const maxVocabulary = 1 << 31
 
 // Vocabulary maps words to IDs. It is immutable and safe for concurrent use.
@@ -89,10 +89,10 @@ type Vocabulary struct {
 
 // ReadWords reads a vocabulary file for ReadCorpus. Each line has a word,
 // optionally followed by its count. The words end and unknown get the IDs 0
-// and 1, whether or not the file contains them. The other words follow by
-// decreasing count, or in the file's order if it has no counts. Words that
-// would make the vocabulary larger than `most` are left out. A word that
-// occurs twice is an error.
+// and 1, even if the file does not contain them. The other words follow by
+// decreasing count, or in the file's order if it has no counts. The parameter
+// most is the maximum size of the vocabulary; further words are left out. A
+// word that occurs twice is an error.
 func ReadWords(path string, most int, end, unknown string) (*Vocabulary, error) {
 	return readFile(path, func(s *source) (*Vocabulary, error) { return decodeWords(s, most, end, unknown) })
 }
@@ -119,7 +119,7 @@ func decodeWords(s *source, most int, end, unknown string) (*Vocabulary, error) 
 type counted struct {
 	word  string
 	count uint64
-	given bool // whether the file has a count for this word
+	given bool // true if the file has a count for this word
 }
 
 // countedWords returns the words of a vocabulary file in the file's order.
@@ -182,9 +182,9 @@ type Corpus struct {
 
 // ReadCorpus reads UTF-8 texts, in the order of paths. The files may be
 // compressed with gzip. Each line is a sentence with spaces between its words,
-// as in the One Billion Word Benchmark. ReadCorpus appends the word end to
-// each sentence; the vocabulary must contain end. Lines without words are
-// skipped. A text in which no word is in the vocabulary is an error.
+// as in the One Billion Word Benchmark. After each sentence, ReadCorpus
+// appends the word end, which the vocabulary must contain. Lines without words
+// are skipped. A text in which no word is in the vocabulary is an error.
 func ReadCorpus(v *Vocabulary, end string, paths ...string) (*Corpus, error) {
 	last, ok := v.ids[end]
 	if !ok {
@@ -232,16 +232,16 @@ func words(line string) iter.Seq[string] {
 // Len is the number of words, including one sentence end per sentence.
 func (c *Corpus) Len() int { return len(c.numbers) }
 
-// String returns the number of words and the percentage that is not in the
-// vocabulary.
+// String returns the number of words and the percentage of words that are not
+// in the vocabulary.
 func (c *Corpus) String() string {
 	return fmt.Sprintf("%d words, %.1f %% of them not in the vocabulary", c.Len(), 100*float64(c.unknown)/float64(c.Len()))
 }
 
-// Row returns a function that returns the next word of one row, beginning
-// after the row's first skip words. The `of` rows begin at equal distances in
-// the text. A row never ends: after the text's last word, it continues with
-// the first.
+// Row returns a function that returns the next word of one row. It leaves out
+// the row's first skip words. The parameter of is the number of rows; they
+// begin at equal distances in the text. A row never ends: after the text's
+// last word, it continues with the first.
 func (c *Corpus) Row(row, of, skip int) (next func() int64) {
 	at, _ := share(len(c.numbers), row, of)
 	at = (at + skip) % len(c.numbers)

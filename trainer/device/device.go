@@ -40,7 +40,7 @@ func otherVendor(vendor string) error {
 // Error wraps an error that occurred on a worker's GPU and adds a hint for the
 // user.
 type Error struct {
-	Prefix string // names the GPU at the start of the message; empty if Err names it
+	Prefix string // name of the GPU for the start of the message; empty if Err names the GPU
 	Err    error
 }
 
@@ -84,13 +84,13 @@ func Failed(err error) bool {
 // Open opens the GPU of a worker. It returns nil if the worker computes on the
 // CPU.
 //
-// choice is the value of --device: cpu, gpu or auto. visible is the value of
-// CUDA_VISIBLE_DEVICES; if it lists several GPUs, localRank selects the
-// worker's. An empty visible means that the launcher assigned no GPU. In a
-// program that plx did not launch, an empty visible opens a GPU only if choice
-// is gpu. vendor is the maker of the GPUs; empty means NVIDIA.
+// The parameter choice is the value of --device: cpu, gpu or auto. visible is
+// the value of CUDA_VISIBLE_DEVICES. If visible lists several GPUs, localRank
+// selects the worker's GPU. An empty visible means that the launcher assigned
+// no GPU. In a program that plx did not launch, an empty visible opens a GPU
+// only if choice is gpu. vendor is the maker of the GPUs; empty means NVIDIA.
 func Open(choice, visible, vendor string, localRank int, launched bool) (*gpu.Device, error) {
-	if strings.HasPrefix(visible, "-") || visible == "NoDevFiles" { // users and Slurm hide all GPUs with these values of CUDA_VISIBLE_DEVICES
+	if strings.HasPrefix(visible, "-") || visible == "NoDevFiles" { // users and Slurm set CUDA_VISIBLE_DEVICES to one of these values to hide all GPUs
 		visible = ""
 	}
 	other := visible != "" && vendor != "" && vendor != Vendor
@@ -126,7 +126,7 @@ const DriverFile = "/dev/nvidiactl"
 
 // Unused returns a log line for a program that plx did not launch and that
 // computes on the CPU although the machine has a GPU. It returns "" if the
-// user set --device or CUDA_VISIBLE_DEVICES, because that was a decision.
+// user set --device or CUDA_VISIBLE_DEVICES, and so chose the CPU.
 func Unused(choice, driverFile string) string {
 	_, hidden := os.LookupEnv("CUDA_VISIBLE_DEVICES")
 	if _, err := os.Stat(driverFile); err != nil || hidden || choice != "auto" {

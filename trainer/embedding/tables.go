@@ -8,13 +8,13 @@
 //	t.Load(replica, vw)                            // copies the rows into a replica's lookups
 //	index, sums := t.Gradient(replica, table, vw)  // gradients of equal rows are added
 //
-// A prefetch request, see [Tables.Prefetch], names the rows of a later step.
-// They are requested while the step before is computed.
+// [Tables.Prefetch] names the rows of the next step in advance. RequestNext
+// then requests them while the current step is computed.
 //
 // # What it does not do
 //
-// It stores no rows between steps and updates none: the shard holders (tasks
-// that store the tables) do.
+// The package keeps no rows from one step to the next, and does not update
+// rows. The shard holders (tasks that store the tables) do both.
 package embedding
 
 import (
@@ -47,17 +47,18 @@ type Table struct {
 // step, and those of the next step if they were requested.
 type Tables struct {
 	exchange   *client.Rows
-	first      *replica.Replica // a replica of the model; its lookups are the same in all replicas
+	first      *replica.Replica // one replica of the model, from which lookups are read; all replicas have the same lookups
 	vws        int              // number of virtual workers (fixed parts of each global batch) that this worker computes
-	inStep     bool             // all workers do the same step at the same time; otherwise rows are not requested in advance
+	inStep     bool             // true if all workers do the same step at the same time; if false, rows are not requested in advance
 	tables     []*table
-	prefetched bool // Prefetch has named rows that RequestNext has not requested yet
-	requested  bool // RequestNext has requested rows, and no step has used them yet
+	prefetched bool // true if Prefetch has named rows that RequestNext has not requested yet
+	requested  bool // true if RequestNext has requested rows that no step has used yet
 }
 
-// New returns the tables of a worker with vws virtual workers. first is one of
-// its replicas. If inStep is false, rows are never requested in advance,
-// because the number of the next step is unknown.
+// New returns the tables of a worker. vws is the worker's number of virtual
+// workers (parts of a batch), and first is one of its replicas. If inStep is
+// false, rows are never requested in advance, because the number of the next
+// step is unknown.
 func New(tables []Table, e *client.Rows, first *replica.Replica, vws int, inStep bool) *Tables {
 	t := &Tables{exchange: e, first: first, vws: vws, inStep: inStep}
 	for i, of := range tables {
@@ -66,8 +67,8 @@ func New(tables []Table, e *client.Rows, first *replica.Replica, vws int, inStep
 	return t
 }
 
-// Check returns an error unless the feed has valid row indices for each lookup
-// of vws virtual workers.
+// Check returns an error unless the feed has valid row indices for every
+// lookup of a number vws of virtual workers.
 func (t *Tables) Check(r *replica.Replica, feed Feed, vws int) error {
 	for i, of := range t.tables {
 		for _, p := range r.Places(i) {
@@ -109,8 +110,8 @@ func (t *Tables) Load(r *replica.Replica, vw int) {
 
 // Gradient returns the gradient of one table for one virtual worker: the rows,
 // and for each row the sum of its gradients. r is the replica that has
-// computed the virtual worker. It may be called for different virtual workers
-// at the same time. The result is valid until the next step.
+// computed the virtual worker. Gradient may be called for different virtual
+// workers at the same time. The result is valid until the next step.
 func (t *Tables) Gradient(r *replica.Replica, table, vw int) (index []int64, sums []byte) {
 	of := t.tables[table]
 	index = of.now.index[vw*of.positions : (vw+1)*of.positions]
@@ -128,8 +129,8 @@ func (t *Tables) Len() int { return len(t.tables) }
 // variables.
 func (t *Tables) Variable(table int) int { return t.tables[table].Variable }
 
-// Prefetch records the feed of a later step, so that RequestNext can request
-// its rows.
+// Prefetch records the row indices in the feed of the next step, so that
+// RequestNext can request these rows.
 func (t *Tables) Prefetch(feed Feed) error {
 	if len(t.tables) == 0 || !t.inStep {
 		return nil
@@ -169,12 +170,11 @@ func (t *Tables) Fetch(ctx context.Context, feed Feed) error {
 		}
 	}
 	if t.prefetched && t.every(func(of *table) bool { return slices.Equal(of.next, of.feedIndex) }) {
-		t.prefetched = false // Prefetch had recorded this step, whose rows are now requested here
+		t.prefetched = false // Prefetch has recorded the rows of this step, which this call of Fetch requests
 	}
 	if requested {
-		// RequestNext has already used this step's prefetch request, but for
-		// other rows. A step may have only one, so Pull requests the right
-		// rows.
+		// RequestNext has requested other rows for this step. A step may have
+		// only one prefetch request, so Pull requests the right rows.
 		return t.Pull(ctx, t.first, feed, t.vws)
 	}
 	if err := t.request((*table).requestCurrent); err != nil {
@@ -219,8 +219,8 @@ func (t *Tables) every(is func(*table) bool) bool {
 }
 
 // table is the state of one embedding table. A position is one index in one
-// lookup of one virtual worker. Positions are sorted by virtual worker, then
-// by lookup.
+// lookup of one virtual worker. Positions are numbered by virtual worker, and
+// within a virtual worker by lookup.
 type table struct {
 	Table
 	at        int        // index of the table in Tables.tables
@@ -228,24 +228,24 @@ type table struct {
 	positions int        // number of positions per virtual worker
 	now       request    // the rows of the current step
 	ahead     request    // the rows that were requested in advance
-	feedIndex []int64    // by position (an index in a lookup): the row that the last feed names
-	next      []int64    // by position (an index in a lookup): the row in the feed that Prefetch has recorded
-	rows      []byte     // by position (an index in a lookup): the values of its row in the current step
-	combiners []combiner // by virtual worker: adds the gradients of positions that use the same row
+	feedIndex []int64    // row that the last feed names, for each position (index in a lookup)
+	next      []int64    // row in the feed that Prefetch has recorded, for each position (index in a lookup)
+	rows      []byte     // values of the current step's row for each position (index in a lookup), one after the other
+	combiners []combiner // indexed by virtual worker: adds the gradients of positions that use the same row
 }
 
 // request contains the table rows that a step uses at all positions of its
 // lookups, without duplicates.
 type request struct {
-	index  []int64 // row of each position
+	index  []int64 // row that each position (index in a lookup) uses
 	unique []int64 // the rows, ascending, without duplicates
 	rows   []byte  // values of the rows in unique, in the same order, as received from the shard holders
 	lookup sparse.Lookup[float32]
 }
 
-// set replaces index, the rows of all positions, and finds the distinct ones.
-// bytes is the number of bytes per row. It returns the previous index slice,
-// so that the caller can reuse its memory.
+// set replaces index, which contains the rows of all positions, and computes
+// the distinct rows. bytes is the number of bytes per row. set returns the
+// previous index slice, so that the caller can reuse its memory.
 func (r *request) set(index []int64, bytes int) (spare []int64) {
 	spare = r.index
 	r.index, r.unique = index, r.lookup.Set(index)
@@ -277,7 +277,7 @@ func (t *table) requestCurrent() message.RowRequest {
 	return t.now.wanted(t.Variable)
 }
 
-// recordNext records the last feed that was read as the feed of a later step.
+// recordNext records the feed that was read last as the feed of the next step.
 func (t *table) recordNext() { t.next, t.feedIndex = t.feedIndex, t.next }
 
 // requestNext returns the request for the rows that recordNext has recorded.
@@ -290,8 +290,8 @@ func (t *table) requestNext() message.RowRequest {
 // step.
 func (t *table) useAhead() { t.now, t.ahead = t.ahead, t.now }
 
-// fillPositions copies the values of its row to each position, an index in a
-// lookup.
+// fillPositions copies to each position (index in a lookup) the values of the
+// row that the position uses.
 func (t *table) fillPositions() {
 	t.rows = room(t.rows, len(t.now.index)*t.bytes)
 	// The rows are copied as words of 4 bytes, whatever their element type is.
@@ -314,7 +314,7 @@ func (t *table) read(r *replica.Replica, feed Feed, vws int) {
 	for _, p := range places {
 		all := make([]int64, vws*p.N)
 		if _, err := copyIndices(all, p.Least(vws), feed[p.Name]); err != nil {
-			panic(err) // Check has accepted the feed before
+			panic(err) // impossible, because Check has accepted the feed
 		}
 		for vw := range vws {
 			copy(t.feedIndex[vw*t.positions+at:], all[vw*p.N:(vw+1)*p.N])
@@ -330,9 +330,9 @@ func (t *table) combiner() combiner {
 	return &combinerOf[float32]{}
 }
 
-// check copies the row indices of one lookup from a feed tensor to into, and
-// checks them. The tensor may have all indices, or only the first fewest,
-// which then repeat.
+// check copies the row indices of one lookup from the tensor from to into, and
+// checks them. If the tensor has only the number fewest of indices, they
+// repeat until into is full.
 func (t *table) check(into []int64, fewest int, from tensor.Tensor) error {
 	n, err := copyIndices(into, fewest, from)
 	if err != nil {
@@ -349,9 +349,10 @@ func (t *table) check(into []int64, fewest int, from tensor.Tensor) error {
 	return nil
 }
 
-// copyIndices copies row indices and returns their number. A tensor with only
-// fewest indices is repeated until into is full. If the number does not fit,
-// nothing is copied.
+// copyIndices copies row indices from the tensor from and returns their
+// number. A tensor with only the number fewest of indices is repeated until
+// into is full. If the tensor has another number of indices, nothing is
+// copied.
 func copyIndices(into []int64, fewest int, from tensor.Tensor) (int, error) {
 	if from.RequiresIterator() || from.DataOrder().IsColMajor() {
 		return 0, fmt.Errorf("the indices are not in row-major order")

@@ -15,12 +15,13 @@
 // CompileOn. Package memory converts Gorgonia's values to bytes and back.
 //
 // Compile starts from the requested results (the loss, the gradients, the
-// outputs) and leaves out everything else. It merges vertices that compute the
-// same value, and computes values that depend only on constants once. It plans
-// the memory of the whole run. It orders the work so that gradients are
-// complete as early as possible, the last layer's first. A run writes each
-// gradient into the caller's memory. It calls back as soon as a gradient is
-// complete and no later instruction reads the gradient's variable.
+// outputs) and leaves out all vertices that these results do not need. It
+// merges vertices that compute the same value, and computes values that depend
+// only on constants once. It plans the memory of the whole run. It orders the
+// work so that gradients are complete as early as possible, the last layer's
+// first. A run writes each gradient into the caller's memory. The run calls
+// the caller's function as soon as a gradient is complete and no later
+// instruction reads the gradient's variable.
 //
 // # Operations
 //
@@ -38,9 +39,9 @@
 // rewrite replaces most of these operations before a graph is compiled.
 // Compile also refuses any operation that holds pointers without implementing
 // operation.Kernel or operation.Contextual, and any version of Gorgonia other
-// than v0.9.18. It refuses a graph that was differentiated before, and a graph
-// whose index Gorgonia has broken (Gorgonia does so when it rewrites log(1+x)
-// late).
+// than v0.9.18. It refuses a graph that was differentiated before. It refuses
+// a graph whose index of vertices is wrong; Gorgonia causes this when it
+// rewrites log(1+x) in a graph to which it has already added other vertices.
 //
 // Compile refuses to differentiate through Log2, InverseSqrt, OuterProd,
 // GlobalAveragePool2D and ByIndices, whose gradients Gorgonia computes wrongly
@@ -55,8 +56,8 @@
 // # Concurrency
 //
 // A Program may be used by one goroutine at a time. Programs of separate
-// graphs may run concurrently. They share only Plan.FixedValues, which no
-// goroutine may write to while a run still reads them. Compile adds vertices
+// graphs may run concurrently. They share only Plan.FixedValues, to which no
+// goroutine may write while a run still reads from it. Compile adds vertices
 // to the graph, and Gorgonia uses package variables. Callers must therefore
 // hold one lock around the construction of graphs and Compile.
 package executor

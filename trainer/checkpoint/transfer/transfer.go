@@ -1,6 +1,6 @@
-// Package transfer lets tasks read checkpoint files from each other's folders:
-// whole files, to make a second copy on another host, and ranges of files, for
-// a restore.
+// Package transfer lets tasks read checkpoint files from each other's folders.
+// During a save, a task reads whole files, to make a second copy on another
+// host. During a restore, it reads ranges of files.
 //
 //	files := transfer.New(transfer.Config{Peers: config, Cluster: spec, Folder: folder, Silence: silence}, life)
 //	files.Serve(listener)
@@ -10,10 +10,10 @@
 //
 // # Timeouts
 //
-// A connection that transfers nothing for Silence is closed even if the other
-// process lives, for example because its disk hangs. The reading task uses
-// that timeout, and the serving task twice as much. So the reading task fails
-// first and its error names the cause.
+// A connection that transfers nothing for Config.Silence is closed, even if
+// the other process lives; its disk may hang. The reading task uses this
+// timeout, and the serving task twice as much. So the reading task fails
+// first, and its error names the cause.
 //
 // # What it refuses
 //
@@ -70,14 +70,14 @@ type Files struct {
 // New returns a Files that serves and reads files until life ends.
 func New(c Config, life *lifetime.Lifetime) *Files { return &Files{config: c, life: life} }
 
-// request asks for Length bytes of File, beginning at Offset. The
-// response has the same type, with either Length or Err set; after Length
-// follow that many bytes, in chunks.
+// request asks for Length bytes of File, beginning at Offset. The response has
+// the same type, with either Length or Err set. After a response with Length,
+// that many bytes follow in chunks.
 type request struct {
 	ID     string `json:"id,omitempty"`
 	File   string `json:"file,omitempty"`
 	Offset int64  `json:"offset,omitempty"`
-	Length int64  `json:"length,omitempty"` // bytes
+	Length int64  `json:"length,omitempty"` // number of bytes
 	Err    string `json:"error,omitempty"`  // only in responses: why the file cannot be read; empty means success
 }
 
@@ -95,7 +95,7 @@ func (f *Files) serve(from peers.Peer) {
 		}
 	})
 	if !served {
-		from.Conn.Close() // this task is ending and serves no more files
+		from.Conn.Close() // this task is ending, so it serves no more files
 	}
 }
 
@@ -106,12 +106,12 @@ func (f *Files) answer(s *peers.Session) error {
 	if err := s.NextJSON(wire.Message, &q, maxMessage); err != nil {
 		return err
 	}
-	w := newWatch(s, 2*f.config.Silence) // twice the reader's timeout, so that the reader fails first
+	w := newWatch(s, 2*f.config.Silence) // twice the reading task's timeout, so that the reading task fails first
 	defer w.stop()
 	file, err := f.open(q)
 	if err != nil {
 		text := err.Error()
-		return s.SendJSON(wire.Message, request{Err: text[:min(len(text), maxMessage/16)]}, maxMessage) // truncated, because JSON may escape one byte as six ("\u0000")
+		return s.SendJSON(wire.Message, request{Err: text[:min(len(text), maxMessage/16)]}, maxMessage) // truncated, because JSON may encode one byte of the text as six ("\u0000")
 	}
 	defer file.Close() // error ignored: the file was only read
 	if err := s.SendJSON(wire.Message, request{Length: q.Length}, maxMessage); err != nil {
@@ -152,9 +152,9 @@ func (f *Files) open(q request) (*os.File, error) {
 	return file, nil
 }
 
-// watch closes a session that transfers nothing for a time, although the
-// connection still works: the other task's disk hangs, for example. One
-// goroutine uses a watch.
+// watch closes a session that transfers nothing for a time, even if the
+// connection still works. For example, the other task's disk may hang. Only
+// one goroutine may use a watch.
 type watch struct {
 	timer   *time.Timer
 	timeout time.Duration // timeout: how long the session may transfer nothing
@@ -165,7 +165,7 @@ func newWatch(s *peers.Session, timeout time.Duration) *watch {
 	w := &watch{timeout: timeout}
 	w.timer = time.AfterFunc(timeout, func() {
 		w.expired.Store(true)
-		s.Close() // the reader or writer that is blocked on the session then returns an error
+		s.Close() // a goroutine that is blocked in a read or write of the session then gets an error
 	})
 	return w
 }
@@ -178,8 +178,8 @@ func (w *watch) restart() {
 
 func (w *watch) stop() { w.timer.Stop() }
 
-// explain replaces err, the error of a closed session, by the timeout if this
-// watch has closed the session.
+// explain returns the error to report for err, an error of the session. If
+// this watch has closed the session, that is the timeout instead of err.
 func (w *watch) explain(err error) error {
 	if err != nil && w.expired.Load() {
 		return fmt.Errorf("it is connected, but nothing moved for %v", w.timeout)

@@ -93,7 +93,7 @@ func open(ctx context.Context, path string, logf func(slog.Level, string, ...any
 	}
 	chosen, err := choose.Newest(ctx, localFolder{folder, only}, func(*checkpoint.Manifest) error { return nil },
 		func(level slog.Level, format string, args ...any) {
-			if level >= slog.LevelWarn { // drop the message that training begins from scratch
+			if level >= slog.LevelWarn { // drops the message that training begins from scratch, whose level is lower
 				logf(level, format, args...)
 			}
 		})
@@ -111,7 +111,8 @@ func open(ctx context.Context, path string, logf func(slog.Level, string, ...any
 	return s, nil
 }
 
-// add opens a safetensors file and adds it to s.files under name.
+// add opens a safetensors file with the function open and adds it to s.files
+// under name.
 func (s *Source) add(name string, open func() (*os.File, error)) error {
 	file, err := open()
 	if err != nil {
@@ -125,11 +126,11 @@ func (s *Source) add(name string, open func() (*os.File, error)) error {
 	return err
 }
 
-// localFolder is the interface choose.Folders for a local folder, with no other
+// localFolder implements choose.Folders for one local folder, without other
 // tasks.
 type localFolder struct {
 	folder *checkpoint.Folder
-	only   string // ID of the only checkpoint to consider; empty means all in the folder
+	only   string // ID of the only checkpoint to consider; empty means all checkpoints in the folder
 }
 
 // Places implements choose.Folders with the local folder.
@@ -214,38 +215,39 @@ func (s *Source) Read(ctx context.Context, name string) ([]byte, error) {
 // fills it.
 type whole struct {
 	memory []byte
-	unit   int // bytes of an element
+	unit   int // bytes per element
 }
 
 // Put implements transition.Restoring: it copies the values of k to their
-// place.
+// position in the variable's memory.
 func (w whole) Put(k aggregate.Kept) error {
 	copy(w.memory[k.Offset*w.unit:], k.Values)
 	return nil
 }
 
-// Restore reads the values of piece p into a shard, without the optimiser's
-// state. It implements transition.Checkpoints for a program that does not
-// train.
+// Restore reads the values of piece p (a range of a variable) into a shard,
+// without the optimiser's state. It implements transition.Checkpoints for a
+// program that does not train.
 func (s *Source) Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error {
 	return s.put(ctx, d.Variables[p.Variable], p, valuesOnly{into})
 }
 
-// Save implements transition.Checkpoints; it does nothing, because a Source is
-// only read.
+// Save implements transition.Checkpoints. It does nothing, because a Source
+// only reads checkpoints.
 func (s *Source) Save(transition.Snapshot) {}
 
 // valuesOnly passes values on to a shard and drops the optimiser's state.
 type valuesOnly struct{ into transition.Restoring }
 
-// Put implements transition.Restoring: it passes k on without its slots.
+// Put implements transition.Restoring: it passes k on without its slots (the
+// optimiser's state).
 func (v valuesOnly) Put(k aggregate.Kept) error {
 	k.Slots = nil
 	return v.into.Put(k)
 }
 
-// put reads those elements or rows of v that belong to piece p, and passes
-// them to into.
+// put reads the elements or rows of v that belong to piece p (a range of v),
+// and passes them to the shard into.
 func (s *Source) put(ctx context.Context, v layout.Variable, p layout.Piece, into transition.Restoring) error {
 	for _, part := range s.manifest.Parts {
 		lo, hi := max(part.Offset, p.Offset), min(part.Offset+part.Count, p.Offset+p.Count)

@@ -5,7 +5,7 @@
 //	conn, peer, err := channel.Accept(ctx, raw, channel.Config{Key: key}, self)
 //
 // Both ends first prove to each other that they know the job's secret (package
-// cluster). After that, one of these protects the connection:
+// cluster). After the proof, one of these protects the connection:
 //
 //   - nothing, if both ends are on one host, so that no network is between them;
 //   - a checksum of all data, by default. If a byte changes on the way, the connection fails with [ErrChanged]. The checksum detects faulty hardware, not an attacker;
@@ -35,7 +35,7 @@ var ErrChanged = errors.New("changed on its way: a checksum does not match")
 // Config must be the same at both ends of a connection.
 type Config struct {
 	Key cluster.Key // secret key with which a task or agent proves that it belongs to the job
-	TLS bool        // encrypt connections between different hosts
+	TLS bool        // true if connections between different hosts are encrypted
 }
 
 // protection is how a connection is protected.
@@ -51,9 +51,9 @@ const (
 // handshake, after the proof of the secret.
 const setupTime = 10 * time.Second
 
-// Dial secures a new connection to a peer: it proves the job's secret, see
-// [cluster.Dial], and chooses the protection. On an error the caller closes
-// conn.
+// Dial secures a new connection to a peer. It proves the job's secret with
+// [cluster.Dial] and then chooses the protection. After an error the caller
+// must close conn.
 func Dial(ctx context.Context, conn net.Conn, c Config, self, peer string) (net.Conn, error) {
 	if err := cluster.Dial(ctx, conn, c.Key, self, peer); err != nil {
 		return nil, err
@@ -71,7 +71,8 @@ func Dial(ctx context.Context, conn net.Conn, c Config, self, peer string) (net.
 }
 
 // Accept secures a connection that another task or agent has dialled with
-// [Dial], see [cluster.Accept]. It returns the dialler's name.
+// [Dial]. It checks the proof with [cluster.Accept] and returns the dialler's
+// name.
 func Accept(ctx context.Context, conn net.Conn, c Config, self func(dialler string) string) (protected net.Conn, peer string, err error) {
 	peer, err = cluster.Accept(ctx, conn, c.Key, self)
 	if err != nil {
@@ -114,7 +115,7 @@ type ends struct {
 // changed returns the error for received data that differs from what the far
 // end has sent.
 func (e ends) changed() error {
-	far, _, _ := strings.Cut(e.far, "/") // the name without the connection's purpose
+	far, _, _ := strings.Cut(e.far, "/") // the peer's name without the part after "/", which is the connection's purpose
 	near, _, _ := strings.Cut(e.near, "/")
 	return fmt.Errorf("what %s sent to %s was %w", far, near, ErrChanged)
 }

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Gate accepts connections and limits those that have not proved the job's
-// secret yet to 512 at a time:
+// Gate accepts connections. At most 512 of them at a time may have not yet
+// proved the job's secret:
 //
 //	gate := channel.NewGate(config, self)
 //	ln = gate.Listener(ln)
 //	conn, err := ln.Accept()
 //	protected, peer, err := gate.Accept(ctx, conn) // on a goroutine of its own
 //
-// When the limit is exceeded, the Gate closes one connection of the IP address
-// that has most unproved connections. So many connections from one address
-// cannot displace those of another address. Of that address, a connection that
-// is younger than one second is closed only if all its older ones are too; one
-// second is enough to prove the secret. A closed dialler may dial again. Any
-// goroutine may use a Gate.
+// If there are more, the Gate closes one connection of the IP address with the
+// most unproved connections. So an attacker with one address cannot displace
+// the connections of another address. The Gate closes the oldest unproved
+// connection of the address if it is at least one second old, and otherwise
+// the newest one. One second is enough to prove the secret. A dialler whose
+// connection was closed may dial again. Any goroutine may use a Gate.
 type Gate struct {
 	config Config
 	self   func(dialler string) string
@@ -40,11 +40,11 @@ type unproved struct {
 }
 
 const (
-	maxUnproved = 512         // limit of unproved connections; more than the number of agents that dial this one at a time for checks
-	gracePeriod = time.Second // a connection younger than this is not closed for newer ones of its address
+	maxUnproved = 512         // maximum number of unproved connections; larger than the number of agents that dial one agent at the same time to check their connections
+	gracePeriod = time.Second // a connection younger than this is not closed in favor of a newer one from the same address
 )
 
-// NewGate returns a Gate. The function self is the same as the parameter of
+// NewGate returns a Gate. The function self is passed on to the function
 // Accept: it returns the name under which a dialler must know this task.
 func NewGate(c Config, self func(dialler string) string) *Gate {
 	return &Gate{config: c, self: self, limit: maxUnproved}
@@ -69,9 +69,9 @@ func (l gated) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// Accept calls the function Accept for a connection of the Gate's listener. It
-// fails if the Gate has closed conn because too many connections were
-// unproved.
+// Accept calls the function [Accept] for conn, a connection of the Gate's
+// listener. It fails if the Gate has closed conn because there were too many
+// unproved connections.
 func (g *Gate) Accept(ctx context.Context, conn net.Conn) (protected net.Conn, peer string, err error) {
 	defer g.leave(conn)
 	return Accept(ctx, conn, g.config, g.self)
@@ -88,16 +88,16 @@ func (g *Gate) enter(conn net.Conn) {
 	if len(g.unproved) > g.limit {
 		i := g.connToClose()
 		if tcp, ok := g.unproved[i].conn.(*net.TCPConn); ok {
-			tcp.SetLinger(0) // the other end gets a connection reset, which it does not mistake for a refused proof
+			tcp.SetLinger(0) // a linger time of 0 makes the other end get a connection reset, which it does not mistake for a refused proof
 		}
-		g.unproved[i].conn.Close() // the goroutine that checks this connection gets and reports the error
+		g.unproved[i].conn.Close() // an error of Close does not matter: Accept gets and reports the error of the closed connection
 		g.unproved = slices.Delete(g.unproved, i, i+1)
 	}
 }
 
-// connToClose returns the index of the connection to close. It belongs to the
-// address that has most unproved connections. It is the oldest one of that
-// address if that is at least one second old, else the newest one.
+// connToClose returns the index of the connection to close. It is a connection
+// of the address with the most unproved connections: the oldest one if that is
+// at least one second old, and otherwise the newest one.
 func (g *Gate) connToClose() int {
 	of, most := map[string]int{}, 0
 	for _, u := range g.unproved {

@@ -32,12 +32,12 @@ type checksummed struct {
 	net.Conn
 	ends ends
 	in   *bufio.Reader
-	left int    // bytes of the current record that are not read yet
-	sum  uint32 // checksum of the current record's bytes that were read
+	left int    // number of bytes of the current record that are not read yet
+	sum  uint32 // checksum of those bytes of the current record that were already read
 	err  error  // first error of Read, which every later Read returns
 
-	write         sync.Mutex  // held during a write; guards headsAndTails and iovec
-	headsAndTails []byte      // heads and tails (length and checksums) of the records of one write
+	write         sync.Mutex  // held during a write; guards the fields headsAndTails and iovec
+	headsAndTails []byte      // lengths and checksums of all records of one write, which come before (head) and after (tail) each record's data
 	iovec         net.Buffers // buffers that one write sends: heads, data and tails
 }
 
@@ -58,7 +58,7 @@ func (c *checksummed) CloseWrite() error {
 	return half.CloseWrite()
 }
 
-// Read reads at most up to the end of the current record.
+// Read reads data of the current record only, even if b has room for more.
 func (c *checksummed) Read(b []byte) (int, error) {
 	if c.err != nil || len(b) == 0 {
 		return 0, c.err
@@ -102,8 +102,8 @@ func (c *checksummed) begin() error {
 	return nil
 }
 
-// end reads the tail of the current record, the checksum of its data, and
-// compares it.
+// end reads the tail of the current record, which is the checksum of its data.
+// It returns an error if the checksum is wrong.
 func (c *checksummed) end() error {
 	var tail [tailSize]byte
 	_, err := io.ReadFull(c.in, tail[:])
@@ -134,7 +134,7 @@ func (c *checksummed) WriteBuffers(buffers ...[]byte) (int64, error) {
 		total += int64(len(b))
 	}
 	if need := records * (headSize + tailSize); cap(c.headsAndTails) < need {
-		c.headsAndTails = make([]byte, 0, need) // allocate now: headsAndTails must not move while iovec points into it
+		c.headsAndTails = make([]byte, 0, need) // allocate the maximum now: a later reallocation would move headsAndTails, to which iovec points
 	}
 	for _, b := range buffers {
 		for len(b) > maxRecord {
@@ -146,7 +146,7 @@ func (c *checksummed) WriteBuffers(buffers ...[]byte) (int64, error) {
 		}
 	}
 	whole := c.iovec
-	_, err := c.iovec.WriteTo(c.Conn) // WriteTo removes what it has sent from c.iovec
+	_, err := c.iovec.WriteTo(c.Conn) // WriteTo removes from c.iovec the buffers that it has sent
 	clear(whole)
 	c.iovec = whole[:0]
 	if err != nil {
@@ -155,12 +155,11 @@ func (c *checksummed) WriteBuffers(buffers ...[]byte) (int64, error) {
 	return total, nil
 }
 
-// fault injects faults in tests: an error makes the code at that place
-// simulate a failure. Only builds with the tag failpoint set it.
+// fault injects faults in tests. If it returns an error, the code at the given
+// place simulates a failure. Only builds with the tag failpoint set it.
 var fault = func(place string) error { return nil }
 
-// record adds a record with data b to the buffers to send. The caller holds
-// c.write.
+// record appends a record with the data b to iovec. The caller holds c.write.
 func (c *checksummed) record(b []byte) {
 	from := len(c.headsAndTails)
 	c.headsAndTails = binary.LittleEndian.AppendUint32(c.headsAndTails, uint32(len(b)))

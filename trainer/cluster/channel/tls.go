@@ -21,8 +21,8 @@ import (
 // tlsConn is a connection that is encrypted with TLS.
 type tlsConn struct {
 	*tls.Conn
-	write sync.Mutex // held during a write; guards field small
-	small []byte     // short buffers, copied together so that they share a TLS record
+	write sync.Mutex // held during a write; guards the field small
+	small []byte     // short buffers of one write, copied together so that TLS sends them in one record
 }
 
 // record is the maximum number of bytes of data that TLS sends in one record.
@@ -85,7 +85,7 @@ func encrypt(ctx context.Context, conn net.Conn, key cluster.Key, dialled bool) 
 
 func configuration(key cluster.Key) (*tls.Config, error) {
 	mac := hmac.New(sha256.New, key[:])
-	mac.Write([]byte("plx tls certificate")) // a hash returns no write error
+	mac.Write([]byte("plx tls certificate")) // Write of a hash returns no error
 	private := ed25519.NewKeyFromSeed(mac.Sum(nil))
 	public := private.Public().(ed25519.PublicKey)
 	// Neither end checks the dates of the certificate, because the clocks of
@@ -99,9 +99,9 @@ func configuration(key cluster.Key) (*tls.Config, error) {
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: private}},
 		ClientAuth:   tls.RequireAnyClientCert,
-		// The certificate has no authority and no host name that could be
-		// verified. VerifyConnection instead demands that it has the job's own
-		// key.
+		// No authority signed the certificate, and it names no host. So the
+		// usual verification is impossible. VerifyConnection instead demands
+		// that the certificate has the job's own key.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) != 1 || !public.Equal(s.PeerCertificates[0].PublicKey) {
@@ -110,6 +110,6 @@ func configuration(key cluster.Key) (*tls.Config, error) {
 			return nil
 		},
 		SessionTicketsDisabled:      true,
-		DynamicRecordSizingDisabled: true, // otherwise TLS would send the first megabyte in small records
+		DynamicRecordSizingDisabled: true, // By default, TLS sends the first megabyte of a connection in small records.
 	}, nil
 }

@@ -19,33 +19,35 @@ import (
 type Config struct {
 	Peers peers.Config
 	// Listener accepts the connections of other workers. It may be nil if no
-	// other worker connects to this one: this worker holds no shards for
-	// others, and does not add gradients for its host.
+	// other worker connects to this one. That is so if this worker holds no
+	// shards, and does not add gradients for other workers of its host.
 	Listener    *peers.Listener
 	Cluster     cluster.Spec
 	Declaration layout.Declaration
 	// Values is the worker's memory for each variable, as wire.Bytes returns
-	// it; nil for sparse variables. Connect fills it with the values of the
-	// chief or of Declaration.Checkpoint. During a step, the client overwrites
-	// a variable after all virtual workers of this worker have contributed
-	// their gradients of it, and before Finish returns.
+	// it, indexed by variable; nil for sparse variables. Connect fills it with
+	// the values of the chief, or of the checkpoint Declaration.Checkpoint.
+	// The client overwrites a variable in each step: after all virtual workers
+	// of this worker have contributed their gradients of it, and before Finish
+	// returns.
 	Values [][]byte
-	// First has, on the chief, the initial rows of those sparse variables
-	// whose rows the caller provides, by variable. Connect copies them.
+	// First, indexed by variable, contains initial rows. Only the chief needs
+	// it, for sparse variables whose initial rows the caller provides. Connect
+	// copies the rows.
 	First [][]byte
 	// Arrived, if not nil, is called when Values contains the new value of a
 	// dense piece. The piece does not change until the next Begin. Other
 	// pieces may still be missing. The client calls Arrived from several
 	// goroutines, for different pieces at the same time.
 	Arrived func(p layout.Piece)
-	// Home, if not nil, stores and updates the values instead of Values, for
-	// example on a GPU. Only a worker that trains alone may set it. Home must
-	// have finished updating a variable before the worker contributes the next
-	// gradient of it.
+	// Home, if not nil, stores and updates the variables instead of the memory
+	// in Values, for example on a GPU. Only a worker that trains alone may set
+	// it. Home must finish the update of a variable before the worker
+	// contributes the next gradient of it.
 	Home  aggregate.Home
 	Trace *timeline.Recorder
-	// Checkpoints saves and restores the shards of a worker that holds shards.
-	// The chief must set it to be able to save.
+	// Checkpoints saves and restores the shards that this worker holds. The
+	// chief must set it if checkpoints are saved.
 	Checkpoints transition.Checkpoints
 	// Memory returns the free memory of the host in bytes; nil means
 	// transition.FreeMemory.
@@ -55,8 +57,8 @@ type Config struct {
 // Client takes training steps for one worker. If the worker holds shards, or
 // adds gradients for its host, the Client also serves other workers.
 //
-// Methods of the Client and its fields are for a single goroutine, with these
-// exceptions, which any goroutine may call: Contribute, ContributeRows,
+// Only one goroutine may call the methods of the Client and of its fields.
+// Exceptions, which any goroutine may call, are Contribute, ContributeRows,
 // Gradient, Rows.Pull, Abort, Traffic and Placement.Volumes.
 type Client struct {
 	Rows      *Rows      // requests rows of sparse variables
@@ -65,25 +67,25 @@ type Client struct {
 
 	holders  *holders
 	progress *progress
-	gate     *gate // passes this worker's sums to the senders of the connections to shard holders
+	gate     *gate // passes this worker's sums of gradients to the senders of the connections to shard holders
 	host     *host // sends the summed gradients of the host, if this worker is the first of its host
-	ahead    bool  // the worker resumed too far ahead of others to take a step; Resume waits for them and clears this
+	ahead    bool  // true if the worker resumed too far ahead of others to take a step; Resume waits for them and sets it to false
 
-	virtual layout.Range // range of virtual workers of this worker
+	virtual layout.Range // range of the virtual workers (parts of a batch) that this worker computes
 	tree    *layout.Tree
-	parts   []int                 // vertices of tree whose sums this worker sends
-	own     []*aggregate.Own      // by variable, and finally for the loss: adds the gradients of this worker's virtual workers
-	out     *aggregate.Outbox     // collects finished sums until a bucket is full
-	absent  []bool                // by virtual worker of this worker: it has no data in this step
-	brought []atomic.Bool         // by virtual worker and variable: the gradient was contributed in this step
+	parts   []int                 // indices of the vertices of the summation tree whose sums this worker sends
+	own     []*aggregate.Own      // adds the gradients of this worker's virtual workers; indexed by variable, the last element is for the loss
+	out     *aggregate.Outbox     // collects complete sums of gradients until a bucket (group of variables) is full
+	absent  []bool                // indexed by virtual worker of this worker: true if it has no data in this step
+	brought []atomic.Bool         // indexed by virtual worker and variable: true if the gradient was contributed in this step
 	misuse  atomic.Pointer[error] // first misuse of the API by the caller in this step; Finish returns it as an error
 }
 
 // Connect connects to all shard holders and sends them the declaration. It
-// returns after all workers have done so, and config.Values contains the first
-// values. It fails if that takes longer than the start time in the
-// declaration, plus a moment in which holders report which workers are
-// missing.
+// returns after all workers have connected, and config.Values contains the
+// first values. It fails if that takes longer than the start time in the
+// declaration, plus message.Farewell. In this additional time, holders report
+// which workers are missing.
 func Connect(ctx context.Context, config Config) (*Client, error) {
 	c, err := newClient(config)
 	if err != nil {
@@ -151,8 +153,8 @@ func (c *Client) connect(ctx context.Context) error {
 	return c.holders.begin(ctx)
 }
 
-// Held returns the shards of variables that this worker holds, without that of
-// the loss.
+// Held returns the shards of variables that this worker holds. The shard of
+// the loss is not included.
 func (c *Client) Held() (all []*aggregate.Shard) {
 	if c.holders.local == nil {
 		return nil
@@ -173,8 +175,8 @@ func (c *Client) Step() uint64 { return c.progress.step }
 // worker as lost, and report why to the other workers.
 func (c *Client) Abort(why error) {
 	c.holders.fail(why)
-	c.holders.hangUp() // the returned reason is why itself
-	c.Close()          // returns no error, because Abort sends no goodbye
+	c.holders.hangUp() // hangUp returns why, which the caller knows
+	c.Close()          // Close returns no error, because Abort sends no goodbye
 }
 
 // Close ends this worker's part in the training. It says goodbye to every

@@ -12,15 +12,16 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// decision is the first shard holder's decision whether a step uses a worker's
-// gradients (backup mode).
+// decision is the first shard holder's decision whether the job uses a
+// worker's gradients in a step. In mode backup, a step does not wait for the
+// slowest workers.
 type decision struct {
 	verdict policy.Verdict
 	step    uint64 // step for which the first holder currently accepts gradients
 }
 
-// Error implements error: a decision that the training has ended interrupts a
-// wait as its error.
+// Error implements error, because a decision that the training has ended is
+// the error of an interrupted wait.
 func (r decision) Error() string { return "the training has ended" }
 
 // commit asks the first shard holder whether it accepts this worker's
@@ -31,8 +32,8 @@ func (h *holders) commit(ctx context.Context, step uint64) (decision, error) {
 	return await(ctx, h, h.verdicts)
 }
 
-// fetch requests from all shard holders the values after the given number of
-// steps.
+// fetch requests values from all shard holders: those after the given number
+// of steps.
 func (h *holders) fetch(steps uint64) {
 	for _, l := range h.links {
 		l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Fetch, Step: steps}}))
@@ -40,7 +41,8 @@ func (h *holders) fetch(steps uint64) {
 }
 
 // answer waits until one shard holder has completed the step. If the first
-// holder sends a decision meanwhile, answer returns the decision as the error.
+// holder sends a decision before that, answer returns the decision as the
+// error.
 func (h *holders) answer(ctx context.Context, answered <-chan aggregate.Outcome) (aggregate.Outcome, error) {
 	select {
 	case o := <-answered:
@@ -56,7 +58,7 @@ func (h *holders) answer(ctx context.Context, answered <-chan aggregate.Outcome)
 
 // wait waits until every shard holder has completed the step. It returns the
 // first holder's outcome, with two changes: Updates is the minimum over all
-// holders, and Saved is true if any holder reports a save.
+// holders, and Saved is true if any holder reports that it saved a checkpoint.
 func (h *holders) wait(ctx context.Context) (end aggregate.Outcome, err error) {
 	for i, answered := range h.answers() {
 		o, err := h.answer(ctx, answered)
@@ -91,14 +93,15 @@ func (h *holders) answers() (all []<-chan aggregate.Outcome) {
 	return all
 }
 
-// decided handles a Verdict frame (a decision about gradients) or a Without
-// frame (a worker was lost). Only the first shard holder may send them.
+// decided handles a Verdict frame (the decision whether a worker's gradients
+// are used) or a Without frame (a worker was lost). Only the first shard
+// holder may send them.
 func (h *holders) decided(f wire.Header, holder int) error {
 	if f.Length != 0 || holder != 0 || !h.d.Sync.Competes() || f.Kind == wire.Verdict && f.Part >= uint32(policy.Verdicts) {
 		return fmt.Errorf("unexpected %s frame", f.Kind)
 	}
 	if f.Kind == wire.Without {
-		for _, l := range h.links[1:] { // forward to the other holders, so that all of them exclude the lost worker from the same step on
+		for _, l := range h.links[1:] { // forward the frame to the other holders, so that all holders exclude the lost worker from the same step on
 			h.passing.Go(func() {
 				l.check(l.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Without, Part: f.Part, Step: f.Step}}))
 			})
@@ -113,9 +116,9 @@ func (h *holders) decided(f wire.Header, holder int) error {
 	}
 }
 
-// takeNorm adds a shard holder's sums of squares to the global norm of the
-// gradients. After the last holder's sums, it sends the norm and the factor
-// for clipping to all holders.
+// takeNorm adds the sums of squares that a shard holder has reported to the
+// global norm of the gradients. After the last holder's report, it sends the
+// norm and the factor for clipping to all holders.
 func (h *holders) takeNorm(holder int, report []byte) {
 	now := h.shards.Load()
 	norm, complete, err := now.norm.Take(holder, report)

@@ -20,10 +20,10 @@ type holder struct {
 	session *peers.Session
 	index   int // index in Declaration.Holders; -1 for the first worker of the host
 	d       *layout.Declaration
-	out     *aggregate.Outbox // summed gradients to send to this holder
+	out     *aggregate.Outbox // sums of gradients to send to this holder
 	trace   *timeline.Recorder
 	holds   atomic.Pointer[holding] // pieces that the holder has under the current placement
-	volumes []volume                // traffic by variable, and finally for the loss
+	volumes []volume                // traffic, indexed by variable; the last element is for the loss
 }
 
 // Volume counts the traffic between this worker and one shard holder for one
@@ -31,8 +31,8 @@ type holder struct {
 type Volume struct {
 	Variable int    // index in Declaration.Variables; len(Variables) stands for traffic that belongs to no variable
 	Holder   int    // index in Declaration.Holders; -1 for the first worker of the host
-	Rows     uint64 // rows of gradients that this worker has sent
-	Pulled   uint64 // rows of values that this worker has received
+	Rows     uint64 // number of rows of gradients that this worker has sent
+	Pulled   uint64 // number of rows of values that this worker has received
 	// Sent and Received are numbers of bytes. They include the encoded lists
 	// of rows and the headers of frames. They are 0 if this worker itself is
 	// the holder.
@@ -47,7 +47,7 @@ type volume struct{ rows, pulled, sent, received atomic.Uint64 }
 type shardMap struct {
 	epoch uint32
 	d     *layout.Declaration // declaration with the current pieces
-	holds []bool              // by index of the holder: true if it has pieces
+	holds []bool              // indexed by holder: true if it has pieces
 	norm  *aggregate.Norm     // adds the holders' sums of squares to the global norm
 }
 
@@ -59,15 +59,15 @@ func newShardMap(epoch uint32, d *layout.Declaration) *shardMap {
 // immutable.
 type holding struct {
 	epoch  uint32
-	step   uint64 // first step under the placement
+	step   uint64 // first step under this placement
 	pieces []layout.Piece
-	where  map[layout.Place]int // by piece: its index in pieces
-	has    []bool               // by bucket (group of dense variables): true if the holder has a piece of the bucket
+	where  map[layout.Place]int // index in pieces of each piece
+	has    []bool               // indexed by bucket (group of dense variables): true if the holder has a piece of the bucket
 	valued int                  // number of dense pieces, whose new values the holder sends in every step
 }
 
 // newHolding returns the pieces that declaration d assigns to the shard holder
-// with an index.
+// with the given index.
 func newHolding(epoch uint32, step uint64, d *layout.Declaration, index int, out *aggregate.Outbox) *holding {
 	s := &holding{epoch: epoch, step: step, pieces: d.PiecesOf(index), where: map[layout.Place]int{}, has: make([]bool, len(out.Buckets))}
 	for i, p := range s.pieces {
@@ -82,8 +82,8 @@ func newHolding(epoch uint32, step uint64, d *layout.Declaration, index int, out
 	return s
 }
 
-// bounds returns the range [lo, hi) of rows of a sparse piece. ok is false if
-// the holder has no such piece.
+// bounds returns the range [lo, hi) of rows of the sparse piece at. ok is
+// false if the holder has no such piece.
 func (s *holding) bounds(at layout.Place, d *layout.Declaration) (lo, hi int64, ok bool) {
 	i, ok := s.where[at]
 	if !ok || d.Variable(at.Variable).Sparse == nil {
@@ -101,7 +101,7 @@ type replies struct {
 	cuts  chan []uint64             // receives the holder's proposal for a consistent cut: the number of steps of each group of workers
 	alone chan struct{}             // closed after all other workers have left
 	rooms chan transition.RoomError // receives the memory that a new placement needs on the holder, and the free memory
-	asked atomic.Bool               // a Room request is waiting for its reply
+	asked atomic.Bool               // true while a Room request waits for its reply
 }
 
 func newReplies(of *holder) *replies {

@@ -28,21 +28,22 @@ type holders struct {
 	rank   int
 	memory *memory
 
-	links      []*link              // by index of the holder; nil if this worker itself is the holder
-	up         *link                // connection to the first worker of the host, which adds gradients; nil if this worker sends directly to the servers
+	links      []*link              // connections, indexed by holder; nil if this worker itself is the holder
+	up         *link                // connection to the first worker of the host, which adds the gradients of the host; nil if this worker sends directly to the servers
 	locals     []*local             // all servers in this process
 	serving    []*local             // the servers in this process that take part in steps
 	local      *local               // the server of this worker's shards; nil if this worker holds no shards
 	aggregator *localsum.Aggregator // adds gradients for the workers of the host; nil if this worker does not do that
 
-	// passing counts goroutines that send a frame to one holder in reaction to
-	// a frame from another. Only receivers and local servers start them, so
-	// none can start after those have ended.
+	// passing counts goroutines that received a frame from one holder and send
+	// a frame to the other holders because of it. Only receivers and local
+	// servers start these goroutines, so none starts after the receivers and
+	// servers have ended.
 	passing sync.WaitGroup
 
 	shards   atomic.Pointer[shardMap]
 	pulls    *pulls
-	verdicts chan decision // the first holder's decisions about this worker's gradients, in backup mode
+	verdicts chan decision // the first holder's decisions whether this worker's gradients are used (mode backup)
 
 	*ending
 }
@@ -56,7 +57,7 @@ func newHolders(config *Config, memory *memory) *holders {
 }
 
 // serve creates the servers that this process needs. r is nil if this worker
-// does not add gradients for its host. Even a worker without shards serves its
+// does not add gradients for its host. A worker without shards also serves its
 // listener, to refuse workers that connect to it by mistake.
 func (h *holders) serve(r *localsum.Aggregator) error {
 	self := h.config.Peers.Self
@@ -111,8 +112,8 @@ func (h *holders) working() error {
 }
 
 // hangUp closes all links and returns the reason why the training has ended.
-// It first sends the reason to the shard holders, so that they do not report a
-// lost connection instead. It takes at most tellTime.
+// It first sends the reason to the shard holders. Without it, they would
+// report a lost connection. hangUp takes at most tellTime.
 func (h *holders) hangUp() error {
 	reason := h.reason()
 	h.each(func(l *link) { l.session.Tell(reason, tellTime) })
@@ -139,7 +140,7 @@ func (h *holders) connected() (links []*link) {
 	return links
 }
 
-// close says goodbye to all holders unless the training has failed; see
+// close says goodbye to all holders, unless the training has failed. See
 // Client.Close.
 func (h *holders) close() error {
 	failure := context.Cause(h.ctx)
@@ -164,9 +165,9 @@ func (h *holders) close() error {
 	return errors.Join(errs...)
 }
 
-// await receives one value from a channel on which a shard holder's reply
-// arrives. If the training or ctx ends first, it closes the connections and
-// returns the reason.
+// await receives one value from the channel answer, on which a shard holder's
+// reply arrives. If the training or ctx ends first, await closes the
+// connections and returns the reason.
 func await[T any](ctx context.Context, h *holders, answer <-chan T) (T, error) {
 	var none T
 	select {
@@ -174,13 +175,13 @@ func await[T any](ctx context.Context, h *holders, answer <-chan T) (T, error) {
 		return x, nil
 	case <-h.ctx.Done():
 	case <-ctx.Done():
-		h.fail(context.Cause(ctx)) // end the training, because a late reply could still overwrite the caller's memory
+		h.fail(context.Cause(ctx)) // end the training, because a reply that arrives later could overwrite the caller's memory
 	}
 	return none, h.hangUp()
 }
 
-// connect opens all links in parallel. The links will send the sums in out,
-// and begin with the given step.
+// connect opens all links in parallel. The links will send the sums of
+// gradients in out. Their first step is the given one.
 func (h *holders) connect(ctx context.Context, out *aggregate.Outbox, step uint64) error {
 	for _, l := range h.locals {
 		l.start()
@@ -216,8 +217,8 @@ func (h *holders) connect(ctx context.Context, out *aggregate.Outbox, step uint6
 	return err
 }
 
-// dismiss tells a parameter server that has no pieces in the declaration to
-// end.
+// dismiss tells a parameter server to end, because it has no pieces in the
+// declaration.
 func (h *holders) dismiss(ctx context.Context, ps cluster.Task) error {
 	s, err := peers.Open(ctx, h.config.Peers, ps, h.config.Cluster.Addr(ps), message.ToHolder, h.d.Silence())
 	if err != nil {
@@ -264,10 +265,11 @@ func (h *holders) begin(ctx context.Context) error {
 	return nil
 }
 
-// lead sets the connections to which the two gates pass sums. Sums from own
-// (this worker's gate) go to the first worker of the host if that worker adds
-// the gradients of the variable, and directly to the shard holders otherwise.
-// Sums from host (the gate for the sums of the whole host) go to the holders.
+// lead sets the connections to which the two gates pass sums of gradients.
+// Sums from own (this worker's gate) go to the first worker of the host if
+// that worker adds the gradients of the variable. Otherwise they go directly
+// to the shard holders. Sums from host (the gate for the sums of the whole
+// host) go to the holders.
 func (h *holders) lead(own, host *gate) {
 	var direct, aggregated []*sender
 	for i, l := range h.links {
@@ -286,7 +288,8 @@ func (h *holders) lead(own, host *gate) {
 	host.lead(aggregated)
 }
 
-// tell sends a frame to all shard holders on other tasks that have pieces.
+// tell sends a frame to all shard holders that have pieces and are in other
+// tasks.
 func (h *holders) tell(frame wire.Frame) error {
 	for l := range h.holding {
 		if err := l.session.Send(frame); err != nil {
@@ -312,7 +315,7 @@ func (h *holders) holding(yield func(*link) bool) {
 // heartbeats.
 type Traffic struct {
 	Peer           cluster.Task
-	Served         bool // the peer opened the connection, because this worker is a shard holder or the first worker of its host
+	Served         bool // true if the peer opened the connection, because this worker is a shard holder or the first worker of its host
 	Sent, Received uint64
 }
 

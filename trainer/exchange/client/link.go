@@ -29,7 +29,7 @@ type link struct {
 	holders  *holders
 	sender   *sender
 	requests *requests // sends requests for rows and handles their replies
-	replies  *replies  // passes on the replies to requests between two steps
+	replies  *replies  // passes on the replies to requests that are made between two steps
 	running  sync.WaitGroup
 
 	answered chan aggregate.Outcome  // receives the outcome of each step; a first, zero outcome means that steps may begin
@@ -37,13 +37,14 @@ type link struct {
 	coming   atomic.Pointer[holding] // pieces of the holder after the current move of variables; nil if no variables are moving
 
 	// Only the goroutine that receives frames uses the following fields.
-	steps uint64   // number of completed steps that the next values include
-	came  []uint64 // by piece: the value of steps for which its next value is expected
+	steps uint64   // number of completed steps whose updates are in the values that arrive next
+	came  []uint64 // indexed by piece: the number of completed steps (field steps) at which the piece's next value is expected
 	body  []byte
 }
 
 // openLink connects to a shard holder, or to the first worker of the host. The
-// link will send the sums in out, and begin with the given step.
+// link will send the sums of gradients in out. Its first step is the given
+// one.
 func openLink(ctx context.Context, h *holders, index int, task cluster.Task, purpose string, out *aggregate.Outbox, step uint64) (*link, error) {
 	session, err := peers.Open(ctx, h.config.Peers, task, h.config.Cluster.Addr(task), purpose, h.d.Silence())
 	if err != nil {
@@ -59,7 +60,7 @@ func openLink(ctx context.Context, h *holders, index int, task cluster.Task, pur
 		answered: make(chan aggregate.Outcome, 1), over: make(chan struct{})}
 	l.requests = &requests{holder: to, jobs: l.sender.jobs, pulls: h.pulls}
 	if index < 0 {
-		step++ // the first worker of the host sends no first values; the shard holders do
+		step++ // a shard holder first sends the initial values, but the first worker of the host does not
 	}
 	l.came = slices.Repeat([]uint64{step}, len(now.pieces))
 	l.running.Go(l.receive)
@@ -100,8 +101,8 @@ func (l *link) fail(err error) {
 	l.holders.fail(l.session.Blame(err))
 }
 
-// close closes the connection. With goodbye, it first says goodbye and waits
-// for the reply.
+// close closes the connection. If goodbye is true, close first says goodbye
+// and waits for the reply.
 func (l *link) close(goodbye bool) (err error) {
 	if goodbye {
 		err = l.session.Goodbye(goodbyeTime)
@@ -111,7 +112,7 @@ func (l *link) close(goodbye bool) (err error) {
 	if err == nil {
 		return nil
 	}
-	var told *peers.PeerError // the error of another task that the holder reported instead of replying
+	var told *peers.PeerError // an error of another task, which the holder has reported instead of replying
 	if _, cause := l.session.Next(); errors.As(cause, &told) && told.Task != l.session.Task {
 		return cause
 	}
@@ -132,7 +133,7 @@ func (l *link) receive() {
 			}
 		}
 		l.fail(err)
-		l.session.Refuse(l.holders.reason(), tellTime) // send the reason to the holder, so that it can end too
+		l.session.Refuse(l.holders.reason(), tellTime) // send the reason to the holder, so that the holder ends too
 		return
 	}
 }
@@ -145,7 +146,7 @@ func (l *link) receiveStep() (aggregate.Outcome, error) {
 	left := l.holds.Load().valued
 	first := h.d.FirstStep(h.rank)
 	if l.index < 0 && l.steps == first {
-		left = 0 // the shard holders, and not the first worker of the host, send the first values
+		left = 0 // only shard holders send the initial values, not the first worker of the host
 	}
 	for {
 		f, err := l.session.Next()
@@ -180,8 +181,8 @@ func (l *link) receiveStep() (aggregate.Outcome, error) {
 	}
 }
 
-// timely returns an error if the holder sent a frame under an old or future
-// placement.
+// timely returns an error if the holder sent a frame under another placement
+// than the current one.
 func (l *link) timely(f wire.Header) error {
 	if now := l.holds.Load().epoch; f.Epoch != now && f.Kind != wire.Moved {
 		return fmt.Errorf("%s frame of epoch %d, this is epoch %d", f.Kind, f.Epoch, now)
@@ -190,7 +191,7 @@ func (l *link) timely(f wire.Header) error {
 }
 
 // value reads the new value of a piece into the worker's memory. It fails if a
-// value arrives twice in a step. counts is false for first values, which are
+// value arrives twice in a step. counts is false for initial values, which are
 // not counted as traffic of a step.
 func (l *link) value(f wire.Header, counts bool) error {
 	now, h := l.holds.Load(), l.holders
@@ -231,8 +232,8 @@ func (l *link) room(n int) []byte {
 	return l.body
 }
 
-// squares reads the holder's sums of squares of gradients, from which the
-// global norm is computed.
+// squares reads the holder's sums of squares of gradients. The global norm is
+// computed from these sums.
 func (l *link) squares(f wire.Header) error {
 	h := l.holders
 	if most := aggregate.MaxReport(h.shards.Load().d, l.index); l.index < 0 || f.Length > most {
@@ -247,9 +248,10 @@ func (l *link) squares(f wire.Header) error {
 	return nil
 }
 
-// end reads the outcome from the frame that ends a step. It fails if f is
-// another frame, or if left values of the step are still missing. If first is
-// true, the frame must be Ready, which contains no outcome.
+// end reads the outcome from frame f, which should end a step. It fails if f
+// is another kind of frame. left is the number of the step's values that are
+// still missing; end fails if it is not 0. If first is true, f must be a Ready
+// frame, which contains no outcome.
 func (l *link) end(f wire.Header, first bool, left int) (aggregate.Outcome, error) {
 	kind, size := wire.Done, message.OutcomeSize
 	if first {
@@ -274,7 +276,7 @@ func (l *link) end(f wire.Header, first bool, left int) (aggregate.Outcome, erro
 
 // change handles the holder's report that variables have moved. left is the
 // number of values that were still expected under the old placement. change
-// returns the number of values to expect under the new one.
+// returns the number of values to expect under the new placement.
 func (l *link) change(f wire.Header, left int) (int, error) {
 	now, next := l.holds.Load(), l.coming.Swap(nil)
 	if next == nil || f.Length != 0 || f.Epoch != next.epoch || f.Step != next.step || left != now.valued {

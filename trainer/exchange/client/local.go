@@ -15,14 +15,15 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// local is a server in the worker's own process. The worker passes sums to it
-// without copying, and the server updates the values in the worker's memory.
+// local is a server in the worker's own process. The worker passes sums of
+// gradients to the server without copying, and the server updates the values
+// in the worker's memory.
 type local struct {
 	holders *holders
 	index   int // index in Declaration.Holders; -1 if this worker holds no shards
 	server  *server.Server
-	serves  atomic.Pointer[served] // current shards; nil if the server only refuses workers that connect by mistake
-	volumes []volume               // traffic by variable, and finally for the loss
+	serves  atomic.Pointer[served] // current shards; nil if the server holds none and only refuses workers that connect by mistake
+	volumes []volume               // traffic, indexed by variable; the last element is for the loss
 
 	answered chan aggregate.Outcome // receives the outcome of each step; a first, zero outcome means that steps may begin
 	moved    chan struct{}          // receives a token after variables have moved
@@ -36,7 +37,7 @@ type local struct {
 // served lists the shards that a server holds under one placement.
 type served struct {
 	shards *aggregate.Shards
-	pieces []layout.Piece // by shard: its piece
+	pieces []layout.Piece // the piece of each shard, in the order of shards
 }
 
 // newLocal creates the server for this worker's shards. If r is not nil, it
@@ -73,7 +74,7 @@ func (l *local) fill() error {
 	return nil
 }
 
-// take sets the current shards; nil is ignored.
+// take makes shards the current shards. It ignores nil.
 func (l *local) take(shards *aggregate.Shards) {
 	if shards == nil {
 		return
@@ -85,10 +86,10 @@ func (l *local) take(shards *aggregate.Shards) {
 	l.serves.Store(now)
 }
 
-// start begins to serve the other workers, until close is called or the
-// training fails.
+// start begins to serve the other workers. The server runs until close is
+// called or the training fails.
 func (l *local) start() {
-	l.running.Go(func() { l.server.Run(context.Background()) }) // Fail receives the error that Run returns
+	l.running.Go(func() { l.server.Run(context.Background()) }) // Run's error is ignored, because Fail also receives it
 	context.AfterFunc(l.holders.ctx, func() {
 		if err := context.Cause(l.holders.ctx); !errors.Is(err, transition.ErrEnded) {
 			l.server.End(err)
@@ -99,11 +100,11 @@ func (l *local) start() {
 // idle reports whether the server holds no shards under the current placement.
 func (l *local) idle() bool { return len(l.serves.Load().shards.All()) == 0 }
 
-// Fail implements server.Worker.
+// Fail implements server.Worker: it ends the training with err.
 func (l *local) Fail(err error) { l.holders.fail(err) }
 
-// Tell implements server.Worker. It runs on the goroutine that caused the
-// event.
+// Tell implements server.Worker: it handles an event of the server. It runs on
+// the goroutine that caused the event.
 func (l *local) Tell(e aggregate.Event) {
 	switch e := e.(type) {
 	case server.Opened:
@@ -113,7 +114,7 @@ func (l *local) Tell(e aggregate.Event) {
 		l.take(e.Shards)
 		l.moved <- struct{}{}
 		return
-	case aggregate.SquaresWanted: // group 0, because workers hold variables only in mode sync, which has a single group
+	case aggregate.SquaresWanted: // group 0 is the only group: workers hold variables only in mode sync, in which all workers form one group
 		l.holders.takeNorm(l.index, aggregate.Report(l.serves.Load().shards.All(), 0, nil))
 		return
 	case aggregate.Updated:
@@ -143,8 +144,9 @@ func (l *local) begin(step uint64, b aggregate.Beginning) error {
 	return l.server.Begin(step, b)
 }
 
-// contribute passes the sums of a bucket (a group of variables) to the server.
-// part is the index of the summation tree's part that was summed.
+// contribute passes the sums of gradients of a bucket (a group of variables)
+// to the server. part is the index of the part of the summation tree that was
+// summed.
 func (l *local) contribute(out *aggregate.Outbox, bucket, part int) {
 	now := l.serves.Load()
 	me := now.shards.Contributor(l.holders.rank)
@@ -164,7 +166,7 @@ func (l *local) contribute(out *aggregate.Outbox, bucket, part int) {
 // shard returns the shard of a piece that this worker holds.
 func (l *local) shard(p layout.Piece) *aggregate.Shard { return l.serves.Load().shards.At(p) }
 
-// close ends the server. If why is nil, it says goodbye on behalf of this
+// close ends the server. If why is nil, close says goodbye on behalf of this
 // worker, and waits until all other workers have left.
 func (l *local) close(why error) error {
 	if why != nil || l.serves.Load() == nil {

@@ -23,11 +23,11 @@ type Placement struct {
 
 // Room asks every shard holder whether it has enough memory for the given
 // pieces in addition to its current ones. The error is a
-// [*transition.RoomError] for the first holder with too little memory. Any
-// single worker may call Room, between two steps.
+// [*transition.RoomError] for the first holder with too little memory. Only
+// one worker at a time may call Room, between two steps.
 //
 // Room assumes the worst case, in which every row of a new piece has been
-// updated. Pieces that stay the same need no memory.
+// updated. Pieces that stay with their holder need no additional memory.
 func (p *Placement) Room(ctx context.Context, pieces []layout.Piece) error {
 	h := p.holders
 	if err := h.working(); err != nil {

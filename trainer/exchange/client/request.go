@@ -13,13 +13,13 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// asking is one worker's prefetch request: it requests rows for one step from
-// all shard holders that have some of them.
+// asking is one worker's prefetch request. It requests the rows for one step
+// from all shard holders that have some of them.
 type asking struct {
 	step   uint64
 	own    []portion            // rows that this worker itself holds
 	host   []message.RowRequest // rows to request through the first worker of the host
-	direct atomic.Bool          // the first worker of the host cannot get the rows in host, so this worker must request them
+	direct atomic.Bool          // true if the first worker of the host cannot get the rows in host, so that this worker must request them
 	left   atomic.Int32         // number of missing replies, plus 1 until all requests are sent
 	done   chan struct{}        // closed after all replies have arrived
 	then   func()               // called before done is closed; may be nil
@@ -31,7 +31,8 @@ func newAsking(step uint64, own []portion, host []message.RowRequest, then func(
 	return a
 }
 
-// answered counts a reply. After the last reply it calls then and closes done.
+// answered counts a reply. After the last reply it calls the function in field
+// then and closes done.
 func (a *asking) answered() {
 	if a.left.Add(-1) > 0 {
 		return
@@ -42,14 +43,14 @@ func (a *asking) answered() {
 	close(a.done)
 }
 
-// portion is the part of a request that concerns one piece.
+// portion is the part of a request that concerns the rows of one piece.
 type portion struct {
 	layout.Piece
 	size  int     // size of a row in bytes
 	index []int64 // requested rows, in ascending order
 	into  []byte  // receives the values of the rows, one row after the other
-	came  []bool  // by row of index: true after its values have arrived
-	left  int     // number of rows whose values have not arrived
+	came  []bool  // indexed like index: true once the values of this row have arrived
+	left  int     // number of rows whose values have not arrived yet
 }
 
 // portions splits requests for rows by piece. It returns the portions for the
@@ -76,7 +77,8 @@ func portions(d *layout.Declaration, pieces []layout.Piece, rows []message.RowRe
 }
 
 // take copies the rows of a reply to the portion's memory. It fails if the
-// reply contains a row that was not requested.
+// reply contains a row that was not requested. index lists the rows of the
+// reply.
 func (p *portion) take(index []int64, values []byte) error {
 	at := 0
 	for _, row := range index {
@@ -114,7 +116,7 @@ type requests struct {
 }
 
 // prefetch sends a prefetch request for the given rows to the shard holder.
-// The sender sends earlier jobs first.
+// The sender sends this request after all jobs that it got earlier.
 func (r *requests) prefetch(a *asking, rows []portion) {
 	a.left.Add(1)
 	body := message.AppendCount(nil, len(rows))
@@ -131,8 +133,9 @@ func (r *requests) prefetch(a *asking, rows []portion) {
 	r.jobs <- job{request: body, bucket: flush, step: a.step}
 }
 
-// overhead counts the rest bytes of a frame that belong to no row, such as its
-// header. It divides them equally among the requested pieces.
+// overhead counts the bytes of a frame that belong to no row, such as its
+// header. The parameter rest is their number. overhead divides them equally
+// among the requested pieces.
 func (r *requests) overhead(s *demand, rest int, count func(v *volume, n uint64)) {
 	n := len(s.portions)
 	if n == 0 {
@@ -143,7 +146,8 @@ func (r *requests) overhead(s *demand, rest int, count func(v *volume, n uint64)
 	}
 }
 
-// given handles an early or a final reply to a prefetch request.
+// given handles a reply to a prefetch request: an early reply, during a step,
+// or a final reply, after the step.
 func (r *requests) given(f wire.Header) error {
 	s := r.demand.Load()
 	if s == nil || f.Step != s.asking.step || f.Length > uint64(s.longest) {
@@ -215,8 +219,8 @@ func (r *requests) take(s *demand, body []byte) error {
 	return nil
 }
 
-// pulls has the worker's pull requests that have no reply yet, by number. A
-// pull requests the current values of rows.
+// pulls contains the worker's pull requests that have no reply yet, by number.
+// A pull requests the current values of rows.
 type pulls struct {
 	mu   sync.Mutex
 	last uint32
@@ -240,8 +244,8 @@ func (p *pulls) add(w *pull) uint32 {
 	return p.last
 }
 
-// take removes the pull request with a number and returns it. It returns nil
-// if there is none.
+// take removes the pull request with the given number and returns it. It
+// returns nil if there is none.
 func (p *pulls) take(number uint32) *pull {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -251,7 +255,8 @@ func (p *pulls) take(number uint32) *pull {
 }
 
 // pull requests the rows of a piece that index lists. If index is nil, it
-// requests as many consecutive rows from row first on as fit into into.
+// requests consecutive rows from row first on, as many as fit into the memory
+// into.
 func (r *requests) pull(p layout.Piece, first int, index []int64, into []byte) (*pull, error) {
 	var body []byte
 	if index != nil {

@@ -46,8 +46,8 @@ func (r *Rows) Pull(ctx context.Context, variable int, index []int64, into []byt
 
 // Whole copies all values of a variable to into, for example to save or
 // compare them. It requests the rows of a sparse variable from their shard
-// holders. Different rows may have values of different steps, if workers take
-// steps meanwhile.
+// holders. If workers take steps meanwhile, the values of different rows may
+// be from different steps.
 func (r *Rows) Whole(ctx context.Context, variable int, into []byte) error {
 	h := r.holders
 	if variable < 0 || variable >= len(h.d.Variables) {
@@ -101,9 +101,9 @@ func (r *Rows) requestable(variable int, index []int64, into []byte) error {
 }
 
 // pull requests the rows of a piece that index lists. If index is nil, it
-// requests as many consecutive rows from row first on as fit into into. If
-// this worker holds the piece, pull copies the rows immediately and returns
-// nil.
+// requests consecutive rows from row first on, as many as fit into the memory
+// into. If this worker holds the piece, pull copies the rows immediately and
+// returns nil.
 func (r *Rows) pull(p layout.Piece, first int, index []int64, into []byte) (*pull, error) {
 	l := r.holders.links[p.Holder]
 	switch {
@@ -133,10 +133,10 @@ func (r *Rows) collect(ctx context.Context, waiting ...*pull) error {
 }
 
 // Prefetch requests all rows that this worker needs in a step, in one request
-// per shard holder. Called during a step, it requests rows for the following
-// step. Called between two steps, it requests rows for the next one. Holders
-// send rows that the current step does not change while that step is still
-// running. Prefetch does not wait for the rows; Await does. Until Await
+// per shard holder. During a step, it requests the rows for the step after
+// that. Between two steps, it requests the rows for the next step. While a
+// step runs, holders already send the requested rows that this step does not
+// change. Prefetch does not wait for the rows; Await does. Until Await
 // returns, the caller must not use requests.
 //
 // Each step allows one prefetch request, which must be followed by Await.
@@ -252,9 +252,9 @@ func (r *Rows) request(step uint64, requests []message.RowRequest) *asking {
 	return a
 }
 
-// ask sends every other shard holder its part of the requests. After the last
-// one it calls a.answered, to remove the extra 1 that newAsking added to
-// a.left.
+// ask sends every other shard holder its part of the requests. After it has
+// sent all of them, it calls a.answered, to remove the extra 1 that newAsking
+// added to a.left.
 func (r *Rows) ask(a *asking, requests []message.RowRequest) {
 	for _, l := range r.holders.links {
 		if l == nil {
@@ -286,15 +286,18 @@ type host struct {
 	rows     *Rows
 }
 
-// Begin implements localsum.Holders.
+// Begin implements localsum.Holders: it opens the gate, which sends the Step
+// frame.
 func (h *host) Begin(payload []byte) { h.gate.open(job{begin: payload, step: h.progress.step}) }
 
-// Push implements localsum.Holders.
+// Push implements localsum.Holders: it passes a bucket (a group of variables)
+// to the gate.
 func (h *host) Push(bucket, part int) {
 	h.gate.post(job{bucket: bucket, part: part, step: h.progress.step})
 }
 
-// Request implements localsum.Holders.
+// Request implements localsum.Holders: it requests rows from the shard
+// holders.
 func (h *host) Request(step uint64, requests []message.RowRequest, done func()) {
 	h.rows.ask(newAsking(step, nil, nil, done), requests)
 }

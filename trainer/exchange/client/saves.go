@@ -16,14 +16,15 @@ import (
 type Saves struct {
 	holders  *holders
 	progress *progress
-	last     uint64   // step before which the last save was, plus 1; 0 means that nothing was saved
+	last     uint64   // number of the step before which the last save was, plus 1; 0 means that nothing was saved
 	number   uint64   // number of saves so far
-	cut      []uint64 // consistent cut that the next Save will save: number of steps of each group; nil if there is none
-	holds    bool     // the other workers wait after the cut until the chief continues, see Holding
+	cut      []uint64 // consistent cut that the next Save will save: number of steps of each group of workers; nil if there is none
+	holds    bool     // true if the other workers wait after the cut until the chief continues, see Holding
 }
 
-// CutKind determines when the other workers may take steps after a consistent
-// cut.
+// CutKind says when the other workers may take steps after a consistent cut. A
+// cut is the number of steps of each group of workers that a checkpoint
+// contains.
 type CutKind uint32
 
 // The kinds of cuts.
@@ -33,8 +34,8 @@ const (
 )
 
 // Cut agrees with all shard holders on a consistent cut, which the next
-// checkpoint will contain. It returns the number of steps of each group of
-// workers before the cut, for the chief's group first. Holders apply gradients
+// checkpoint will contain. It returns, for each group of workers, the number
+// of steps in the cut; the chief's group comes first. Holders apply gradients
 // of later steps only after the cut is saved, so the chief must call Save
 // soon. In mode sync, Cut does nothing and returns nil.
 func (s *Saves) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
@@ -62,9 +63,10 @@ func (s *Saves) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
 	return slices.Clone(cut), nil
 }
 
-// Save makes every shard holder pass a copy of its pieces to its Checkpoints.
-// The chief calls Save at most once before each step, and may call it after
-// its last step. Save does not wait for copies on other tasks.
+// Save makes every shard holder pass a copy of its pieces to its Checkpoints
+// (the part of the holder that writes checkpoints). The chief calls Save at
+// most once before each step, and may call it after its last step. Save does
+// not wait until other tasks have made their copies.
 //
 // In mode sync, every holder copies its pieces before it reads the chief's
 // next frame. So all copies have the same number of steps, and the [Outcome]
@@ -105,9 +107,10 @@ func (s *Saves) Number() uint64 { return s.number }
 
 // Conclude reports to the shard holders that the chief takes no further step,
 // so that no worker waits for the chief. It returns true after all other
-// workers have left the training. If that takes longer than most, it returns
-// false; the chief may then call Cut, Save and again Conclude. Conclude fails
-// in mode sync, in which all workers end after the same step.
+// workers have left the training. The parameter most is the longest time to
+// wait. After that time Conclude returns false; the chief may then call Cut,
+// Save and again Conclude. Conclude fails in mode sync, in which all workers
+// end after the same step.
 func (s *Saves) Conclude(ctx context.Context, most time.Duration) (alone bool, err error) {
 	h := s.holders
 	if err := s.savable(); err != nil {

@@ -8,12 +8,13 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// job is something for a sender to send: the sums of a bucket, a Step frame, a
-// prefetch request, or nothing but what it has already collected (a flush).
+// job is something for a sender to send: the sums of gradients of a bucket (a
+// group of variables), a Step frame, or a prefetch request. A job may also be
+// a flush, which only makes the sender send what it has kept back.
 type job struct {
 	bucket, part int
 	step         uint64
-	begin        []byte // payload of the Step frame, which the sender keeps and sends together with its next job
+	begin        []byte // payload of the Step frame, which begins a step; the sender sends it together with its next job
 	request      []byte // payload of a prefetch request
 }
 
@@ -27,7 +28,7 @@ type sender struct {
 	jobs chan job
 }
 
-// newSender returns a sender whose channel has room for all jobs that can be
+// newSender returns a sender. Its channel has room for all jobs that can be
 // pending: the buckets of a step, its Step frame, the flushes of this and the
 // previous step, and prefetch requests.
 func newSender(to *holder) *sender {
@@ -45,7 +46,7 @@ func (s *sender) takes(j job) bool {
 // jobs that are ready with one call of Send.
 func (s *sender) run(ctx context.Context, over <-chan struct{}) error {
 	var frames []wire.Frame
-	var encoded [][]byte // by frame with rows: reusable buffer for the encoded rows
+	var encoded [][]byte // reusable buffers for encoded rows, one for each frame with rows
 	for {
 		var j job
 		select {
@@ -69,7 +70,7 @@ func (s *sender) run(ctx context.Context, over <-chan struct{}) error {
 			}
 		}
 		if !due {
-			continue // a Step frame alone: send it together with the next job
+			continue // frames has only a Step frame, which is sent together with the next job
 		}
 		if err := s.session.Send(frames...); err != nil {
 			return err
@@ -80,8 +81,8 @@ func (s *sender) run(ctx context.Context, over <-chan struct{}) error {
 	}
 }
 
-// frames appends the frames of a job. used is the number of buffers in encoded
-// that this batch already uses. frames returns the new number.
+// frames appends the frames of job j to frames. used is the number of buffers
+// in encoded that frames already uses. The method returns the new number.
 func (s *sender) frames(frames []wire.Frame, j job, encoded *[][]byte, used int) ([]wire.Frame, int) {
 	if j.begin != nil {
 		s.volumes[s.d.LossIndex()].sent.Add(uint64(wire.HeaderSize + len(j.begin)))
@@ -128,14 +129,14 @@ func (s *sender) span(j job, frames []wire.Frame, began time.Time) {
 	s.trace.Span("send", "send", began, time.Now(), "bucket", j.bucket, "step", j.step, "bytes", bytes, "to", s.session.Task.String())
 }
 
-// gate passes jobs to senders, or holds them back while it is closed. In
-// backup mode, a worker's gate is closed until the first shard holder accepts
+// gate passes jobs to senders, or holds them back while the gate is closed. In
+// mode backup, a worker's gate is closed until the first shard holder accepts
 // the worker's gradients. The gate for the sums of a host is closed until all
 // workers of the host have begun the step.
 type gate struct {
 	mu     sync.Mutex
 	links  []*sender // senders to which the gate passes jobs; set by lead
-	closed bool      // the gate holds back jobs
+	closed bool      // true if the gate holds back jobs
 	held   []job     // jobs that the gate holds back, in the order of the calls of post
 }
 
@@ -157,8 +158,8 @@ func (g *gate) post(j job) {
 	g.pass(j)
 }
 
-// open opens the gate. It passes the jobs in first to the senders, and then
-// those that the gate has held back.
+// open opens the gate. It passes to the senders first the jobs in the
+// parameter first, and then the jobs that the gate has held back.
 func (g *gate) open(first ...job) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

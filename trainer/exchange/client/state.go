@@ -14,14 +14,14 @@ import (
 // progress is a client's position in the training.
 type progress struct {
 	step   uint64 // number of the current step or, between two steps, of the next one
-	within bool   // a step has begun and is not finished
+	within bool   // true if a step has begun and is not finished
 }
 
 // ending records whether training has ended on this worker, and why.
 type ending struct {
 	ctx     context.Context // canceled when the training fails or the client closes; its cause is the reason
 	stop    context.CancelCauseFunc
-	parting atomic.Bool // the client is closing, so fail has no effect any more
+	parting atomic.Bool // true if the client is closing; fail then has no effect
 }
 
 func newEnding() *ending {
@@ -50,9 +50,9 @@ func (e *ending) reason() error {
 // memory is the worker's memory for the values of dense variables.
 type memory struct {
 	d       *layout.Declaration
-	values  [][]byte             // by variable, and finally for the loss
-	first   [][]byte             // see Config.First
-	arrived func(p layout.Piece) // see Config.Arrived
+	values  [][]byte             // memory for the values of each variable; the last element is for the loss
+	first   [][]byte             // initial rows of sparse variables, see Config.First
+	arrived func(p layout.Piece) // called after a new value has arrived, see Config.Arrived
 }
 
 func newMemory(config *Config) (*memory, error) {
@@ -72,8 +72,8 @@ func newMemory(config *Config) (*memory, error) {
 	return m, nil
 }
 
-// of returns the worker's memory for a dense piece. It returns nil if the
-// piece is sparse.
+// of returns the worker's memory for the values of a dense piece. It returns
+// nil if the piece is sparse.
 func (m *memory) of(p layout.Piece) []byte {
 	v := m.d.Variable(p.Variable)
 	if v.Sparse != nil {
@@ -83,8 +83,8 @@ func (m *memory) of(p layout.Piece) []byte {
 	return m.values[p.Variable][p.Offset*size : (p.Offset+p.Count)*size]
 }
 
-// initial returns the first values of a piece that the chief must send. It
-// returns nil if the shard holder computes them from a seed.
+// initial returns the initial values of a piece if the chief must send them.
+// It returns nil if the shard holder computes them from a seed.
 func (m *memory) initial(p layout.Piece) []byte {
 	v := m.d.Variable(p.Variable)
 	if v.Sparse == nil || !v.Sparse.First.Given() {
@@ -93,7 +93,7 @@ func (m *memory) initial(p layout.Piece) []byte {
 	return m.first[p.Variable][p.Offset*v.UnitBytes() : (p.Offset+p.Count)*v.UnitBytes()]
 }
 
-// initial reports whether this worker provides the first values: it is the
+// initial reports whether this worker provides the initial values: it is the
 // chief, and training does not resume from a checkpoint.
 func (c *Config) initial() bool { return c.Peers.Self.IsChief() && c.Declaration.Checkpoint == "" }
 

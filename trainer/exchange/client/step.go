@@ -16,26 +16,27 @@ import (
 // Outcome is the result of a step.
 type Outcome struct {
 	Step           uint64    // number of the step; the first step is 0
-	VirtualWorkers int       // number of virtual workers whose gradients the step has added, on all workers of the group
-	Loss           float64   // mean over those virtual workers, or their sum if Declaration.Sum is set
-	Metrics        []float64 // means over those virtual workers; the slice is valid until the next step
+	VirtualWorkers int       // number of virtual workers (parts of the batch) whose gradients the step has added, on all workers of the group
+	Loss           float64   // mean of the losses of those virtual workers, or their sum if Declaration.Sum is set
+	Metrics        []float64 // means of the metrics of those virtual workers; the slice is valid until the next step
 	Norm           float64   // global norm of the gradients before clipping; 0 unless the declaration requests it
 	// Saved is true if the chief saved a checkpoint immediately before this
 	// step. It is always false if the mode is not sync.
 	Saved bool
-	// Late, Dropped and Over are used only in backup mode. Late is true if
-	// other workers were faster, so that the step does not use this worker's
-	// gradients. Dropped is the number of virtual workers whose gradients are
-	// lost in this way. Over is true if too few workers are left to complete
-	// this step.
+	// Late, Dropped and Over are used only in mode backup, in which a step
+	// does not wait for the slowest workers. Late is true if the step does not
+	// use this worker's gradients, because other workers were faster. Dropped
+	// is the number of virtual workers whose gradients are lost in this way.
+	// Over is true if too few workers are left to complete this step.
 	Late    bool
 	Dropped int
 	Over    bool
 }
 
-// Resume must be called before the first step. If this worker was waiting for
-// slower workers when the checkpoint was made, Resume waits for them and gets
-// the values after that. Otherwise it returns immediately.
+// Resume must be called before the first step. If this worker was ahead of
+// slower workers when the checkpoint was made, Resume waits until they have
+// caught up, and then gets the current values. Otherwise it returns
+// immediately.
 func (c *Client) Resume(ctx context.Context) error {
 	if !c.ahead {
 		return nil
@@ -52,10 +53,10 @@ func (c *Client) Gradient(virtual, variable int) []byte {
 	return c.own[variable].Memory(virtual - c.virtual.Lo)
 }
 
-// Begin begins a step with a learning rate. absent lists those virtual workers
-// of this worker that have no data in this step. They contribute no gradients,
-// and averages exclude them. All workers of a group must pass the same rate,
-// except those without any data.
+// Begin begins a step. rate is the learning rate. absent lists those virtual
+// workers of this worker that have no data in this step. They contribute no
+// gradients, and averages exclude them. All workers of a group must pass the
+// same rate, except those without any data.
 func (c *Client) Begin(rate float64, absent ...int) error {
 	h, step := c.holders, c.progress.step
 	if err := h.working(); err != nil {
@@ -96,7 +97,7 @@ func (c *Client) Begin(rate float64, absent ...int) error {
 }
 
 // presentIn returns the number of virtual workers that have data in this step,
-// in one part of the summation tree.
+// in one part (subtree) of the summation tree. part is an index in c.parts.
 func (c *Client) presentIn(part int) (n int) {
 	below := c.tree.Below(c.parts[part])
 	for virtual := below.Lo; virtual < below.Hi; virtual++ {
@@ -127,9 +128,9 @@ func (c *Client) Contribute(virtual, variable int) {
 }
 
 // ContributeRows contributes one virtual worker's gradient of a sparse
-// variable. index lists the rows in strictly ascending order, and values has
-// their gradients, one row after the other. The caller must not use both
-// slices until Finish returns; the client may change values.
+// variable. index lists the rows in strictly ascending order. values contains
+// their gradients, one row after the other. Until Finish returns, the caller
+// must use neither slice; the client may change values.
 func (c *Client) ContributeRows(virtual, variable int, index []int64, values []byte) {
 	d := c.holders.d
 	if variable < 0 || variable >= len(d.Variables) || d.Variables[variable].Sparse == nil {
@@ -146,8 +147,9 @@ func (c *Client) ContributeRows(virtual, variable int, index []int64, values []b
 	c.arrive(virtual-c.virtual.Lo, variable, true)
 }
 
-// bring records that a gradient was contributed. It returns false if the
-// caller must not contribute it, for example for the second time.
+// bring records that a virtual worker has contributed its gradient of a
+// variable. It returns false if this is not allowed, for example for the
+// second time in a step.
 func (c *Client) bring(virtual, variable int) bool {
 	i, d := virtual-c.virtual.Lo, c.holders.d
 	switch {
@@ -168,8 +170,9 @@ func (c *Client) bring(virtual, variable int) bool {
 // an error.
 func (c *Client) misused(err error) { c.misuse.CompareAndSwap(nil, &err) }
 
-// arrive adds a gradient in the order of the summation tree, and sends the sum
-// if it is now complete.
+// arrive adds the gradient of this worker's virtual worker i in the order of
+// the summation tree. If a sum is now complete, arrive sends it. present is
+// false if the virtual worker has no data.
 func (c *Client) arrive(i, variable int, present bool) {
 	part, sum, done := c.own[variable].Arrive(i, present)
 	switch {
@@ -273,16 +276,16 @@ func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	o := Outcome{Step: c.Step(), VirtualWorkers: end.VirtualWorkers, Norm: end.Norm, Saved: end.Saved}
 	c.progress.step++
 	if h.aggregator != nil {
-		c.host.gate.shut() // hold back sums of the next step before another worker of the host can begin it
+		c.host.gate.shut() // from now on hold back the sums of the next step, which another worker of the host may begin at any time
 		h.aggregator.Finish(end)
 	}
 	return o, nil
 }
 
-// compete asks the first shard holder whether the step uses this worker's
-// gradients (backup mode). If so, compete sends them and waits for the
-// outcome. If not, it gets the current values, and the worker continues with a
-// later step.
+// compete ends a step in mode backup. It asks the first shard holder whether
+// the step uses this worker's gradients. If so, compete sends them and waits
+// for the outcome. If not, it gets the current values, and the worker
+// continues with a later step.
 func (c *Client) compete(ctx context.Context) (Outcome, error) {
 	h, o := c.holders, Outcome{Step: c.progress.step}
 	r, err := h.commit(ctx, o.Step)
@@ -312,15 +315,15 @@ func (c *Client) compete(ctx context.Context) (Outcome, error) {
 }
 
 // Join takes steps without data until no worker has data. A worker that has
-// run out of data calls it, so that other workers can continue. It returns nil
-// after the first step in which no virtual worker of the whole group had data;
-// then Outcome.VirtualWorkers is 0 on all workers of the group. A worker that
-// is a group of its own therefore takes one step. In backup mode, Join returns
-// immediately, and the worker should call Close.
+// run out of data calls Join, so that other workers can continue. Join returns
+// nil after the first step in which no virtual worker of the whole group had
+// data. In that step, Outcome.VirtualWorkers is 0 on all workers of the group.
+// If the worker is the only one of its group, Join therefore takes one step.
+// In mode backup, Join returns immediately, and the worker should call Close.
 //
 // Join repeatedly calls Begin with all virtual workers absent, and then
-// Finish. A caller that has work to do after every step should call them
-// itself.
+// Finish. A caller that has work to do after every step should call Begin and
+// Finish itself.
 func (c *Client) Join(ctx context.Context) error {
 	if c.holders.d.Sync.Competes() {
 		return c.holders.reason()

@@ -28,7 +28,8 @@ type Holders interface {
 	// that Push has held back.
 	Begin(payload []byte)
 	// Push sends the sums of a bucket (a group of variables) for one part of
-	// the summation tree. Before Begin of the step, it holds them back.
+	// the summation tree. Before Begin is called for the step, Push holds them
+	// back.
 	Push(bucket, part int)
 	// Request requests rows for a step from the shard holders. It calls done
 	// after all rows have arrived.
@@ -45,19 +46,20 @@ type Aggregator struct {
 	rank    int // rank of the first worker of the host, to which this Aggregator belongs
 	holders Holders
 	shards  *aggregate.Shards   // adds the gradients that arrive from the host's workers; set by Attach
-	workers *layout.Roster      // workers of the host, and how their gradients are added
+	workers *layout.Roster      // workers of the host, and the tree in which their gradients are added
 	host    *layout.Contributor // the whole host, as the servers see it: one contributor of sums
-	slots   []int               // by variable, and finally for the loss: index in shards.All(); -1 if its gradients are not added on this host
+	slots   []int               // index in shards.All(), by variable; the last element is for the loss; -1 if the gradients are not added on this host
 
 	mu      sync.Mutex
-	present []int          // by part of the host: virtual workers with data in the step that is beginning
+	present []int          // number of virtual workers with data in the step that is beginning; indexed by part (subtree of the summation tree) of the host
 	begun   int            // number of the host's workers that have begun the step
 	opened  atomic.Uint64  // number of steps that all workers of the host have begun
-	left    []atomic.Int32 // by variable: number of pieces whose new values have not arrived in this step
+	left    []atomic.Int32 // number of pieces whose new values have not arrived in this step; indexed by variable
 }
 
-// New returns the Aggregator for the worker with a rank. It returns nil if
-// that worker is not the first of its host, or the only one.
+// New returns the Aggregator for the worker with the given rank. It returns
+// nil if that worker is not the first of its host, or is the only worker of
+// its host.
 func New(d *layout.Declaration, rank int, holders Holders) *Aggregator {
 	ranks := d.HostOf(rank)
 	if ranks.Lo != rank || ranks.Len() == 1 {
@@ -72,8 +74,8 @@ func New(d *layout.Declaration, rank int, holders Holders) *Aggregator {
 	return a
 }
 
-// Attach creates the shards that add the gradients of the host's workers. host
-// delivers the events of the shards to these workers.
+// Attach creates the shards that add the gradients of the host's workers. The
+// parameter host delivers the events of the shards to these workers.
 func (a *Aggregator) Attach(self cluster.Task, host aggregate.Host) *aggregate.Shards {
 	a.shards = aggregate.NewRelay(a.d, self, host, a.workers, a)
 	for variable := range len(a.d.Variables) + 1 {
@@ -93,9 +95,9 @@ func (a *Aggregator) Attach(self cluster.Task, host aggregate.Host) *aggregate.S
 func (a *Aggregator) Takes(variable int) bool { return a.slots[variable] >= 0 }
 
 // Begin records that one of the host's workers begins a step. b has the number
-// of its virtual workers with data. When the last worker of the host begins
-// the step, Begin sends the Step frame to the shard holders. They cannot
-// complete the step earlier.
+// of this worker's virtual workers with data. When the last worker of the host
+// begins the step, Begin sends the Step frame to the shard holders. The
+// holders cannot complete the step before they have this frame.
 func (a *Aggregator) Begin(rank int, step uint64, b aggregate.Beginning) {
 	a.Rows.Begin(rank, step)
 	a.mu.Lock()
@@ -138,8 +140,8 @@ func (a *Aggregator) Contribute(variable, part int, sum aggregate.Sum) {
 }
 
 // Forward implements aggregate.Relay: it accepts the host's complete sum of a
-// variable for one part of the summation tree. It sends the bucket of the
-// variable if the bucket is now full.
+// variable for one part of the summation tree. If the bucket (group of
+// variables) of the variable is now full, Forward sends it.
 func (a *Aggregator) Forward(variable, part int, sum aggregate.Sum) {
 	if bucket, full := a.Outbox.Put(variable, part, sum); full {
 		a.holders.Push(bucket, part)

@@ -23,10 +23,10 @@ type Requests struct {
 
 	mu        sync.Mutex
 	step      uint64      // step for which requests are being collected
-	finished  []bool      // by worker of the host: true if it will send no further request for this step
+	finished  []bool      // indexed by worker of the host: true if the worker will send no further request for this step
 	count     int         // number of workers for which finished is true
-	left      []bool      // by worker of the host: true if it has left the training
-	over      bool        // the first worker has left the training, so the others must request rows from the shard holders
+	left      []bool      // indexed by worker of the host: true if the worker has left the training
+	over      bool        // true if the first worker has left the training, so that the others must request rows from the shard holders
 	collected []Request   // requests for this step so far
 	open      []*combined // combined requests that were sent to the shard holders and have no reply yet
 }
@@ -38,11 +38,11 @@ func newRequests(d *layout.Declaration, first, workers int, holders Holders, hos
 // Request is one worker's request for rows for a step.
 type Request struct {
 	Rank int            // rank of the worker that requests rows
-	Rows []message.Rows // requested rows, by whole variable instead of by piece
+	Rows []message.Rows // requested rows; each element covers a whole variable instead of a piece
 	// Only requests of the host's first worker set Into and Done. The values
-	// of Rows are copied to Into. Then Done is called. If direct is true, the
-	// rows have not arrived, and the worker must request them from the shard
-	// holders itself.
+	// of Rows are copied to Into, and then Done is called. If its argument
+	// direct is true, the rows have not arrived, and the worker must request
+	// them from the shard holders itself.
 	Into [][]byte
 	Done func(direct bool)
 }
@@ -68,8 +68,8 @@ func (r *Requests) Add(step uint64, q Request) {
 	r.request(ready)
 }
 
-// Begin records that a worker begins a step and therefore sends no further
-// request for that step.
+// Begin records that a worker begins a step. After that, the worker sends no
+// further request for that step.
 func (r *Requests) Begin(rank int, step uint64) {
 	r.mu.Lock()
 	var ready *combined
@@ -100,8 +100,8 @@ func (r *Requests) Leave(rank int) {
 	r.request(ready)
 }
 
-// end handles the end of the first worker: all workers whose requests have no
-// reply must request their rows from the shard holders.
+// end handles the departure of the first worker: all workers whose requests
+// have no reply must request their rows from the shard holders.
 func (r *Requests) end() {
 	r.mu.Lock()
 	waiting := append(r.open, &combined{r.step, r.collected})
@@ -142,8 +142,8 @@ func (r *Requests) Skip(step uint64) {
 }
 
 // finish records that a worker sends no further request for the step. After
-// the last worker of the host, it returns the combined request, and otherwise
-// nil. The caller holds r.mu.
+// the last worker of the host, finish returns the combined request; before
+// that it returns nil. The caller holds r.mu.
 func (r *Requests) finish(rank int) (ready *combined) {
 	r.finished[rank-r.first] = true
 	if r.count++; r.count < len(r.finished) {
@@ -157,8 +157,7 @@ func (r *Requests) finish(rank int) (ready *combined) {
 	return ready
 }
 
-// next starts to collect requests for the following step. The caller holds
-// r.mu.
+// next starts to collect requests for the next step. The caller holds r.mu.
 func (r *Requests) next() {
 	r.step, r.collected, r.count = r.step+1, nil, 0
 	for i, left := range r.left {
@@ -168,8 +167,8 @@ func (r *Requests) next() {
 	}
 }
 
-// request sends a combined request to the shard holders; u may be nil or
-// empty.
+// request sends the combined request u to the shard holders. u may be nil or
+// empty; then request does nothing.
 func (r *Requests) request(u *combined) {
 	if u == nil || len(u.requests) == 0 {
 		return
@@ -191,8 +190,9 @@ func (r *Requests) request(u *combined) {
 	r.holders.Request(u.step, rows, func() { r.answer(u, rows) })
 }
 
-// answer replies to every worker whose request is part of u with its rows.
-// came has the rows that have arrived from the shard holders.
+// answer sends every worker whose request is part of u the rows that the
+// worker requested. came contains the rows that have arrived from the shard
+// holders.
 func (r *Requests) answer(u *combined, came []message.RowRequest) {
 	r.mu.Lock()
 	i := slices.Index(r.open, u)
@@ -208,7 +208,7 @@ func (r *Requests) answer(u *combined, came []message.RowRequest) {
 		for i, rows := range q.Rows {
 			from := variable{came, rows.Variable, r.d.Variables[rows.Variable].UnitBytes()}
 			if q.Done != nil {
-				from.Read(rows.Index, q.Into[i]) // Read cannot fail here
+				from.Read(rows.Index, q.Into[i]) // cannot fail: variable.Read always returns nil
 			} else if len(rows.Index) > 0 {
 				shares = append(shares, message.Share{Rows: rows, From: from})
 			}
@@ -222,8 +222,8 @@ func (r *Requests) answer(u *combined, came []message.RowRequest) {
 	}
 }
 
-// variable implements message.Source: it provides rows of one variable from
-// the rows that have arrived.
+// variable implements message.Source: it provides rows of one variable. It
+// takes them from came, the rows that have arrived.
 type variable struct {
 	came     []message.RowRequest
 	number   int

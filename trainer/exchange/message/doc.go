@@ -1,11 +1,11 @@
 // Package message encodes and decodes the payloads of the frames that workers
 // and shard holders exchange. Values of dense variables need no encoding, and
-// package wire encodes the headers of frames. The package is pure: it opens no
-// connection and keeps no state of a training.
+// package wire encodes the headers of frames. The package opens no connection
+// and keeps no state.
 //
 // A worker opens a connection to every shard holder and first sends its
 // layout.Declaration as JSON, at most MaxDeclaration bytes. All other payloads
-// are little-endian. They are, by kind of frame:
+// are little-endian. By kind of frame, they contain:
 //
 //	step    learning rate f64; number of virtual workers with data u32, for each part
 //	done    number of virtual workers with data u64, norm f64, updates u64,
@@ -37,10 +37,10 @@ const (
 	Farewell = 2 * time.Second
 )
 
-// Direct is a value of the field Part in the header of a final reply (the
+// Direct is a value of the field Part in the header of a final reply (the last
 // reply to a request for rows). The first worker of a host sends it to another
-// worker of the host, which must then request the rows from the shard holders
-// itself.
+// worker of the host if that worker must request the rows from the shard
+// holders itself.
 const Direct = 1
 
 // CutKinds is the number of values of client.CutKind.

@@ -21,8 +21,8 @@ type Payload interface {
 	Payload(into []byte) error
 }
 
-// BeginningSize returns the size in bytes of a Step frame's payload, with
-// which contributor c begins a step.
+// BeginningSize returns the size in bytes of a Step frame's payload.
+// Contributor c begins a step with this frame.
 func BeginningSize(c *layout.Contributor) int { return 8 + 4*len(c.Parts) }
 
 // EncodeBeginning returns the payload of a Step frame, with which a worker
@@ -102,7 +102,8 @@ func EncodeCut(cut []uint64) (b []byte) {
 
 // ReadCut reads the payload of a frame with header h that describes a
 // consistent cut: the number of steps of each group of workers. It returns an
-// error if there are not exactly groups numbers.
+// error unless the payload has exactly one number for each group. The
+// parameter groups is the number of groups.
 func ReadCut(h wire.Header, groups int, from Payload) ([]uint64, error) {
 	if h.Length != uint64(8*groups) {
 		return nil, fmt.Errorf("%s frame of %d bytes, want %d for %d groups", h.Kind, h.Length, 8*groups, groups)
@@ -126,9 +127,10 @@ func appendFloat(into []byte, x float64) []byte {
 
 func float(from []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(from)) }
 
-// Sends is an event that makes a server send a frame to a worker. Unlike the
-// counted events, it need not occur in every step.
+// Sends is an event that makes a server send the frame to a worker. It is not
+// counted, because it need not occur in every step.
 type Sends wire.Frame
 
-// Counted implements aggregate.Event.
+// Counted implements aggregate.Event: Sends events need not occur in every
+// step.
 func (Sends) Counted() bool { return false }

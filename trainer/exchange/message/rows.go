@@ -11,14 +11,15 @@ import (
 )
 
 // Rows lists rows of one piece of a sparse variable. A request for rows
-// consists of these numbers, and a reply begins with them (its head):
+// consists of the following numbers. A reply begins with them; they are its
+// head:
 //
 //	uvarint number of pieces, then for each piece
 //	uvarint variable, uvarint first row of the piece, list of rows as in package sparse
 //
 // In a reply, zeros pad the head to a multiple of 8 bytes. The values of the
-// rows follow, for each piece padded to a multiple of 8 bytes, so that all
-// values are aligned.
+// rows follow, piece by piece. Zeros pad the values of each piece to a
+// multiple of 8 bytes, so that all values are aligned.
 type Rows struct {
 	layout.Place
 	Index []int64 // rows of the piece, in ascending order
@@ -37,8 +38,8 @@ type RowRequest struct {
 // Padded returns n rounded up to a multiple of 8.
 func Padded(n int) int { return (n + 7) &^ 7 }
 
-// MaxHead returns the largest encoded size in bytes of the head for n pieces,
-// without the lists of rows themselves.
+// MaxHead returns the largest encoded size, in bytes, of the head of a reply
+// for n pieces. The lists of rows are not counted.
 func MaxHead(n int) int { return binary.MaxVarintLen64*(1+2*n) + 7 }
 
 // AppendCount appends the number of pieces, which is the first number in a
@@ -54,10 +55,10 @@ func AppendRows(b []byte, at layout.Place, index []int64) []byte {
 
 var errRows = errors.New("no list of pieces")
 
-// DecodeRows decodes the lists of rows of at most most pieces, all different.
-// It also returns the remaining bytes, after the padding. bounds returns the
-// range [lo, hi) of rows of a piece, and ok is false if the peer must not name
-// that piece.
+// DecodeRows decodes lists of rows. The parameter most is the maximum number
+// of pieces, which must all be different. DecodeRows also returns the
+// remaining bytes, after the padding. bounds returns the range [lo, hi) of
+// rows of a piece; ok is false if the peer must not name that piece.
 func DecodeRows(b []byte, most int, bounds func(layout.Place) (lo, hi int64, ok bool)) (all []Rows, rest []byte, err error) {
 	whole := len(b)
 	if whole == 0 {
@@ -92,7 +93,8 @@ func DecodeRows(b []byte, most int, bounds func(layout.Place) (lo, hi int64, ok 
 	return all, b[min(len(b), Padded(used)-used):], nil
 }
 
-// number decodes a uvarint. It returns an error if the value exceeds most.
+// number decodes a uvarint. It returns an error if the value exceeds the
+// parameter most.
 func number(b []byte, most int) (int, []byte, error) {
 	x, n := binary.Uvarint(b)
 	if n <= 0 || x > uint64(most) {
@@ -119,8 +121,8 @@ type Source interface {
 	Read(index []int64, into []byte) error
 }
 
-// Share describes one piece's part of a reply: which rows the reply contains,
-// and the source of their values.
+// Share describes what a reply contains of one piece: the rows, and the source
+// of their values.
 type Share struct {
 	Rows
 	From Source
@@ -148,7 +150,7 @@ func (r *Reply) Frame(kind wire.Kind, step uint64, shares []Share) wire.Frame {
 	for _, s := range shares {
 		n := len(s.Index) * s.From.RowBytes()
 		if err := s.From.Read(s.Index, payload[at:at+n]); err != nil {
-			panic(err) // cannot happen: DecodeRows has checked the rows
+			panic(err) // cannot happen, because DecodeRows has checked the rows
 		}
 		clear(payload[at+n : at+Padded(n)])
 		at += Padded(n)
@@ -156,10 +158,11 @@ func (r *Reply) Frame(kind wire.Kind, step uint64, shares []Share) wire.Frame {
 	return wire.Frame{Header: wire.Header{Kind: kind, Step: step}, Payload: payload}
 }
 
-// maxPulled is the largest size in bytes of the rows in a reply to a request
-// without a list of rows.
+// maxPulled is the largest size in bytes of the rows in a reply, if the
+// request has no list of rows but asks for consecutive rows.
 const maxPulled = 4 << 20
 
-// RangeRows returns the largest number of consecutive rows in a reply to a
-// request without a list of rows. rowBytes is the size of a row in bytes.
+// RangeRows returns the largest number of rows in a reply, if the request has
+// no list of rows but asks for consecutive rows. rowBytes is the size of a row
+// in bytes.
 func RangeRows(rowBytes int) int { return max(1, maxPulled/rowBytes) }

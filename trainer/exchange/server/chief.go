@@ -10,16 +10,17 @@ import (
 )
 
 // chief handles the requests that only the chief (the worker of rank 0) may
-// send between two steps: save a checkpoint, agree on a consistent cut, and
+// send between two steps: save a checkpoint, agree on a consistent cut (the
+// number of steps of each group of workers that a checkpoint contains), and
 // report that the chief takes no more steps. Only the goroutine that reads the
 // chief's connection uses it. The method releaseWorkers does nothing if it is
 // called on a nil *chief.
 type chief struct {
 	peer      *peer
 	saved     uint64        // number of the step before which the chief last saved, plus 1; 0 means that it never saved
-	holds     bool          // workers must not take steps after the last cut until the chief takes its next step
+	holds     bool          // true if workers must not take steps after the last cut until the chief takes its next step
 	copied    chan struct{} // closed after the shards of the last agreed cut are copied
-	concluded bool          // the chief has reported that it takes no further step
+	concluded bool          // true if the chief has reported that it takes no further step
 }
 
 // take handles a frame of the chief that concerns checkpoints.
@@ -39,10 +40,9 @@ func (c *chief) take(h wire.Header, e *aggregate.Shards) error {
 	return fmt.Errorf("unexpected %s frame of kind %d, with %d gradients to come", h.Kind, h.Part, c.peer.step.need)
 }
 
-// save copies all shards, in a synchronisation mode that needs no consistent
-// cut. The chief must have completed its own step. The other workers cannot
-// take a step without the chief, so all shards have seen the same number of
-// steps.
+// save copies all shards, in mode sync, which needs no consistent cut. The
+// chief must have completed its own step. The other workers cannot take a step
+// without the chief, so all shards have seen the same number of steps.
 func (c *chief) save(h wire.Header, e *aggregate.Shards) error {
 	p := c.peer
 	switch {
@@ -61,8 +61,8 @@ func (c *chief) save(h wire.Header, e *aggregate.Shards) error {
 }
 
 // cut proposes a consistent cut to the chief: the number of steps of each
-// group of workers that have arrived at this server. It waits until the shards
-// of the previous cut are copied.
+// group of workers whose gradients have arrived at this server. It first waits
+// until the shards of the previous cut are copied.
 func (c *chief) cut(e *aggregate.Shards) error {
 	c.releaseWorkers()
 	select {
@@ -95,8 +95,8 @@ func (c *chief) freeze(e *aggregate.Shards) error {
 	return nil
 }
 
-// saveCut reads the consistent cut that the chief chose. It saves the shards
-// after all gradients of the steps in the cut have arrived.
+// saveCut reads the consistent cut that the chief has chosen. It saves the
+// shards after all gradients of the steps in the cut have arrived.
 func (c *chief) saveCut(h wire.Header, e *aggregate.Shards) error {
 	if h.Part > 1 {
 		return fmt.Errorf("%s frame of kind %d", h.Kind, h.Part)
@@ -120,8 +120,8 @@ func (c *chief) saveCut(h wire.Header, e *aggregate.Shards) error {
 	return nil
 }
 
-// releaseWorkers lets workers take steps again, if the chief made them wait
-// after the last cut.
+// releaseWorkers lets workers take steps again. It has an effect only if the
+// chief made them wait after the last cut.
 func (c *chief) releaseWorkers() {
 	if c != nil && c.holds {
 		c.holds = false
@@ -129,8 +129,8 @@ func (c *chief) releaseWorkers() {
 	}
 }
 
-// conclude records that the chief takes no further step, and lets workers that
-// wait for it after a cut continue. After all other workers have left, the
+// conclude records that the chief takes no further step. Workers that wait for
+// the chief after a cut may continue. After all other workers have left, the
 // server sends the chief one Alone frame.
 func (c *chief) conclude(e *aggregate.Shards) error {
 	c.releaseWorkers()

@@ -17,12 +17,12 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// connections holds the connections from workers to a server. The field mu of
+// connections holds the connections from workers to a server. The mutex mu of
 // the Server guards peers and closing.
 type connections struct {
 	server   *Server
-	peers    []*peer       // by rank of the worker; nil means that this worker is not connected
-	closing  bool          // the server refuses all workers that connect from now on
+	peers    []*peer       // connected workers, indexed by rank; nil means that the worker is not connected
+	closing  bool          // true if the server refuses all workers that connect from now on
 	refusals chan struct{} // receives a token for every worker that the server refused; linger counts them
 }
 
@@ -39,7 +39,7 @@ func (c *connections) meet(from peers.Peer) {
 		p.session.Refuse(err, message.Farewell)
 		select {
 		case c.refusals <- struct{}{}:
-		default: // linger has returned, so no goroutine receives the token
+		default: // linger has already returned, so no goroutine receives the token
 		}
 		return
 	}
@@ -68,11 +68,11 @@ func (c *connections) register(p *peer) error {
 	return nil
 }
 
-// forget allows a worker to connect again after its connection ended before
-// the first frame. Such a worker may have learned from another task, while
-// dialling, that training failed; that task reports the failure. If the worker
-// has died instead, tooLate reports that it is missing. forget returns false
-// if the server is closing.
+// forget allows a worker to connect again whose connection ended before it
+// sent a frame. Such a worker may have stopped because another task reported a
+// failure of the training to it; then the other task reports the failure to
+// this server too. If the worker has died, tooLate reports later that it is
+// missing. forget returns false if the server is closing.
 func (c *connections) forget(p *peer) bool {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -134,8 +134,8 @@ func (c *connections) linger(ctx context.Context) {
 
 // write starts one writer (the goroutine that sends frames) for every
 // connected worker, and subscribes the writer to the events of the shards. The
-// callers of write, succeed and moved hold the server's mu, so that no worker
-// begins a step meanwhile.
+// callers of write, succeed and moved hold the mutex mu of the server, so that
+// no worker begins a step meanwhile.
 func (c *connections) write(e *aggregate.Shards, m *members) {
 	for rank, p := range c.peers {
 		if p == nil {
@@ -145,16 +145,16 @@ func (c *connections) write(e *aggregate.Shards, m *members) {
 		if e.Contributor(rank) != nil {
 			events = p.subscribe(m, e.Events()+4+len(c.peers)) // room for the events of one step, and for events that do not occur in every step
 			for _, shard := range e.All() {
-				shard.Keep(e.Audience(rank)) // keep a copy of the values, because faster workers may begin a step before this worker has them
+				shard.Keep(e.Audience(rank)) // keep a copy of the values for this worker, because faster workers may begin the next step before this worker has received them
 			}
 		}
 		c.server.running.Go(newWriter(e, p, events).run)
 	}
 }
 
-// succeed subscribes all workers to the shards of next, which begin with the
-// given step. It sends every worker the event succeeds as the last event from
-// the previous shards.
+// succeed subscribes all workers to the shards of next, whose first step is
+// the given one. Every worker gets the event succeeds, which is the last event
+// from the previous shards.
 func (c *connections) succeed(next *aggregate.Shards, m, before *members, step uint64) {
 	for rank, p := range c.peers {
 		if p != nil && next.Contributor(rank) != nil {
@@ -180,8 +180,8 @@ func (c *connections) moved(epoch uint32, step uint64) {
 	}
 }
 
-// announce tells all other workers that worker lost takes part in no step from
-// step counts on.
+// announce tells all other workers that a worker is lost. The parameter lost
+// is its rank, and counts is the first step without the worker.
 func (c *connections) announce(lost int, counts uint64) {
 	frame := wire.Frame{Header: wire.Header{Kind: wire.Without, Part: uint32(lost), Step: counts}}
 	for rank := range c.peers {
@@ -192,10 +192,10 @@ func (c *connections) announce(lost int, counts uint64) {
 }
 
 // members implements aggregate.Host for the shards of a server: it delivers
-// the events of the shards to the workers.
+// the events of the shards to the workers that are members of the training.
 type members struct {
 	values func(layout.Piece) []byte // returns the memory for the values of a dense piece; nil means that the shards allocate it
-	tell   []func(aggregate.Event)   // by rank: delivers an event to the worker, without blocking; set before the first step
+	tell   []func(aggregate.Event)   // functions, indexed by rank, that deliver an event to the worker without blocking; set before the first step
 	fail   func(error)               // ends the training with an error
 }
 
@@ -220,8 +220,9 @@ var (
 )
 
 // start reads the worker's declaration. From the chief it also reads the first
-// values, unless they come from a checkpoint; filled is then true. The error
-// is errNoFrame if the connection ended before the worker sent a frame.
+// values, unless they come from a checkpoint; filled is true if start has read
+// first values. The error is errNoFrame if the connection ended before the
+// worker sent a frame.
 func (p *peer) start() (filled bool, err error) {
 	h, err := p.next()
 	if lost := peers.Lost(err); err != nil && lost.Error() != err.Error() {
@@ -245,8 +246,8 @@ func (p *peer) start() (filled bool, err error) {
 	return false, nil
 }
 
-// declaration reads the payload of a frame with header h, which must be a
-// worker's declaration.
+// declaration reads the payload of the frame with header h. The frame must be
+// a worker's declaration.
 func (p *peer) declaration(h wire.Header) (*layout.Declaration, error) {
 	if h.Kind != wire.Declare || h.Length > message.MaxDeclaration {
 		return nil, fmt.Errorf("%s frame of %d bytes where a declaration was due", h.Kind, h.Length)
@@ -255,10 +256,10 @@ func (p *peer) declaration(h wire.Header) (*layout.Declaration, error) {
 	return &d, p.readJSON(h, &d)
 }
 
-// difference returns the error with which to refuse a worker. If the worker
-// connected to the wrong task because its declaration differs, the error names
-// the difference. In all other cases, or if the worker sends no declaration in
-// time, it returns why.
+// difference returns the error with which to refuse a worker. why is the
+// general reason. If the worker sends a declaration in time, and connected to
+// the wrong task because that declaration is wrong, the error names the
+// difference instead.
 func (p *peer) difference(why error) error {
 	p.server.mu.Lock()
 	holds, of := p.server.workers.expected(p.server.local.Aggregator != nil)
@@ -278,11 +279,11 @@ func (p *peer) difference(why error) error {
 	return p.session.Blame(fmt.Errorf("declares a different training than %s: %s", of, holds.Difference(d)))
 }
 
-// dismissed ends a server to which the chief assigns no pieces of variables. A
-// worker that has connected here takes this task for a shard holder, so its
-// declaration differs from the chief's. The server waits up to
-// message.Farewell for such a declaration, so that declare can report the
-// difference.
+// dismissed ends a server to which the chief assigns no pieces of variables.
+// If another worker has connected to this task, that worker considers the task
+// a shard holder, so its declaration differs from the chief's. The server
+// waits up to message.Farewell for such a declaration, so that declare can
+// report the difference.
 func (p *peer) dismissed() error {
 	if err := p.session.Bye(); err != nil {
 		return err
@@ -333,7 +334,7 @@ func (p *peer) fillOne(s *aggregate.Shard, size int) error {
 	if s.RowBytes() == 0 {
 		return p.session.Payload(s.Value(-1))
 	}
-	values := make([]byte, size) // temporary buffer as large as the sparse table itself
+	values := make([]byte, size) // temporary buffer for all rows of the shard, which Fill copies into the shard
 	if err := p.session.Payload(values); err != nil {
 		return err
 	}

@@ -15,10 +15,10 @@ import (
 type contribution struct {
 	rank    int
 	begun   uint64 // number of steps that the worker has begun
-	ahead   bool   // the worker is too far ahead of others to take a step, and must first request values with a Fetch frame
+	ahead   bool   // true if the worker is too far ahead of others to take a step, and must first request values with a Fetch frame
 	payload []byte // payload of the Step frame, with which the worker began the step
-	present []int  // by part (subtree of the sum) that the worker sends: its virtual workers with data in this step
-	got     []bool // by shard and part: whether the gradient has arrived; nil if no step has begun under the current placement
+	present []int  // number of the worker's virtual workers with data in this step; indexed by part (subtree of the summation tree) that the worker sends
+	got     []bool // indexed by shard and part: true if the gradient has arrived; nil if no step has begun under the current placement
 	need    int    // number of gradients of this step that have not arrived yet
 }
 
@@ -32,7 +32,7 @@ func (c *contribution) read(h wire.Header, e *aggregate.Shards, from message.Pay
 	if err := from.Payload(c.payload); err != nil {
 		return err
 	}
-	jumps := e.Declaration().Sync.Competes() && h.Step > c.begun // in backup mode a worker that was too late skips steps
+	jumps := e.Declaration().Sync.Competes() && h.Step > c.begun // in mode backup, a worker whose gradients came too late skips steps
 	if h.Step != c.begun && !jumps || c.need > 0 || c.ahead {
 		return fmt.Errorf("begins step %d during step %d, with %d gradients to come", h.Step, c.begun, c.need)
 	}
@@ -40,7 +40,7 @@ func (c *contribution) read(h wire.Header, e *aggregate.Shards, from message.Pay
 }
 
 // decode decodes the Step frame that read has stored. It overwrites the data
-// of the previous step, so that step must be complete.
+// of the previous step, so the previous step must be complete.
 func (c *contribution) decode() aggregate.Beginning {
 	return message.DecodeBeginning(c.payload, c.present)
 }
@@ -91,14 +91,14 @@ func (c *contribution) push(h wire.Header, e *aggregate.Shards, read func([]byte
 }
 
 // unfinished reports whether the worker must still send gradients of the
-// current step. In backup mode it returns false, because a worker sends no
-// gradients for a step in which they are not used.
+// current step. In mode backup it returns false, because there a worker sends
+// gradients only if the step uses them.
 func (c *contribution) unfinished(e *aggregate.Shards) bool {
 	return c.need > 0 && !e.Declaration().Sync.Competes()
 }
 
 // lose completes, on this shard holder, the last step in which a lost worker
-// takes part. Step counts is the first one without the worker.
+// takes part. The parameter counts is the first step without the worker.
 //
 // A shard that has already received the worker's gradient uses it. All other
 // shards divide the sum of the gradients that arrived by the number of virtual
@@ -126,8 +126,8 @@ func (c *contribution) lose(e *aggregate.Shards, counts uint64) (what string, er
 	return fmt.Sprintf("step %d is completed with only some gradients of %s: %d had not arrived", c.begun-1, worker(c.rank), c.need), nil
 }
 
-// find checks that a frame has kind want, and returns the index of the shard
-// that the frame is for.
+// find returns the index of the shard that a frame is for. It returns an error
+// if the frame is not of the kind in the parameter want.
 func find(e *aggregate.Shards, h wire.Header, want wire.Kind) (int, error) {
 	if h.Kind != want {
 		return 0, fmt.Errorf("%s frame where %s was due", h.Kind, want)

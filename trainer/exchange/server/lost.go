@@ -16,11 +16,11 @@ import (
 // The server applies the gradients that arrived completely and ignores those
 // that arrived in part.
 //
-// In backup mode, servers must agree on the last step in which a lost worker
+// In mode backup, servers must agree on the last step in which a lost worker
 // takes part. Suppose that the first shard holder accepted a worker's
 // gradients for a step, and that the worker was lost while it sent them. Then
-// one server has the gradients and another does not, and the second cannot
-// know whether the first holder will accept a different worker instead.
+// one server may have the gradients while another does not. The other server
+// cannot know whether the first holder will accept a different worker instead.
 //
 // Therefore the first holder announces to all workers the first step without
 // the lost worker, and every worker forwards the announcement to the other
@@ -28,14 +28,15 @@ import (
 // no replacement in the lost worker's last step. A shard that has the lost
 // worker's gradient uses it. All other shards divide the sum of the gradients
 // that arrived by the number of virtual workers in that sum. The server logs
-// this.
+// the missing gradients.
 //
-// In backup mode, training fails if more workers are lost than the mode allows
-// to be late, because no further step can then be completed.
+// In mode backup, a step may complete without a certain number of late
+// workers. Training fails if more workers than that are lost, because no
+// further step can be completed.
 
 // tolerable reports whether training can continue without this worker, after
-// its connection failed with err. It cannot if the worker gave up because the
-// chief was lost.
+// its connection failed with err. It returns false if the worker gave up
+// because the chief was lost.
 func (p *peer) tolerable(err error) bool {
 	if known := (*peers.PeerError)(nil); errors.As(err, &known) && known.Task.IsChief() {
 		return false
@@ -48,7 +49,7 @@ func (p *peer) tolerable(err error) bool {
 
 // lose removes a worker from the training after its connection failed or it
 // violated the protocol. The goroutine that reads the connection calls lose
-// after the last frame.
+// after it has read the last frame.
 func (p *peer) lose(err error) {
 	p.cancel(err)
 	s, why := p.server, p.loss(err)
@@ -56,7 +57,7 @@ func (p *peer) lose(err error) {
 	e := s.shards
 	if s.workers.gone[p.rank] {
 		s.mu.Unlock()
-		return // no loss: the worker had already said goodbye
+		return // the worker is not lost, because it had already said goodbye
 	}
 	p.lost = true
 	if err := s.workers.lose(p.rank, e.Declaration()); err != nil {
@@ -98,9 +99,9 @@ func (p *peer) loss(err error) *peers.PeerError {
 	return &peers.PeerError{Task: p.session.Task, Addr: p.session.Addr, Err: peers.Lost(err)}
 }
 
-// without handles a Without frame: the first shard holder's announcement that
-// a worker was lost, forwarded by another worker. h.Part is the rank of the
-// lost worker, and h.Step is the first step without that worker.
+// without handles a Without frame, which another worker has forwarded: the
+// first shard holder's announcement that a worker was lost. h.Part is the rank
+// of the lost worker, and h.Step is the first step without that worker.
 func (p *peer) without(h wire.Header) error {
 	s := p.server
 	s.mu.Lock()
@@ -131,7 +132,7 @@ func (p *peer) without(h wire.Header) error {
 
 // countsUntil stores step as the first step without this worker, unless such a
 // step is already stored. It returns whether the worker is lost, and whether a
-// step was already stored. The caller holds the server's mu.
+// step was already stored. The caller holds the mutex mu of the server.
 func (p *peer) countsUntil(step uint64) (lost, known bool) {
 	if known = p.counts != nil; !known {
 		p.counts = &step
@@ -139,8 +140,8 @@ func (p *peer) countsUntil(step uint64) (lost, known bool) {
 	return p.lost, known
 }
 
-// settle completes the last step in which a lost worker takes part. Step
-// counts is the first one without the worker.
+// settle completes the last step in which a lost worker takes part. The
+// parameter counts is the first step without the worker.
 func (p *peer) settle(counts uint64) {
 	s := p.server
 	switch what, err := p.step.lose(s.Shards(), counts); {

@@ -14,21 +14,21 @@ import (
 
 // migration moves variables between shard holders: it replaces the server's
 // placement (the list of which holder has which pieces) by the next one. The
-// server's mu guards its fields.
+// mutex mu of the server guards its fields.
 type migration struct {
 	server  *Server
 	epoch   uint32                  // version number of the current placement
-	asked   map[int]bool            // by rank: true if this worker has requested the next placement
+	asked   map[int]bool            // true for the rank of each worker that has requested the next placement
 	first   int                     // rank of the worker that requested the next placement first
-	d       *layout.Declaration     // declaration with the next placement; nil if no worker has requested one
+	d       *layout.Declaration     // declaration with the next placement; nil if no worker has requested a new placement
 	step    uint64                  // first step with the next placement
-	moving  *transition.Repartition // transfer of rows for the next placement; nil if neither a worker nor another holder has begun it
+	moving  *transition.Repartition // transfer of rows for the next placement; nil until a worker or another holder begins it
 	members *members                // workers that the shards of the next placement will notify
 }
 
-// admit returns an error for frames that a worker must not send after it or
-// another worker requested that variables move. The callers of admit, refuses,
-// agree and underWay hold the server's mu.
+// admit returns an error for a frame of the given kind if a worker must not
+// send such a frame while variables move. The callers of admit, refuses, agree
+// and underWay hold the mutex mu of the server.
 func (m *migration) admit(rank int, kind wire.Kind) error {
 	switch {
 	case m.d == nil:
@@ -40,8 +40,8 @@ func (m *migration) admit(rank int, kind wire.Kind) error {
 	return nil
 }
 
-// refuses returns an error if a worker has requested that variables move,
-// because the action that what describes is then not allowed.
+// refuses returns an error if a worker has requested that variables move. The
+// parameter what describes the action that is then not allowed.
 func (m *migration) refuses(what string) error {
 	if m.d == nil {
 		return nil
@@ -50,7 +50,7 @@ func (m *migration) refuses(what string) error {
 }
 
 // remap records that a worker requests the placement in w. After all workers
-// have requested the same one, the server moves the variables.
+// have requested the same placement, the server moves the variables.
 func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 	s := m.server
 	s.mu.Lock()
@@ -59,7 +59,7 @@ func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 		return err
 	}
 	if s.local.Aggregator != nil {
-		s.local.Aggregator.Rows.Begin(rank, w.Step) // this worker sends no request for rows before step w.Step, so the host must not wait for it
+		s.local.Aggregator.Rows.Begin(rank, w.Step) // this worker sends no more requests for rows of step w.Step, so the combined request of the host must not wait for one
 	}
 	if len(m.asked) < s.workers.ranks.Len() || s.connected.closing {
 		return nil
@@ -137,7 +137,7 @@ func (m *migration) move(moving *transition.Repartition, now *aggregate.Shards, 
 }
 
 // receive handles a connection on which another shard holder sends rows to
-// this one.
+// this holder.
 func (m *migration) receive(from peers.Peer) {
 	s := m.server
 	s.mu.Lock()

@@ -20,17 +20,17 @@ import (
 // worker.
 //
 // The channel turn holds a token while the worker may begin a step. The writer
-// puts the token there after it has sent all values of the previous step, so
-// that a new step never changes values that are still being sent.
+// puts the token into the channel after it has sent all values of the previous
+// step. So a new step never changes values that are still being sent.
 type peer struct {
 	server  *Server
 	session *peers.Session
 	rank    int
-	read    func([]byte) error      // the method value session.Payload, created once to avoid an allocation per frame
+	read    func([]byte) error      // the method value session.Payload, which is created only once to avoid an allocation per frame
 	turn    chan struct{}           // contains a token while the worker may begin a step
 	over    chan struct{}           // closed after the goroutine that reads the connection has ended
 	ctx     context.Context         // canceled when the training ends or the worker is lost; its cause is the reason
-	cancel  context.CancelCauseFunc // cancels ctx with the reason for the loss, so that no goroutine waits for the worker any longer
+	cancel  context.CancelCauseFunc // cancels ctx with the reason when the worker is lost, so that no goroutine continues to wait for the worker
 
 	// Only the reader goroutine uses the following fields, with two
 	// exceptions: the writer calls rows.end, and settle uses step after the
@@ -40,8 +40,8 @@ type peer struct {
 	rows  replies      // rows that the worker has requested and not received yet
 	chief *chief       // handles requests that only the chief may make; nil if this worker is not the chief
 
-	// Guarded by the server's mu.
-	lost   bool    // the worker was lost and training continues without it
+	// The mutex mu of the server guards the fields below.
+	lost   bool    // true if the worker was lost and training continues without it
 	counts *uint64 // first step without the lost worker; nil if the first shard holder has not announced it
 }
 
@@ -54,14 +54,15 @@ func newPeer(from peers.Peer, s *Server) *peer {
 	p.ctx, p.cancel = context.WithCancelCause(s.ctx)
 	if from.Task.IsChief() {
 		p.chief = &chief{peer: p, copied: make(chan struct{})}
-		close(p.chief.copied) // at the beginning no cut is being copied
+		close(p.chief.copied) // no cut is being copied yet
 	}
 	return p
 }
 
-// subscribe makes m deliver the worker's events to the returned channel.
-// Delivery does not block, because room is enough for all events that can be
-// pending. After the worker is lost, its events may be dropped.
+// subscribe makes m deliver the worker's events to the returned channel. The
+// parameter room is the capacity of the channel, which must suffice for all
+// events that can be pending, so that delivery never blocks. After the worker
+// is lost, its events may be dropped.
 func (p *peer) subscribe(m *members, room int) <-chan aggregate.Event {
 	events := make(chan aggregate.Event, room)
 	m.tell[p.rank] = func(e aggregate.Event) {
@@ -81,7 +82,7 @@ func (p *peer) next() (wire.Header, error) {
 	if err == nil || err == peers.ErrGoodbye {
 		return h, nil
 	}
-	var known *peers.PeerError // declared after the fast path, because this variable escapes to the heap
+	var known *peers.PeerError // declared after the returns for the usual cases, because this variable escapes to the heap
 	switch {
 	case !errors.As(err, &known):
 		return h, err
@@ -117,7 +118,7 @@ func (p *peer) serve() error {
 }
 
 // unlessEnded returns err while the training continues. After the training has
-// ended, it returns nil, because the end of the training then caused err.
+// ended, it returns nil, because then err is only a consequence of that end.
 func (p *peer) unlessEnded(err error) error {
 	if p.server.ctx.Err() != nil {
 		return nil
@@ -141,7 +142,7 @@ func (p *peer) take(h wire.Header) error {
 		return p.room(h, e)
 	case h.Kind == wire.Pull:
 		return p.rows.pull(h, e, p.session)
-	case e.Contributor(p.rank) == nil: // this worker sends no gradients here, so the frames below are errors
+	case e.Contributor(p.rank) == nil: // this worker sends no gradients to this server, so frames of the kinds below are errors
 	case h.Kind == wire.Step:
 		return p.begin(h, e)
 	case h.Kind == wire.Push:
@@ -189,8 +190,8 @@ func (p *peer) begin(h wire.Header, e *aggregate.Shards) error {
 	return nil
 }
 
-// want handles a prefetch request: the worker requests rows for the step after
-// the one that it has begun.
+// want handles a prefetch request. It requests rows for the step after the
+// last step that the worker has begun.
 func (p *peer) want(h wire.Header, e *aggregate.Shards) error {
 	if !e.Declaration().Sync.InStep() {
 		return fmt.Errorf("wants rows of step %d, and workers are not in step", h.Step)
@@ -220,8 +221,8 @@ func (p *peer) scale(h wire.Header, e *aggregate.Shards) error {
 	return e.Scale(p.rank, norm, factor)
 }
 
-// commit replies to a worker in backup mode whether its gradients are used in
-// the step or came too late.
+// commit replies to a worker, in mode backup, whether the step uses the
+// worker's gradients or they came too late.
 func (p *peer) commit(h wire.Header, e *aggregate.Shards) error {
 	selection := e.Selection()
 	if selection == nil {
@@ -248,8 +249,8 @@ func (p *peer) fetch(h wire.Header, e *aggregate.Shards) error {
 }
 
 // room handles the question whether this host has enough memory for a proposed
-// placement. The reply contains the memory that is needed and the memory that
-// is free, in bytes.
+// placement. The reply contains the memory that the placement needs and the
+// memory that is free, in bytes.
 func (p *peer) room(h wire.Header, e *aggregate.Shards) error {
 	var pieces []layout.Piece
 	if p.server.local.Aggregator != nil {
@@ -273,7 +274,7 @@ func (p *peer) remap(h wire.Header, e *aggregate.Shards) error {
 	if err := p.readJSON(h, &w); err != nil {
 		return err
 	}
-	follows := e.Contributor(p.rank) == nil || len(e.All()) == 0 // the worker sends this server no steps, so its counter may lag behind
+	follows := e.Contributor(p.rank) == nil || len(e.All()) == 0 // this server receives no steps of the worker, so p.step.begun may be less than the worker's number of steps
 	if begun := p.step.begun; p.step.need > 0 || w.Step < begun || w.Step > begun && !follows {
 		return fmt.Errorf("wants variables to move before step %d, during step %d with %d gradients to come", w.Step, begun, p.step.need)
 	}

@@ -17,9 +17,9 @@ import (
 //
 // The goroutine that reads the worker's connection handles the requests.
 // Between two steps it answers a prefetch request completely. During a step it
-// sends an early reply with the rows that no worker requested for this step,
-// because the step will hardly change them. The writer goroutine sends the
-// other rows in a final reply at the end of the step.
+// sends an early reply with those requested rows that no worker had requested
+// for the current step, because this step will hardly change them. The writer
+// goroutine sends the other rows in a final reply at the end of the step.
 type replies struct {
 	requested uint64 // step of the last prefetch request, plus 1; 0 means that there was none
 	reply     message.Reply
@@ -28,8 +28,8 @@ type replies struct {
 	values    message.Memory
 
 	mu   sync.Mutex
-	busy bool      // the worker has begun a step that is not complete
-	due  []dueRows // rows to send in the final reply; nil means that none is to be sent
+	busy bool      // true if the worker has begun a step that is not complete
+	due  []dueRows // rows to send in the final reply; nil means that no final reply is to be sent
 }
 
 // dueRows are rows of one piece that a worker has requested and that the final
@@ -38,7 +38,7 @@ type dueRows struct {
 	at    layout.Place
 	shard *aggregate.Shard
 	rest  []int64 // requested rows that were not sent in the early reply
-	early []int64 // already sent in the early reply; the final reply repeats those that the step has changed
+	early []int64 // requested rows that were sent in the early reply; the final reply repeats those that the step has changed
 }
 
 // begin records that the worker has begun a step.
@@ -85,8 +85,8 @@ func (r *replies) read(h wire.Header, e *aggregate.Shards, begun uint64, from me
 	return all, nil
 }
 
-// answer sends the requested rows. During a step, it leaves the rows that the
-// step may change to the final reply.
+// answer sends the requested rows. During a step, it leaves out the rows that
+// the step may change; the final reply will contain them.
 func (r *replies) answer(step uint64, e *aggregate.Shards, requested []message.Rows, to *peers.Session) error {
 	var all []dueRows
 	for _, rows := range requested {
@@ -108,8 +108,8 @@ func (r *replies) answer(step uint64, e *aggregate.Shards, requested []message.R
 	return to.Send(final(&r.reply, step, all))
 }
 
-// sendEarly sends the requested rows that no worker requested for the current
-// step. The current step will hardly change them.
+// sendEarly sends those requested rows that no worker had requested for the
+// current step. The current step will hardly change them.
 func (r *replies) sendEarly(step uint64, all []dueRows, to *peers.Session) error {
 	var now []message.Share
 	for i := range all {
@@ -145,8 +145,8 @@ func (r *replies) end() []dueRows {
 	return all
 }
 
-// final builds the final reply. It contains the rows that the early reply left
-// out, and those that have changed since the early reply.
+// final builds the final reply. It contains the rows that were not in the
+// early reply, and the rows that have changed since the early reply.
 func final(reply *message.Reply, step uint64, all []dueRows) wire.Frame {
 	var last []message.Share
 	for _, o := range all {

@@ -28,13 +28,13 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-const firstSilence = time.Minute // longest time that a worker may send nothing before its declaration sets another limit
+const firstSilence = time.Minute // longest time that a worker may send nothing before its declaration sets its own limit
 
-// Config configures a Server: its task, its listener, and the addresses of the
+// Config describes a Server: its task, its listener, and the addresses of the
 // other shard holders.
 type Config struct {
 	Peers    peers.Config
-	Listener *peers.Listener // accepts workers; nil means that no worker connects from outside this process
+	Listener *peers.Listener // accepts connections of workers; nil means that no worker connects from outside this process
 	Cluster  cluster.Spec    // addresses of the other shard holders, to which rows may move
 	// Checkpoints saves and restores the shards of the task. With nil
 	// Checkpoints, saving and restoring a checkpoint fail.
@@ -62,10 +62,10 @@ type Opened struct{}
 // gradients for a host and holds no shards.
 type Moved struct{ Shards *aggregate.Shards }
 
-// Counted implements aggregate.Event.
+// Counted implements aggregate.Event: Opened need not occur in every step.
 func (Opened) Counted() bool { return false }
 
-// Counted implements aggregate.Event.
+// Counted implements aggregate.Event: Moved need not occur in every step.
 func (Moved) Counted() bool { return false }
 
 // Local describes the worker in the same process as a Server.
@@ -91,23 +91,23 @@ func Serve(ctx context.Context, config Config) error { return New(config).Run(ct
 type Server struct {
 	config Config
 	holder transition.Config // the part of config that package transition needs
-	local  Local             // the worker in the same process; the zero value means that there is none
+	local  Local             // the worker in the same process; the zero value means that there is no such worker
 	ctx    context.Context   // canceled when the training ends; its cause is the reason
 	cancel context.CancelCauseFunc
 
 	alone   chan struct{}  // closed after all workers except the chief have left
-	running sync.WaitGroup // goroutines of the server
+	running sync.WaitGroup // counts the goroutines of the server
 
 	mu        sync.Mutex // guards the fields below, and the fields of connections and migration
 	connected *connections
 	migration *migration
 	workers   workers
 	shards    *aggregate.Shards      // nil until the chief has sent its declaration
-	members   *members               // workers that the shards send events to
+	members   *members               // workers that receive the events of the shards
 	restoring []*aggregate.Restoring // pieces to restore from a checkpoint; nil if training does not resume from one
-	filled    bool                   // the first values have arrived, from the chief or from a checkpoint
-	opened    bool                   // workers may begin steps
-	late      *time.Timer            // ends the training if not all workers are ready in time; nil before the first declaration
+	filled    bool                   // true if the first values have arrived, from the chief or from a checkpoint
+	opened    bool                   // true if workers may begin steps
+	late      *time.Timer            // timer that ends the training if not all workers are ready in time; nil before the first declaration
 }
 
 // New returns a Server that receives the declaration (what is trained, and
@@ -130,21 +130,21 @@ func New(config Config) *Server {
 	return s
 }
 
-// NewLocal returns the server in the process of a worker. With
-// local.Aggregator, the server adds the gradients of the host's workers.
-// Otherwise it holds the worker's shards. If the worker holds no shards, the
-// server only refuses workers that connect to it by mistake, and reports how
-// their declarations differ.
+// NewLocal returns the server in the process of a worker. If local.Aggregator
+// is set, the server adds the gradients of the host's workers. Otherwise it
+// holds the worker's shards. If the worker holds no shards, the server only
+// refuses workers that connect to it by mistake, and reports how their
+// declarations differ.
 func NewLocal(config Config, local Local) (*Server, error) {
 	s := New(config)
 	s.local = local
 	self, d := config.Peers.Self, local.Declaration
-	s.workers.declare(self.Index, d) // cannot fail: there is no other declaration to compare with yet
+	s.workers.declare(self.Index, d) // cannot fail: declare compares d with other declarations, and none has arrived yet
 	m := newMembers(len(d.Workers), s.End, local.Values)
 	m.tell[self.Index] = local.Worker.Tell
 	switch {
 	case local.Aggregator != nil:
-		m.tell[self.Index] = func(aggregate.Event) {} // the first worker calls the aggregator directly and needs no events
+		m.tell[self.Index] = func(aggregate.Event) {} // the first worker of the host calls the aggregator directly and needs no events
 		s.workers.ranks, s.workers.model = d.HostOf(self.Index), self.Index
 		s.force(local.Aggregator.Attach(self, m), m, d.FirstStep)
 		s.filled = true
@@ -208,8 +208,8 @@ func (s *Server) logf(format string, args ...any) {
 	}
 }
 
-// logLater logs the loss of a worker after one second. It logs nothing if
-// training fails within that second, because the loss is then only a
+// logLater logs the loss of a worker after one second. If the training fails
+// within that second, logLater logs nothing, because the loss is then only a
 // consequence of the failure.
 func (s *Server) logLater(text string) {
 	s.running.Go(func() {
@@ -234,9 +234,9 @@ func (s *Server) Shards() *aggregate.Shards {
 	return s.shards
 }
 
-// force makes e the current shards. step returns, for each rank, the step at
-// which that worker continues. The caller holds s.mu, unless no other
-// goroutine uses s yet.
+// force makes e the current shards. The function step returns the step at
+// which the worker with the given rank continues. The caller holds s.mu,
+// unless no other goroutine uses s yet.
 func (s *Server) force(e *aggregate.Shards, m *members, step func(rank int) uint64) {
 	s.shards, s.members = e, m
 	s.workers.continueAt(step)
@@ -270,7 +270,7 @@ func (s *Server) start() {
 		}
 	}
 	if s.local.Worker != nil && s.Shards() != nil {
-		s.open(false) // training can begin at once if this is the only worker
+		s.open(false) // this worker may be the only one; then training can begin at once
 	}
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// admit returns the shards that a worker's frame is for. It returns an error
-// if not all workers are ready, or if the frame was sent under another version
-// of the placement than epoch. While variables move, it also refuses the
-// frames that migration.admit lists.
+// admit returns the shards to which a worker's frame refers. It returns an
+// error if not all workers are ready, or if the frame was sent under another
+// version of the placement than epoch. While variables move, it also refuses
+// the frames that migration.admit refuses.
 func (s *Server) admit(rank int, h wire.Header, epoch uint32) (*aggregate.Shards, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +32,7 @@ func (s *Server) Begin(step uint64, b aggregate.Beginning) error {
 	return s.begin(s.config.Peers.Self.Index, step, b)
 }
 
-// begin counts a step that a worker begins, and passes the step to the shards
+// begin counts a step that a worker begins, and reports the step to the shards
 // and to the aggregator, if there is one.
 func (s *Server) begin(rank int, step uint64, b aggregate.Beginning) error {
 	s.mu.Lock()
@@ -64,8 +64,8 @@ func (s *Server) save(ctx context.Context, e *aggregate.Shards, step, number uin
 	return nil
 }
 
-// Room returns how much memory this host needs for the placement in next, and
-// how much is free.
+// Room returns how much memory this host needs for the placement in the
+// declaration next, and how much memory is free.
 func (s *Server) Room(now, next *layout.Declaration) transition.RoomError {
 	return s.holder.Room(now, next)
 }
@@ -116,7 +116,7 @@ func (s *Server) parted(rank int) bool {
 }
 
 // left counts a worker that is lost or has received the reply to its goodbye.
-// The last worker ends the training.
+// After the last worker, left ends the training.
 func (s *Server) left() {
 	s.mu.Lock()
 	alone, last := s.workers.left()
@@ -133,10 +133,10 @@ func (s *Server) left() {
 type WorkerState struct {
 	Task           cluster.Task
 	Addr           string // address of the worker's connection; empty if it is not connected or runs in this process
-	Declared       bool   // the server has received the worker's declaration
-	Ready          bool   // the worker may begin a step now
-	Gone           bool   // the worker has said goodbye or is lost
-	Lost           bool   // the worker is lost and training continues without it
+	Declared       bool   // true if the server has received the worker's declaration
+	Ready          bool   // true if the worker may begin a step now
+	Gone           bool   // true if the worker has said goodbye or is lost
+	Lost           bool   // true if the worker is lost and training continues without it
 	Steps          uint64 // number of steps that the worker has begun
 	Sent, Received uint64 // bytes on the worker's connection, including headers and heartbeats
 }

@@ -12,17 +12,17 @@ import (
 )
 
 // workers records the declaration and the progress of every worker, and which
-// workers have left. All slices are indexed by rank. The server's mu guards
-// its fields.
+// workers have left. All slices are indexed by rank. The mutex mu of the
+// server guards its fields.
 type workers struct {
 	self     cluster.Task          // task in which this server runs
 	ranks    layout.Range          // ranks of the workers that this server serves, including the one in the same process
-	model    int                   // rank whose declaration all others must match if the chief sends none to this server; -1 means the chief's only
+	model    int                   // rank of the worker whose declaration all others must match if the chief sends none to this server; -1 means that only the chief's counts
 	addr     []string              // remote address of the worker's connection; empty if the worker is not connected
 	declared []*layout.Declaration // declaration of the worker; nil if it has not arrived
 	steps    []uint64              // number of steps that the worker has begun
-	stopped  []bool                // the worker takes no further step
-	gone     []bool                // the worker has said goodbye or is lost
+	stopped  []bool                // true if the worker takes no further step
+	gone     []bool                // true if the worker has said goodbye or is lost
 	away     int                   // number of workers that are lost or have received the reply to their goodbye
 	losses   int                   // number of workers that are lost
 }
@@ -52,8 +52,8 @@ func (r *workers) serves(t cluster.Task) bool {
 	return t.Role == cluster.Worker && t.Index >= r.ranks.Lo && t.Index < r.ranks.Hi && t != r.self
 }
 
-// enter records the address from which a worker has connected. It returns an
-// error if the server must refuse the worker.
+// enter records addr, the address from which worker t has connected. It
+// returns an error if the server must refuse the worker.
 func (r *workers) enter(t cluster.Task, addr string) error {
 	if !r.serves(t) {
 		return errors.New("it is not a worker that this task serves")
@@ -72,9 +72,9 @@ func (r *workers) declare(rank int, d *layout.Declaration) error {
 	return r.differ()
 }
 
-// differ compares all declarations with the chief's or, if the chief has sent
-// none, with that of rank r.model. The error names the first worker whose
-// declaration differs.
+// differ compares all declarations with the chief's. If the chief has sent
+// none, differ compares them with the declaration of rank r.model. The error
+// names the first worker whose declaration differs.
 func (r *workers) differ() error {
 	holds, of := r.declared[0], cluster.Chief
 	if holds == nil && r.model >= 0 {
@@ -92,10 +92,10 @@ func (r *workers) differ() error {
 }
 
 // expected returns the declaration that a refused worker should have sent, and
-// the task that sent this declaration. It returns nil if there is none. On the
-// first worker of a host (aggregates is true) it is that worker's own
-// declaration. Otherwise it is the chief's, if that assigns no pieces to this
-// task.
+// the task that sent this declaration. If aggregates is true, this server
+// belongs to the first worker of a host, and the declaration is that worker's
+// own. Otherwise it is the chief's declaration, if the chief assigns no pieces
+// to this task. In all other cases expected returns nil.
 func (r *workers) expected(aggregates bool) (*layout.Declaration, cluster.Task) {
 	if aggregates {
 		return r.declared[r.model], worker(r.model)
@@ -125,7 +125,8 @@ func (r *workers) absent() (n int) {
 	return n
 }
 
-// together reports whether workers a and b must take the same number of steps.
+// together reports whether workers a and b must take the same number of steps,
+// because they belong to one group.
 func together(e *aggregate.Shards, a, b int) bool {
 	if e.Declaration().Sync.Competes() {
 		return false
@@ -192,7 +193,8 @@ func (r *workers) movable(rank int, w *transition.MoveRequest) error {
 	return nil
 }
 
-// continueAt sets every worker's number of begun steps to step(rank).
+// continueAt sets the number of begun steps of every worker to the result of
+// step(rank).
 func (r *workers) continueAt(step func(rank int) uint64) {
 	for rank := range r.steps {
 		r.steps[rank] = step(rank)

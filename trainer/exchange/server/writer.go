@@ -9,11 +9,11 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// succeeds is the event that variables have moved to other shard holders. The
-// worker receives its next events from the shards in next.
+// succeeds is the event that variables have moved to other shard holders.
+// After it, the worker receives events from the shards in next.
 type succeeds struct {
 	next   *aggregate.Shards
-	events <-chan aggregate.Event // delivers the worker's events of the new shards
+	events <-chan aggregate.Event // delivers the worker's events from the new shards
 	step   uint64                 // first step of the new shards
 }
 
@@ -24,7 +24,7 @@ func (succeeds) Counted() bool { return false }
 type writer struct {
 	peer   *peer
 	shards *aggregate.Shards
-	events <-chan aggregate.Event // events of the shards for this worker; nil if the worker sends no gradients here
+	events <-chan aggregate.Event // events of the shards for this worker; nil if the worker sends no gradients to this server
 	step   uint64                 // number of steps that are complete at the end of the current step
 	frames []wire.Frame           // frames that the next Send sends together; reused
 	done   [message.OutcomeSize]byte
@@ -54,15 +54,15 @@ func (w *writer) run() {
 	switch err = p.unlessEnded(err); {
 	case err == nil || p.server.parted(p.rank):
 	case p.tolerable(err):
-		p.cancel(err) // cancels p.ctx only: the goroutine that reads the connection reports the loss after the worker's last frame
+		p.cancel(err) // cancel stops only this worker's goroutines: the goroutine that reads the connection reports the loss after the worker's last frame
 	default:
 		p.server.End(p.session.Blame(err))
 	}
 }
 
-// first sends the first values and a Ready frame. An aggregator's server sends
-// only the Ready frame, because the workers receive first values from the
-// shard holders.
+// first sends the first values and a Ready frame. The server of an aggregator
+// (the first worker of a host) sends only the Ready frame, because the workers
+// receive their first values from the shard holders.
 func (w *writer) first() error {
 	for i := range w.shards.All() {
 		if w.peer.server.local.Aggregator == nil {
@@ -72,8 +72,9 @@ func (w *writer) first() error {
 	return w.peer.session.Send(append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Ready, Step: w.step}})...)
 }
 
-// writeStep sends the values and the outcome of one step. If shards send no
-// events in a step, it waits until variables move or the training ends.
+// writeStep sends the values and the outcome of one step. If the shards send
+// no events in a step, writeStep waits until variables move or the training
+// ends.
 func (w *writer) writeStep() error {
 	var end aggregate.Outcome
 	for left := max(1, w.shards.Events()); left > 0; {
@@ -131,8 +132,8 @@ func (w *writer) other(event aggregate.Event) {
 	}
 }
 
-// next returns the next event of the shards. With wait, it blocks until there
-// is an event, the training ends or the worker is lost.
+// next returns the next event of the shards. If wait is true, next blocks
+// until there is an event, the training ends or the worker is lost.
 func (w *writer) next(wait bool) (aggregate.Event, bool) {
 	if !wait {
 		select {
@@ -155,11 +156,11 @@ func (w *writer) next(wait bool) (aggregate.Event, bool) {
 func (w *writer) value(shard int) {
 	at := w.shards.All()[shard]
 	payload := at.Value(w.shards.Audience(w.peer.rank))
-	if l := w.peer.server.local; l.Aggregator != nil { // with an aggregator, the new value is in the memory of this process's worker
+	if l := w.peer.server.local; l.Aggregator != nil { // if there is an aggregator, the new value is in the memory of this process's worker
 		payload = l.Values(at.Piece)
 	}
 	if payload == nil {
-		return // a sparse piece: workers request its rows
+		return // a sparse piece has no value to send, because workers request its rows
 	}
 	w.frames = append(w.frames, wire.Frame{
 		Header:  wire.Header{Kind: wire.Value, Variable: uint32(at.Variable), Offset: uint64(at.Offset), Step: w.step},

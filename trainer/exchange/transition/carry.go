@@ -17,9 +17,9 @@ import (
 // another holder.
 //
 // The old holder of the rows opens the connection. For each range of rows, it
-// sends Move frames with rows in ascending order. A Moved frame with the
-// piece's number of updates ends the range. After all ranges, the new holder
-// replies with one Moved frame.
+// sends Move frames with rows in ascending order. A Moved frame ends the
+// range; it contains the piece's number of updates. After all ranges, the new
+// holder replies with one Moved frame.
 const Purpose = "move"
 
 const (
@@ -27,8 +27,8 @@ const (
 	firstSilence = time.Minute     // how long a peer may send nothing before Declaration.SilenceMillis is known
 )
 
-// send sends the rows of a list to the shard holder with index to, and waits
-// for its reply.
+// send sends the rows in list to the shard holder with index to, and waits for
+// that holder's reply.
 func (m *Repartition) send(ctx context.Context, to int, list []layout.Transfer) error {
 	task := m.d.Holders[to]
 	dialling, cancel := context.WithTimeoutCause(ctx, m.d.Silence(), fmt.Errorf("not reached within %v", m.d.Silence()))
@@ -55,10 +55,10 @@ func (m *Repartition) send(ctx context.Context, to int, list []layout.Transfer) 
 		hearing.Wait()
 	}()
 	sent := m.sendAll(session, list)
-	if sent != nil { // wait up to a second for the peer's own report, which explains the failure better
+	if sent != nil { // wait up to a second for the peer's own report, which explains the failure better than sent
 		defer time.AfterFunc(time.Second, func() { session.Close() }).Stop()
 	}
-	if err := <-answered; err != nil { // a value always arrives: awaitAnswer fails when the connection or the training ends
+	if err := <-answered; err != nil { // every call of send receives a value here: awaitAnswer fails when the connection or the training ends
 		return err
 	}
 	if sent != nil {
@@ -98,9 +98,10 @@ func (m *Repartition) awaitAnswer(session *peers.Session) error {
 	return nil
 }
 
-// tie closes a session when the training ends. If the training failed, it
+// tie closes a session when the training ends. If the training failed, tie
 // first sends the reason to the peer, and waits at most farewell. The caller
-// must read from the session until it is closed. untie undoes tie.
+// must read from the session until it is closed. The function untie cancels
+// this.
 func tie(training context.Context, session *peers.Session) (untie func()) {
 	told := make(chan struct{})
 	stop := context.AfterFunc(training, func() {
@@ -119,8 +120,8 @@ func tie(training context.Context, session *peers.Session) (untie func()) {
 
 // Serve receives rows from another shard holder until that holder closes the
 // connection. d is the declaration before the move. Serve returns an error if
-// it refuses the holder. If receiving fails later, it ends the training
-// instead.
+// it refuses the holder. If receiving fails after that, Serve ends the
+// training and returns nil.
 func (m *Repartition) Serve(from peers.Peer, d *layout.Declaration) error {
 	session := peers.NewSession(from, m.config.Peers.Generation, firstSilence)
 	defer session.Close() // ignore the error: nothing more is sent or received
@@ -144,7 +145,7 @@ func Refuse(from peers.Peer, c Config, why error) {
 }
 
 // expect returns the rows that the connected holder must send, or an error if
-// that holder must send none. It first waits until this holder has received
+// that holder has none to send. It first waits until this holder has received
 // all workers' requests to move, because the other holder may have received
 // them earlier.
 func (m *Repartition) expect(d *layout.Declaration, session *peers.Session) ([]layout.Transfer, error) {
@@ -168,8 +169,8 @@ func (m *Repartition) expect(d *layout.Declaration, session *peers.Session) ([]l
 	return nil, errors.New("no rows are expected from it, or it has sent them before")
 }
 
-// receive stores the rows of all transfers in list, and replies after the last
-// one. It fails if a row is missing or arrives twice.
+// receive stores the rows of all transfers in list. It sends the reply after
+// the last transfer. It fails if a row is missing or arrives twice.
 func (m *Repartition) receive(session *peers.Session, list []layout.Transfer) error {
 	var frame []byte
 	for _, t := range list {

@@ -20,33 +20,33 @@ type Snapshot struct {
 	Declaration *layout.Declaration // declaration with the current placement of pieces
 	Holder      cluster.Task
 	Pieces      []aggregate.Kept
-	Held        time.Duration // how long this copy delayed the training or, in modes with cuts, the steps after the cut
+	Held        time.Duration // how long this copy delayed the training; in modes with cuts (all except sync), how long it delayed the steps after the cut
 }
 
 // Restoring is a shard that Checkpoints.Restore fills with data from a
 // checkpoint.
 type Restoring interface {
 	// Put copies those elements or rows of k that belong to the shard, and
-	// ignores the rest; see aggregate.Restoring.
+	// ignores the others; see aggregate.Restoring.
 	Put(k aggregate.Kept) error
 }
 
 // Checkpoints saves and restores the shards of one shard holder.
 type Checkpoints interface {
-	// Save receives a copy of the shards each time the chief saves. Save must
-	// not block, because the training waits for it.
+	// Save receives a copy of the shards each time the chief saves a
+	// checkpoint. Save must not block, because the training waits for it.
 	Save(Snapshot)
-	// Restore calls into.Put with all data of piece p in the checkpoint
-	// d.Checkpoint. RestoreAll calls Restore for several pieces in parallel.
-	// Restore must return soon after ctx ends.
+	// Restore passes all data of piece p to into.Put. The data comes from the
+	// checkpoint d.Checkpoint. RestoreAll calls Restore for several pieces in
+	// parallel. Restore must return soon after ctx ends.
 	Restore(ctx context.Context, d *layout.Declaration, p layout.Piece, into Restoring) error
 }
 
-// Save copies the shards of a holder, and passes the copy to the Checkpoints
-// to, which may be nil if there are no shards. The caller sets Step, Number
-// and Holder of s. In modes in which a checkpoint is a consistent cut, the
-// caller has agreed on the cut with now.Alignment(). Save returns after the
-// copy is complete, or when ctx ends.
+// Save copies the shards of a holder, and passes the copy to the parameter to,
+// which may be nil if there are no shards. The caller sets Step, Number and
+// Holder of s. If the mode needs a consistent cut (the number of steps of each
+// group of workers), the caller has agreed on the cut with now.Alignment().
+// Save returns after the copy is complete, or when ctx ends.
 func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints) (err error) {
 	if err := now.Refresh(); err != nil {
 		return err
@@ -78,7 +78,7 @@ const atOnce = 4
 // piece that could not be restored. RestoreAll returns soon after ctx ends,
 // even if from.Restore does not; the shards then accept no more data.
 func RestoreAll(ctx context.Context, d *layout.Declaration, all []*aggregate.Restoring, from Checkpoints) error {
-	restoring, cancel := context.WithCancel(context.WithoutCancel(ctx)) // independent of ctx, so that the pieces are closed before their restores are canceled
+	restoring, cancel := context.WithCancel(context.WithoutCancel(ctx)) // independent of ctx: when ctx ends, RestoreAll first closes all pieces and then cancels their restores
 	defer cancel()
 	group, restoring := errgroup.WithContext(restoring)
 	group.SetLimit(atOnce)
@@ -95,7 +95,7 @@ func RestoreAll(ctx context.Context, d *layout.Declaration, all []*aggregate.Res
 	case <-ctx.Done():
 	}
 	for _, r := range all {
-		r.Close() // ctx has ended, so missing data is no error
+		r.Close() // the error for missing data is ignored, because ctx has ended
 	}
 	cancel()
 	select {
@@ -107,7 +107,7 @@ func RestoreAll(ctx context.Context, d *layout.Declaration, all []*aggregate.Res
 
 func restore(ctx context.Context, d *layout.Declaration, r *aggregate.Restoring, from Checkpoints) error {
 	if ctx.Err() != nil {
-		return nil // another piece has already failed, and its error is reported
+		return nil // the restore of another piece has already failed, and its error is reported
 	}
 	err := from.Restore(ctx, d, r.Piece(), r)
 	if missing := r.Close(); err == nil {

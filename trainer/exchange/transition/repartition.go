@@ -31,13 +31,13 @@ type Repartition struct {
 	d       *layout.Declaration // declaration with the new placement
 	before  *aggregate.Shards   // shards of the old placement
 	next    *aggregate.Shards   // shards of the new placement
-	leaving [][]layout.Transfer // by index of the receiving holder: rows that this holder sends to it
+	leaving [][]layout.Transfer // rows that this holder sends to each other holder, indexed by the receiving holder
 	ready   chan struct{}       // closed when this holder can receive rows
 	arrived chan struct{}       // closed after this holder has received all its rows
 
 	mu     sync.Mutex
-	coming [][]layout.Transfer // by index of the sending holder: rows expected from it; nil after it has connected
-	left   int                 // number of holders that still have to send rows to this one
+	coming [][]layout.Transfer // rows expected from each other holder, indexed by the sending holder; nil after that holder has connected
+	left   int                 // number of holders that still have to send rows to this holder
 }
 
 // NewRepartition returns a Repartition that leads to the placement with the
@@ -90,8 +90,8 @@ func (m *Repartition) prepare() error {
 	return nil
 }
 
-// move sends rows to their new holders and waits until this holder has
-// received all its own.
+// move sends rows to their new holders, and waits until this holder has
+// received all rows that it gains.
 func (m *Repartition) move(ctx context.Context) error {
 	self := m.d.HolderIndex(m.config.self())
 	group, ctx := errgroup.WithContext(ctx)
@@ -115,14 +115,14 @@ func (m *Repartition) move(ctx context.Context) error {
 	return group.Wait()
 }
 
-// from and to return the old and the new shard of a transfer. The shard must
-// be on this holder.
+// The methods from and to return the old and the new shard of a transfer. The
+// shard must be on this holder.
 func (m *Repartition) from(t layout.Transfer) *aggregate.Shard { return m.before.At(t.Old) }
 
 func (m *Repartition) to(t layout.Transfer) *aggregate.Shard { return m.next.At(t.New) }
 
-// keep copies rows that stay on this holder from their old shards to their new
-// ones.
+// keep copies the rows that stay on this holder from their old shards to their
+// new shards.
 func (m *Repartition) keep(list []layout.Transfer) error {
 	for _, t := range list {
 		if err := m.to(t).Adopt(m.from(t), int64(t.Lo), int64(t.Hi)); err != nil {
@@ -142,8 +142,8 @@ func (m *Repartition) claim(holder int) []layout.Transfer {
 	return list
 }
 
-// brought records that a holder has sent all its rows. After the last one it
-// closes m.arrived.
+// brought records that a holder has sent all its rows. After the last holder,
+// brought closes m.arrived.
 func (m *Repartition) brought() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

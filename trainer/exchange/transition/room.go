@@ -29,7 +29,7 @@ func (e *RoomError) Error() string {
 		e.Holder, e.Need>>20, e.Free>>20)
 }
 
-// headroom is the divisor for the part of the free memory that Fits keeps in
+// headroom is the divisor of the part of the free memory that Fits keeps in
 // reserve: a tenth. With this reserve, a move that Fits has allowed still
 // succeeds if the free memory shrinks a little before the move.
 const headroom = 10
@@ -38,9 +38,10 @@ const headroom = 10
 // in reserve.
 func (e *RoomError) Fits() bool { return e.Need <= e.Free-e.Free/headroom }
 
-// Room returns the memory that the new pieces in next need on this host, for
-// this and all other shard holders on the host, and the free memory of the
-// host. If the free memory cannot be determined, Room reports it as unlimited.
+// Room returns the memory that the new pieces in next need on this host, and
+// the free memory of the host. The needed memory is that of all shard holders
+// on the host together. If the free memory cannot be determined, Room reports
+// it as unlimited.
 func (c Config) Room(now, next *layout.Declaration) RoomError {
 	r := RoomError{Holder: c.self()}
 	for i, t := range next.Holders {
@@ -72,8 +73,9 @@ func (c Config) neighbour(t cluster.Task) bool {
 }
 
 // FreeMemory returns the number of bytes that this process can still allocate.
-// That is the available memory of the host, or what is left of the limit of
-// the process's control group (cgroup) if that is less.
+// That is the available memory of the host. If the process's control group
+// (cgroup) has a memory limit, and less is left of that limit, it is what is
+// left of the limit.
 func FreeMemory() (uint64, error) { return freeOn(os.DirFS("/")) }
 
 func freeOn(root fs.FS) (uint64, error) {
@@ -106,8 +108,9 @@ func freeOn(root fs.FS) (uint64, error) {
 }
 
 // groupFiles names the files in which a version of cgroups reports a group's
-// memory limit and use. inactive is the field of stat with page cache that the
-// kernel reclaims if necessary, and that therefore counts as free.
+// memory limit and use. inactive is a field in the file stat: the size of page
+// cache that the kernel reclaims if necessary, and that therefore counts as
+// free.
 type groupFiles struct{ limit, used, stat, inactive string }
 
 var (
@@ -115,9 +118,10 @@ var (
 	version2 = groupFiles{"memory.max", "memory.current", "memory.stat", "inactive_file"}
 )
 
-// left returns how many bytes the limits of a control group and its ancestors
-// leave, whichever is least. It ignores groups whose files it cannot read, for
-// example outside a container.
+// left returns how many more bytes a process of a control group can allocate.
+// That is the least of what is left of the limits of the group and its
+// ancestors. left ignores groups whose files it cannot read, for example
+// outside a container.
 func left(root fs.FS, mount, group string, files groupFiles) uint64 {
 	least := ^uint64(0)
 	for at := path.Clean("/" + group); ; at = path.Dir(at) {
@@ -133,7 +137,7 @@ func left(root fs.FS, mount, group string, files groupFiles) uint64 {
 func leftIn(root fs.FS, folder string, files groupFiles) (uint64, error) {
 	limit, err := readNumber(root, path.Join(folder, files.limit))
 	if err != nil {
-		return 0, err // no number: the limit is "max" (none), or the file is missing
+		return 0, err // the limit is not a number: it is "max", which means none, or its file is missing
 	}
 	used, err := readNumber(root, path.Join(folder, files.used))
 	if err != nil {
@@ -155,7 +159,7 @@ func readNumber(root fs.FS, name string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// field returns the number in the line of text whose first word is name.
+// field returns the number in that line of text whose first word is name.
 func field(text, name string) (uint64, error) {
 	for line := range strings.Lines(text) {
 		if words := strings.Fields(line); len(words) >= 2 && words[0] == name {

@@ -29,7 +29,7 @@ type Config struct {
 	Memory func() (uint64, error)
 }
 
-// self returns the task that this shard holder runs in.
+// self returns the task in which this shard holder runs.
 func (c Config) self() cluster.Task { return c.Peers.Self }
 
 // ErrEnded is the cause of a context that is canceled after a successful

@@ -8,9 +8,9 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// largestFolded is a size in bytes. A value that depends only on constants is
-// computed once, before the first run, if it is no larger; a larger one is
-// computed in every run.
+// largestFolded is a number of bytes. A value that depends only on constants
+// is computed once, before the first run, if it has at most this size. Larger
+// values are computed in every run.
 const largestFolded = 4 << 20
 
 // Graph compiles the part of g that computes the loss, gradients and outputs
@@ -60,8 +60,8 @@ type compiler struct {
 	gradients     []Gradient
 }
 
-// fold marks every small value that depends only on constants as a constant
-// itself, so that the machine computes the value once, before the first run.
+// fold turns small values that depend only on constants into constants. The
+// machine computes each of them once, before the first run.
 func (c *compiler) fold() {
 	var folded []*Value
 	for _, v := range c.builder.values {
@@ -86,9 +86,9 @@ func (c *compiler) fold() {
 }
 
 // direct makes instructions write gradients straight into the caller's memory.
-// For some gradients it adds a copy instruction instead: if other instructions
-// read the gradient, if the plan requests it twice, or if its operation keeps
-// a reference to its memory.
+// For some gradients it adds an instruction that copies the gradient there: if
+// other instructions read the gradient, if the plan requests it twice, or if
+// its operation has no kernel of plx and may keep a reference to its memory.
 func (c *compiler) direct() {
 	live := set{}
 	for _, v := range c.targets.all() {
@@ -141,9 +141,9 @@ func (c *compiler) arrange(hasLoss bool) *Program {
 	return p
 }
 
-// announce returns, by index of instruction, the gradients that are ready
-// after the instruction. A gradient is ready after the last instruction that
-// writes the gradient or reads the variable it belongs to.
+// announce returns, for each index of an instruction, the gradients that are
+// ready after the instruction. A gradient is ready after the last instruction
+// that writes the gradient or reads the variable to which it belongs.
 func (c *compiler) announce(plan *planner) map[int][]int {
 	ready := map[int][]int{}
 	for i, g := range c.gradients {

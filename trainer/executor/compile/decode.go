@@ -22,8 +22,8 @@ var alongAxes = map[string]Kind{
 	"repeatOp": Repeat, "concatOp": Concat, "maxOp": Max, "sumOp": Sum, "transposeOp": Transpose, "atOp": At,
 }
 
-// gradients lists Gorgonia's gradient operations that contain their forward
-// operation. The number is the index of the field that contains the forward
+// gradients lists those gradient operations of Gorgonia that contain their
+// forward operation. The number is the index of the field with the forward
 // operation.
 var gradients = map[string]int{"sliceIncrOp": 0, "softmaxDiffOp": 0, "col2imOp": 4}
 
@@ -92,7 +92,7 @@ func decodeBinary(op gorgonia.Op, f []reflect.Value) (Op, error) {
 		return Op{}, fmt.Errorf("gorgonia's operator %d calls itself %v: use gorgonia v0.9.18", number, op)
 	}
 	if number > 4 && !same {
-		return Op{}, nil // a comparison that returns bools, for which there is no kernel
+		return Op{}, nil // a comparison whose result is of type bool, for which there is no kernel
 	}
 	return Op{Kind: Binary, Code: binaryCodes[number]}, nil
 }
@@ -118,8 +118,8 @@ func decodeProduct(op gorgonia.Op, f []reflect.Value) (Op, error) {
 	return Op{Kind: kinds[number], TransA: f[1].Bool(), TransB: f[2].Bool()}, nil
 }
 
-// decodeSlice reads start, end and step of a slice from the operation's own
-// methods. Step 0 in the returned Op means the whole axis, which Gorgonia
+// decodeSlice reads start, end and step of a slice by calling the operation's
+// own methods. Step 0 in the returned Op means the whole axis, which Gorgonia
 // writes as a nil or an empty slice.
 func decodeSlice(op gorgonia.Op, k Kind, f []reflect.Value) Op {
 	o := Op{Kind: k, Axes: vertex.Ints(f[1])}
@@ -202,7 +202,7 @@ func writeReference(b *strings.Builder, v reflect.Value, depth int) bool {
 	return false
 }
 
-// embedsOnly reports whether t, a struct type of Gorgonia's, is an operation.
+// embedsOnly reports whether t, a struct type of Gorgonia, is an operation.
 // Gorgonia's gradient operations point to their forward operation, and such a
 // pointer holds no state.
 func embedsOnly(t reflect.Type) bool {

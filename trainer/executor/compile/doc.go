@@ -3,7 +3,8 @@
 // instruction each gradient is complete.
 //
 // Graph starts from the requested results (the loss, gradients, outputs) and
-// leaves out everything else. It works in phases, one file each:
+// leaves out all vertices that these results do not need. It works in phases,
+// one file each:
 //
 //	request.go   checks the Plan, refuses operations with hidden state
 //	             or a wrong gradient, and adds the gradients to the graph
@@ -16,6 +17,6 @@
 //	compile.go   runs the phases; program.go defines their result
 //
 // Package compile computes nothing: it knows no kernels, no matrix library and
-// no device. A package that runs a Program, such as executor/cpu, needs
-// nothing else from the graph.
+// no device. A package that runs a Program, such as executor/cpu, reads
+// nothing of the graph except the Program.
 package compile

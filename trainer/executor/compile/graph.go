@@ -10,8 +10,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// largestMerged is a size in bytes. Equal constants up to this size are
-// merged: their contents become the key of a map.
+// largestMerged is a number of bytes. Equal constants of at most this size are
+// merged into one value. Larger constants are not merged, because their
+// contents would become a map key.
 const largestMerged = 4096
 
 // builder translates the vertices of the graph that the plan needs into
@@ -19,12 +20,13 @@ const largestMerged = 4096
 type builder struct {
 	leaves map[*gorgonia.Node]leaf
 	seen   map[*gorgonia.Node]*Value
-	merged map[string]*Value // values added so far, by a text of operation, type, shape and inputs; equal text means equal values
-	values []*Value          // all values, by Value.id; a value comes after its inputs
+	merged map[string]*Value // values added so far; the key is a text of operation, type, shape and inputs, which is the same for equal values
+	values []*Value          // all values, indexed by Value.id; a value comes after its inputs
 }
 
-// leaf says whether the plan lists a leaf of the graph as an input or as a
-// fixed value, and at which index.
+// leaf says what the plan uses a leaf of the graph for: as an input or as a
+// fixed value (a value in the caller's memory). It also has the index in the
+// plan's list.
 type leaf struct {
 	kind  Kind
 	place Place
@@ -89,7 +91,8 @@ func (b *builder) leafValues(leaves gorgonia.Nodes) ([]*Value, error) {
 	return all, nil
 }
 
-// value translates vertex n, after all vertices that n is computed from.
+// value returns the Value of vertex n. It first translates all vertices from
+// which n is computed.
 func (b *builder) value(n *gorgonia.Node) (*Value, error) {
 	if v := b.seen[n]; v != nil {
 		return v, nil
@@ -156,8 +159,8 @@ func (b *builder) merge(v *Value) *Value {
 	return b.addOnce(key, v)
 }
 
-// addOnce returns the earlier value that was added under the same key. If
-// there is none, addOnce adds v and returns it.
+// addOnce adds v and returns it. If an earlier value was added with the same
+// key, it returns the earlier value instead.
 func (b *builder) addOnce(key string, v *Value) *Value {
 	if same := b.merged[key]; same != nil {
 		return same

@@ -13,8 +13,8 @@ type planner struct {
 	order    []*Value
 	position []int    // index of the instruction that computes the value
 	root     []*Value // the value whose memory this value uses; the value itself if it has memory of its own
-	last     []int    // for a value with memory of its own: index of the last instruction that reads or writes the memory
-	output   []bool   // for a value with memory of its own: the caller reads the memory after the run
+	last     []int    // index of the last instruction that reads or writes the value's memory; set only for a value with memory of its own
+	output   []bool   // true if the caller reads the value's memory after the run; set only for a value with memory of its own
 }
 
 // newPlanner finds the last instruction that uses the memory of each root (a
@@ -67,8 +67,8 @@ func (p *planner) settle(v *Value) *Value {
 
 // place assigns each root (a computed value with memory of its own) an offset
 // in the arena, and returns the arena's size in bytes. Two roots that are in
-// use at the same time do not overlap. place takes the largest root first and
-// gives each the lowest free offset.
+// use at the same time do not overlap. place starts with the largest root, and
+// gives each root the lowest free offset.
 func (p *planner) place() int {
 	var roots, placed []*Value
 	for _, v := range p.order {
@@ -80,7 +80,7 @@ func (p *planner) place() int {
 	total := 0
 	for _, v := range roots {
 		offset := 0
-		for _, other := range placed { // in order of their offsets
+		for _, other := range placed { // placed is sorted by offset
 			if p.position[other.id] > p.last[v.id] || p.position[v.id] > p.last[other.id] {
 				continue
 			}

@@ -7,26 +7,26 @@ import (
 
 // targets are the values that the program must compute for the caller.
 type targets struct {
-	gradients []*Value // in the order of Plan.Differentiate
-	variables []*Value // in the order of Plan.Differentiate: the leaves of these gradients
-	outputs   []*Value // in the order of Plan.Outputs, then the loss if the plan has one
+	gradients []*Value // gradients of the loss, in the order of Plan.Differentiate
+	variables []*Value // leaves for which the gradients are computed, in the order of Plan.Differentiate
+	outputs   []*Value // values that the caller reads: in the order of Plan.Outputs, then the loss if the plan has one
 }
 
 // all returns the gradients and the outputs in one slice.
 func (t targets) all() []*Value { return slices.Concat(t.gradients, t.outputs) }
 
 // candidates is the number of gradients that schedule.addCheapest compares to
-// choose the next one. A bound keeps the compilation of a thousand layers
-// fast.
+// choose the next one. This limit keeps the compilation of a model with a
+// thousand layers fast.
 const candidates = 8
 
-// schedule builds the list of instructions. An instruction comes after those
-// that compute its inputs.
+// schedule builds the list of instructions. Each instruction comes after the
+// instructions that compute its inputs.
 type schedule struct {
 	order []*Value
-	added []bool // by Value.id: add has visited the value, so nothing is left to do for it
-	stamp []int  // by Value.id: number of the last estimate (see now) that counted the value
-	now   int    // number of the current call of left, which estimates remaining work
+	added []bool // indexed by Value.id: true if add has visited the value, so nothing is left to do for it
+	stamp []int  // number of the last estimate (see now) that counted the value, indexed by Value.id
+	now   int    // number of the current estimate: the number of calls of left so far
 }
 
 // order returns the values that instructions compute, inputs first. It puts
@@ -34,8 +34,9 @@ type schedule struct {
 // that the caller gets gradients as early as possible.
 //
 // The caller may overwrite a variable after the run has reported its gradient
-// as ready. An output that no gradient needs therefore comes before the
-// gradients if it reads a variable. Otherwise it comes after the gradients.
+// as ready. Therefore an output comes before all gradients if it reads a
+// variable through instructions that no gradient needs. All other outputs come
+// after the gradients.
 func (t targets) order(values int) []*Value {
 	s := &schedule{added: make([]bool, values), stamp: make([]int, values)}
 	search := outputSearch{needed: set{}, variables: set{}}
@@ -60,8 +61,8 @@ func (t targets) order(values int) []*Value {
 // set is a set of values.
 type set map[*Value]bool
 
-// add adds v to the set. If below(v) is true, it also adds v's inputs in the
-// same way.
+// add adds v to the set. If below(v) is true, it also adds v's inputs, and so
+// on for their inputs.
 func (s set) add(v *Value, below func(*Value) bool) {
 	if s[v] {
 		return
@@ -74,7 +75,7 @@ func (s set) add(v *Value, below func(*Value) bool) {
 	}
 }
 
-// addComputed adds v and all values that a run computes v from. It stops at
+// addComputed adds v and all values from which a run computes v. It stops at
 // constants.
 func (s set) addComputed(v *Value) { s.add(v, func(v *Value) bool { return !v.known() }) }
 
@@ -111,8 +112,8 @@ func (s *schedule) add(v *Value) {
 	}
 }
 
-// addCheapest appends all values of vs to the order. In each round it appends
-// the value with the least work left.
+// addCheapest appends all values of vs to the order. It repeatedly appends the
+// value with the least work left.
 func (s *schedule) addCheapest(vs []*Value) {
 	whole := map[*Value]float64{}
 	for _, v := range vs {
@@ -132,8 +133,8 @@ func (s *schedule) addCheapest(vs []*Value) {
 	}
 }
 
-// left estimates the work to compute v, without the instructions that are in
-// the order already.
+// left estimates the work to compute v. Instructions that are already in the
+// order count as no work.
 func (s *schedule) left(v *Value) float64 {
 	s.now++
 	return s.visit(v)

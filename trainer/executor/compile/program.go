@@ -10,17 +10,17 @@ import (
 )
 
 // Program is a compiled graph: the instructions of a run, their order and
-// their memory. A machine that runs the program, such as package cpu's, needs
-// nothing else from the graph.
+// their memory. A machine that runs the program, such as that of package cpu,
+// needs nothing else from the graph.
 type Program struct {
-	Inputs       []*Value      // in the order of Plan.Inputs
-	Fixed        []*Value      // in the order of Plan.Fixed
-	Constants    []*Value      // values to compute once, before the first run, in this order; leaves are not among them
-	Instructions []Instruction // the computations of one run, in this order
-	Gradients    []Gradient    // in the order of Plan.Differentiate
-	Outputs      []*Value      // in the order of Plan.Outputs; the loss is last if the plan has one
-	HasLoss      bool          // the last element of Outputs is the loss
-	ArenaBytes   int           // size of the one block of memory that computed values share
+	Inputs       []*Value      // inputs, in the order of Plan.Inputs
+	Fixed        []*Value      // fixed values, whose memory belongs to the caller, in the order of Plan.Fixed
+	Constants    []*Value      // values to compute once, before the first run, in this order; leaves are left out
+	Instructions []Instruction // instructions of one run, in this order
+	Gradients    []Gradient    // gradients of the loss, in the order of Plan.Differentiate
+	Outputs      []*Value      // values that the caller reads, in the order of Plan.Outputs; the loss is last if the plan has one
+	HasLoss      bool          // true if the last element of Outputs is the loss
+	ArenaBytes   int           // size in bytes of the one block of memory that computed values share
 
 	Contextual []operation.Contextual // operations whose Prepare method must be called before each run
 }
@@ -28,28 +28,28 @@ type Program struct {
 // Instruction computes one value.
 type Instruction struct {
 	Value *Value
-	Ready []int // indices into Program.Gradients: complete after this instruction, and no later instruction reads their variables
+	Ready []int // indices into Program.Gradients: gradients that are complete after this instruction, and whose variables no later instruction reads
 }
 
 // Gradient is the gradient of the loss with respect to one leaf of the graph.
 type Gradient struct {
-	Value *Value // has memory of its own, in the area InGradients
+	Value *Value // value in the caller's memory (Area InGradients), which belongs only to this gradient
 	Name  string // name of the leaf
 }
 
 // Value is one value of a program: a leaf of the graph, or the result of an
 // instruction. A Value is read-only after Graph has returned.
 type Value struct {
-	Node   *gorgonia.Node // vertex of the graph that computes the value; the first vertex if equal ones were merged
+	Node   *gorgonia.Node // vertex of the graph that computes the value; if equal vertices were merged, the first of them
 	Op     Op
-	Inputs []*Value // arguments of the operation Op, in its order
+	Inputs []*Value // operands of the operation Op, in the order of its arguments
 	Dtype  tensor.Dtype
-	Shape  tensor.Shape // no dimensions for a scalar
-	Scalar bool         // Gorgonia stores the value as a scalar and not as a tensor
+	Shape  tensor.Shape // shape of the value; without dimensions for a scalar
+	Scalar bool         // true if Gorgonia stores the value as a scalar and not as a tensor
 	Data   []byte       // contents of a leaf of kind Constant, row-major; nil for other values
 
 	Root  *Value // value whose memory this value uses; the value itself, unless it is an alias or overwrites an input
-	Place Place  // where the memory is; valid only if Root is the value itself
+	Place Place  // location of the memory; valid only if Root is the value itself
 
 	id int // index among all values of the graph, in builder.values
 }
@@ -57,7 +57,7 @@ type Value struct {
 // Place is the location in memory of a root (a value with memory of its own).
 type Place struct {
 	Area  Area
-	Index int // index among inputs, fixed values or gradients; for InArena, offset in bytes; otherwise 0
+	Index int // meaning depends on Area: index among inputs, fixed values or gradients, offset in bytes in InArena, otherwise 0
 }
 
 // Area names one of the separate parts of a program's memory.
@@ -68,7 +68,7 @@ const (
 	Nowhere     Area = iota
 	InInputs         // memory of the machine, which the caller fills before every run
 	InFixed          // memory of the caller, the same in all runs
-	InConstants      // computed once, before the first run
+	InConstants      // memory of constants, which are computed once, before the first run
 	InGradients      // memory of the caller, passed to each run
 	InArena          // one block of memory that all computed values share
 )
@@ -101,7 +101,8 @@ func (v *Value) computed() bool {
 	return !v.known()
 }
 
-// isGradient reports whether the value lies in the caller's memory for a gradient.
+// isGradient reports whether the value lies in the memory that the caller
+// passes for a gradient.
 func (v *Value) isGradient() bool { return v.Place.Area == InGradients }
 
 // put sets the location of the value's memory.
@@ -115,8 +116,8 @@ func (v *Value) hold() []byte {
 	return v.Data
 }
 
-// work is a rough estimate of the number of arithmetic operations that it
-// takes to compute the value.
+// work is a rough estimate of the work to compute the value, as a number of
+// arithmetic operations.
 func (v *Value) work() float64 {
 	n := float64(v.Size())
 	for _, in := range v.Inputs {
@@ -147,11 +148,11 @@ type Kind int
 // The kinds of operations. A value whose kind comes after Other has shapes and
 // a type that plx's own kernels support.
 const (
-	Other    Kind = iota // an operation without a plx kernel: called as operation.Kernel, or the way Gorgonia calls it
+	Other    Kind = iota // operation without a kernel of plx: it implements operation.Kernel, or is called the way Gorgonia calls it
 	Input                // leaf that the caller fills before every run
 	Fixed                // leaf whose memory belongs to the caller
 	Constant             // leaf whose contents are known when the graph is compiled
-	Alias                // the memory of the input, seen under another shape
+	Alias                // another shape for the memory of the input
 	Copy                 // copy of its input
 	Binary
 	Unary
@@ -174,7 +175,7 @@ const (
 	At
 	MinBetween
 	MaxBetween
-	TanhGradient // (1 - y*y) g, which replaces three binary operations
+	TanhGradient // gradient of tanh, (1 - y*y) g, which replaces three binary operations
 )
 
 // Op describes an operation completely, except for its inputs. Two operations
@@ -182,12 +183,12 @@ const (
 type Op struct {
 	Kind           Kind
 	Code           string   // for Binary and Unary: the operator in Gorgonia's spelling, "+", "tanh", ...
-	TransA, TransB bool     // for a product: the kernel reads operand A or B transposed
-	Log            bool     // for Softmax and its gradient: the logarithm of the softmax
-	Axes           []int    // for Sum, Max, Transpose and At: all axes; for Repeat, Slice, Concat and Softmax: one axis
+	TransA, TransB bool     // for a product: true if the kernel reads operand A or B transposed
+	Log            bool     // for Softmax and its gradient: true for the logarithm of the softmax
+	Axes           []int    // for Sum, Max, Transpose and At: list of axes; for Repeat, Slice, Concat and Softmax: a single axis
 	Window         []int    // for Im2Col and Col2Im: height and width of kernel, padding, stride and dilation
-	Start, End     int      // for Slice: half-open range of indices
-	Step           int      // for Slice: distance of two indices; 0 means the whole axis, with Start and End 0 too
+	Start, End     int      // for Slice: range of indices, without End
+	Step           int      // for Slice: distance between neighboring indices; 0 means the whole axis, and Start and End are then 0 too
 	Strides        [2][]int // for Binary with broadcast operands: strides of operands A and B; nil otherwise
 
 	plain string // for Other: the operation's fields as text; empty if equal operations must not be merged
@@ -204,8 +205,8 @@ func (o Op) along(axes ...int) Op {
 }
 
 // inPlace reports whether the operation's kernel may write its result over its
-// input. That requires that the kernel reads each element before it writes it,
-// and never again.
+// input. This requires that the kernel reads each element of the input before
+// it writes the element of the result, and never again.
 func (o Op) inPlace() bool {
 	switch o.Kind {
 	case Unary, MinBetween, MaxBetween, Copy, TanhGradient:

@@ -25,8 +25,8 @@ type Plan struct {
 	// variable only after the run has reported that variable's gradient as
 	// ready.
 	FixedValues []gorgonia.Value
-	// Loss is a scalar of type float32 or float64. It may be nil if
-	// Differentiate is empty.
+	// Loss is the scalar to differentiate, of type float32 or float64. It may
+	// be nil if Differentiate is empty.
 	Loss *gorgonia.Node
 	// Differentiate lists the leaves, among Fixed and Inputs, for which the
 	// program computes the gradient of Loss.
@@ -36,8 +36,8 @@ type Plan struct {
 	Outputs gorgonia.Nodes
 }
 
-// check returns an error for a contradictory plan, before differentiate adds
-// vertices to the graph.
+// check returns an error for a contradictory plan. It must run before
+// differentiate adds vertices to the graph.
 func (p Plan) check(g *gorgonia.ExprGraph) error {
 	if p.Loss == nil && len(p.Differentiate) > 0 {
 		return errors.New("there is no loss to differentiate")
@@ -91,8 +91,8 @@ func (p Plan) checkLoss() error {
 }
 
 // checkIndex refuses a graph whose index of vertices is wrong. Some of
-// Gorgonia's rewrites remove a vertex and renumber others without updating the
-// index that gorgonia.Grad uses. Grad would then take one vertex for another.
+// Gorgonia's rewrites remove a vertex and renumber others, but do not update
+// the index that gorgonia.Grad uses. Grad would then use the wrong vertices.
 func checkIndex(g *gorgonia.ExprGraph) error {
 	for _, n := range g.AllNodes() {
 		if g.Node(n.ID()) != n {
@@ -141,8 +141,8 @@ var stateful = map[string]string{
 }
 
 // vet refuses an operation whose result may depend on more than its fields and
-// inputs. It returns the fields as text, for merging equal operations. The
-// text is empty for an operation that must not be merged.
+// inputs. It returns the fields as text, by which equal operations are merged.
+// The text is empty for an operation that must not be merged.
 func vet(n *gorgonia.Node) (plain string, err error) {
 	op := n.Op()
 	_, contextual := op.(operation.Contextual)
@@ -162,7 +162,8 @@ func vet(n *gorgonia.Node) (plain string, err error) {
 }
 
 // wrongGradients lists operations whose gradient Gorgonia computes wrongly, or
-// panics on. The text is the replacement that the error message recommends.
+// for whose gradient it panics. The text is the replacement that the error
+// message recommends.
 var wrongGradients = map[string]string{
 	"log2":                "use Log and divide by the logarithm of 2",
 	"invSqrt":             "use Inverse of Sqrt",

@@ -9,8 +9,8 @@ import (
 )
 
 // simplify rewrites value v into the form that its kernel takes. An operation
-// that moves no elements becomes an alias of its input. An operation whose
-// shapes no kernel supports becomes Other.
+// that moves no elements becomes an alias of its input. An operation with
+// shapes that no kernel supports becomes Other.
 func (v *Value) simplify() error {
 	switch v.Op.Kind {
 	case Other:
@@ -66,9 +66,9 @@ func (v *Value) floats() bool {
 	return true
 }
 
-// foldTranspose replaces input i of a product, if it is a transposed matrix,
-// by the matrix before the transposition. It reports whether it replaced the
-// input; the caller then sets the product's transposition flag.
+// foldTranspose looks whether input i of a product is a transposed matrix. If
+// so, it replaces the input by the matrix before the transposition and returns
+// true; the caller then sets the product's transposition flag.
 func (v *Value) foldTranspose(i int) bool {
 	in := v.Inputs[i]
 	if in.Op.Kind != Transpose || len(in.Shape) != 2 || in.Op.Axes[0] != 1 {
@@ -79,8 +79,8 @@ func (v *Value) foldTranspose(i int) bool {
 }
 
 // spread lets an elementwise operation with broadcast operands read the
-// operands before their repetition. The stride is 0 along each dimension that
-// was repeated.
+// operands as they were before they were repeated. The stride is 0 along each
+// dimension that was repeated.
 func (v *Value) spread() {
 	if v.Size() <= 1 {
 		return
@@ -125,9 +125,10 @@ func (v *Value) isOne() bool {
 	return v.Dtype == tensor.Float64 && memory.View[float64](v.Data)[0] == 1
 }
 
-// unrepeated returns the value that v is a repetition of, and that value's
-// strides for a loop over shape. If v is no repetition it returns v. The
-// strides are nil if v's shape differs from shape.
+// unrepeated looks whether v is a repetition (broadcast) of another value. It
+// returns the other value, or v itself if v is no repetition. It also returns
+// the value's strides for a loop over shape. The strides are nil if v's shape
+// differs from shape.
 func (v *Value) unrepeated(shape tensor.Shape) (*Value, []int) {
 	if v.Size() == 1 {
 		return v, make([]int, len(shape))
@@ -172,8 +173,9 @@ func keepsOrder(shape, axes []int) bool {
 	return slices.IsSorted(moved)
 }
 
-// fits reports whether the operation's kernel supports the shape of the
-// result, to, and the shapes of the operands, from.
+// fits reports whether the operation's kernel supports the shapes. The
+// parameter to is the shape of the result, and from are the shapes of the
+// operands.
 func (o Op) fits(to tensor.Shape, from []tensor.Shape) bool {
 	switch o.Kind {
 	case Binary, Unary, MinBetween, MaxBetween, Softmax, SoftmaxGradient:
@@ -192,7 +194,7 @@ func (o Op) fits(to tensor.Shape, from []tensor.Shape) bool {
 	case Transpose:
 		return len(o.Axes) == len(in) && size == memory.Elements(in)
 	}
-	return len(o.Axes) == len(in) && size == 1 // the only other kind here is At
+	return len(o.Axes) == len(in) && size == 1 // At is the only other kind that is left
 }
 
 // fitsElements implements fits for elementwise operations, whose result has as
@@ -204,7 +206,7 @@ func (o Op) fitsElements(to tensor.Shape, from []tensor.Shape) bool {
 		return max(a, b) == size && (a == size || a == 1) && (b == size || b == 1)
 	}
 	if o.Kind == SoftmaxGradient {
-		from = from[1:] // the kernel reads the softmax's result and gradient, but not its operand
+		from = from[1:] // the kernel does not read the first input, the softmax's operand
 	}
 	for _, s := range from {
 		if memory.Elements(s) != size {
@@ -214,8 +216,8 @@ func (o Op) fitsElements(to tensor.Shape, from []tensor.Shape) bool {
 	return o.Kind != Softmax && o.Kind != SoftmaxGradient || o.softmaxAxis(to) >= 0
 }
 
-// fitsPieces implements fits for slices, concatenation and im2col, which copy
-// pieces of their operands.
+// fitsPieces implements fits for slices, concatenation and im2col. These
+// operations copy pieces of their operands.
 func (o Op) fitsPieces(to tensor.Shape, from []tensor.Shape) bool {
 	switch o.Kind {
 	case Slice:
@@ -283,8 +285,8 @@ func Strides(shape []int) []int {
 	return s
 }
 
-// softmaxAxis returns the axis of a softmax over shape s. Axis -1 of the
-// operation means the default that Gorgonia chooses. The result -1 means that
+// softmaxAxis returns the axis of a softmax over shape s. If the operation has
+// axis -1, that is the default that Gorgonia chooses. The result -1 means that
 // s has no such axis.
 func (o Op) softmaxAxis(s tensor.Shape) int {
 	axis := o.Axes[0]
@@ -299,7 +301,7 @@ func (o Op) softmaxAxis(s tensor.Shape) int {
 	return len(s) - 1
 }
 
-// sliced returns the number of elements of the slice of a tensor of that
+// sliced returns the number of elements of a slice of a tensor with the given
 // shape. It returns -1 if the slice ends outside the shape.
 func (o Op) sliced(shape []int) int {
 	outer, n, inner := Threefold(shape, o.Axes[0])
@@ -336,9 +338,10 @@ func fitsConcat(to tensor.Shape, from []tensor.Shape, axis int) bool {
 	return total == n
 }
 
-// RepeatGeometry describes a repetition of shape from along an axis: the
-// number of elements after the axis, and how often each group of that size is
-// repeated. It treats dimensions that from lacks as size 1.
+// RepeatGeometry describes a repetition of a tensor of shape from along an
+// axis, with result of shape to. It returns the number of elements after the
+// axis, and how often each group of that many elements is repeated. Dimensions
+// that from lacks count as size 1.
 func RepeatGeometry(to, from tensor.Shape, along int) (inner, times int) {
 	size := memory.Elements(from)
 	times = memory.Elements(to) / size
@@ -348,8 +351,8 @@ func RepeatGeometry(to, from tensor.Shape, along int) (inner, times int) {
 	return memory.Elements(from[along+1:]), times
 }
 
-// reduced returns shape without the given axes. No axes mean a reduction over
-// all dimensions, whose result has no dimension.
+// reduced returns shape without the given axes. If axes is empty, the
+// reduction is over all dimensions, and the result has no dimension.
 func reduced(shape, axes []int) []int {
 	var s []int
 	for i, d := range shape {

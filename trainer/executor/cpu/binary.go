@@ -30,8 +30,8 @@ func (l loops[T]) run(out, a, b []T) {
 
 // newSpread returns the kernel of an elementwise operation whose operands are
 // repeated (broadcast) along some dimensions. The kernel computes row by row.
-// A row covers as many of the last dimensions as possible: within it each
-// operand is one element or a run of adjacent elements.
+// A row covers as many of the last dimensions as possible. Within a row, each
+// operand is either one repeated element or a run of adjacent elements.
 func newSpread[T float](shape []int, strides [2][]int, out, a, b *cell[T], l loops[T]) func() {
 	d, width := len(shape), 1
 	even := func(s []int, i, width int, one bool) bool {
@@ -41,7 +41,7 @@ func newSpread[T float](shape []int, strides [2][]int, out, a, b *cell[T], l loo
 	for last > 0 && shape[last] == 1 {
 		last--
 	}
-	oneA, oneB := strides[0][last] == 0, strides[1][last] == 0 // the operand has the same element in a whole row
+	oneA, oneB := strides[0][last] == 0, strides[1][last] == 0 // true if operand a or b has the same element in a whole row
 	for d > 0 && even(strides[0], d-1, width, oneA) && even(strides[1], d-1, width, oneB) {
 		d--
 		width *= shape[d]
@@ -186,8 +186,8 @@ func divSV[T float](out []T, s T, b []T) {
 	}
 }
 
-// The comparisons below return 1 or 0 without a branch. The processor would
-// mispredict a branch for random operands.
+// The comparisons below return 1 or 0 without a branch, because the processor
+// would often predict the branch wrongly.
 
 func lessVV[T float](out, a, b []T) {
 	a, b = a[:len(out)], b[:len(out)]

@@ -11,7 +11,7 @@
 // is called the way Gorgonia calls it, and may allocate memory: see
 // loader.call.
 //
-// Package executor only calls New, Input, Output and Run of a Machine. A
-// machine for another device, such as that of package gpu, has the same
-// methods.
+// Package executor calls only the function New and the methods Input, Output
+// and Run of a Machine. A machine for another device, such as that of package
+// gpu, has the same methods.
 package cpu

@@ -119,21 +119,21 @@ type prealloc interface {
 	UsePreallocDo(prealloc gorgonia.Value, inputs ...gorgonia.Value) (gorgonia.Value, error)
 }
 
-// foreign is an operation without a kernel. It is called the way Gorgonia
-// calls it, and its result is copied into the program's memory.
+// foreign is an operation without a kernel of plx. It is called the way
+// Gorgonia calls it, and its result is copied into the program's memory.
 type foreign struct {
 	op     gorgonia.Op
 	to     []byte         // memory of the result in the program
-	out    gorgonia.Value // a Gorgonia value whose elements are the memory in field to
+	out    gorgonia.Value // a Gorgonia value whose elements lie in the memory in field to
 	inputs []gorgonia.Value
-	reuse  bool // op implements prealloc and is not Gorgonia's own, so it may write into out
+	reuse  bool // true if op may write its result into out: it implements prealloc and is not one of Gorgonia's own
 }
 
 func (k *foreign) run() error {
 	var got gorgonia.Value
 	var err error
 	if k.reuse {
-		clear(k.to) // some operations add to the old contents of out
+		clear(k.to) // some operations add to the previous contents of out
 		got, err = k.op.(prealloc).UsePreallocDo(k.out, k.inputs...)
 	} else {
 		got, err = k.op.Do(k.inputs...)
@@ -151,8 +151,8 @@ func (k *foreign) run() error {
 }
 
 // call returns the kernel of an operation that this package does not
-// implement. It calls Gorgonia's own operations with Do and not with
-// UsePreallocDo, because some of them compute a wrong result in a given value.
+// implement. Gorgonia's own operations are called with Do and not with
+// UsePreallocDo, because some of them write a wrong result into a given value.
 func (l *loader) call(v *compile.Value) (kernel, error) {
 	op := v.Node.Op()
 	out, err := l.wrap(v)

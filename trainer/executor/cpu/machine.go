@@ -20,9 +20,9 @@ type Machine struct {
 }
 
 // New loads a program: it places the program's values in memory, computes the
-// constants and makes the kernels. fixed is the memory of the fixed values,
-// row-major. The caller may change its contents between runs. Matrix products
-// use lib.
+// constants and makes the kernels. fixed is the memory of the fixed values
+// (leaves such as variables), in row-major order. The caller may change its
+// contents between runs. Matrix products use lib.
 func New(p *compile.Program, fixed [][]byte, lib gorgonia.BLAS) (*Machine, error) {
 	l := newLoader(p, fixed, lib)
 	m := &Machine{program: p, inputs: l.inputs}
@@ -87,8 +87,8 @@ func (m *Machine) Run(gradients [][]byte, ready func(i int)) (err error) {
 	return nil
 }
 
-// failed adds to err the name of the value whose instruction failed. at is the
-// index of the instruction.
+// failed adds to err the name of the value whose instruction failed. The
+// parameter at is the index of the instruction.
 func (m *Machine) failed(at int, err error) error {
 	return fmt.Errorf("%s: %w", m.program.Instructions[at].Value.Label(), err)
 }
@@ -128,10 +128,10 @@ func cellOf[T float](l *loader, v *compile.Value) *cell[T] {
 // loader places the values of a program in memory and makes their kernels.
 type loader struct {
 	lib    gorgonia.BLAS
-	fixed  [][]byte // memory of the caller, in the order of program.Fixed
+	fixed  [][]byte // the caller's memory for each fixed value, in the order of program.Fixed
 	inputs [][]byte // memory of each input, in the order of program.Inputs
 	arena  []byte
-	at     map[*compile.Value][]byte  // memory of each root (a value with memory of its own); gradients are missing, because theirs changes between runs
+	at     map[*compile.Value][]byte  // memory of each root (a value with memory of its own); gradients are not in the map, because their memory changes between runs
 	cells  map[*compile.Value]pointer // cell of each root of type float32 or float64
 }
 

@@ -6,13 +6,14 @@ import "math"
 // polynomials suffice. The error of a result is at most 0.6 units in the last
 // place; the largest measured error is 0.52. Ordinary arguments take no
 // branch. Each product is converted to float64 before an addition, which
-// forbids the compiler to fuse the two. Every host therefore computes the same
-// bits.
+// forbids the compiler to fuse the product with the addition. So every host
+// computes the same bits.
 
 // widen converts a normal, infinite or NaN float32 to float64. Zero and
 // subnormal numbers become numbers between 2^-127 and 2^-126. widen avoids the
 // processor's conversion instruction. That instruction writes only half of a
-// register, and so makes each element of a loop wait for the one before.
+// register, so the conversion of each element would wait for that of the
+// element before.
 func widen(x float32) float64 {
 	u := uint64(math.Float32bits(x))
 	if u&0x7f800000 == 0x7f800000 {
@@ -21,7 +22,8 @@ func widen(x float32) float64 {
 	return math.Float64frombits(u&(1<<31)<<32 | (u&(1<<31-1)<<29 + 896<<52))
 }
 
-// tiny reports whether |x| is less than the float32 whose bits are bound.
+// tiny reports whether |x| is less than a certain float32. The parameter bound
+// has the bits of that float32.
 func tiny(x float32, bound uint32) bool {
 	return math.Float32bits(x)&(1<<31-1) < bound
 }
@@ -100,7 +102,7 @@ func expm132(x float32) float32 {
 func tanh32(x float32) float32 {
 	u := math.Float32bits(x)
 	size := u & (1<<31 - 1)
-	if size-belowCube >= tanhIsOne-belowCube { // the subtraction is unsigned, so the condition is also true for size < belowCube
+	if size-belowCube >= tanhIsOne-belowCube { // size is unsigned, so size-belowCube wraps around if size < belowCube, and the condition is true then too
 		switch {
 		case size < belowCube || x != x:
 			return x

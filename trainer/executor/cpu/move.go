@@ -23,8 +23,8 @@ func repeat[T float](out, a []T, inner, times int) {
 }
 
 // newSlicing returns the kernel of Slice, which copies a slice of whole to
-// part, or of SliceGradient, which copies part into whole and sets the rest of
-// whole to 0.
+// part. For SliceGradient, it returns the kernel that copies part into whole
+// and sets all other elements of whole to 0.
 func newSlicing[T float](v *compile.Value, whole, part *cell[T]) func() {
 	shape, into := v.Inputs[0].Shape, v.Op.Kind == compile.SliceGradient
 	if into {
@@ -57,7 +57,7 @@ func newSlicing[T float](v *compile.Value, whole, part *cell[T]) func() {
 
 // newConcat returns the kernel that concatenates its inputs along an axis.
 func newConcat[T float](v *compile.Value, out *cell[T], in []*cell[T]) func() {
-	outer, runs := 0, make([]int, len(in)) // for each input: number of adjacent elements to copy at a time
+	outer, runs := 0, make([]int, len(in)) // number of adjacent elements to copy at a time, for each input
 	for i, x := range v.Inputs {
 		o, n, inner := compile.Threefold(x.Shape, v.Op.Axes[0])
 		outer, runs[i] = o, n*inner
@@ -94,13 +94,13 @@ func newPermuting[T float](from, axes []int, out, a *cell[T]) func() {
 	return func() {
 		for to := out.data; len(to) > 0; to = to[rows*cols:] {
 			transpose(to[:rows*cols], a.data[memory.Offset(index, strides):], rows, cols, strides[d], strides[d+1])
-			memory.Advance(index, shape) // after the last matrix, index is all zeros again for the next run
+			memory.Advance(index, shape) // Advance after the last matrix sets index to all zeros again, as the next run needs it
 		}
 	}
 }
 
-// transpose copies a matrix with any strides into row-major out. It copies in
-// tiles that fit into the processor's cache.
+// transpose copies a matrix with the given strides into the row-major matrix
+// out. It copies in tiles that fit into the processor's cache.
 func transpose[T float](out, a []T, rows, cols, strideRow, strideCol int) {
 	const tile = 16
 	if strideCol == 1 {
@@ -127,7 +127,7 @@ func transpose[T float](out, a []T, rows, cols, strideRow, strideCol int) {
 // height and width of the result, channels*window).
 type patches[T float] struct {
 	images, columns      *cell[T]
-	back                 bool // compute the gradient: add each window in columns to images
+	back                 bool // true for the gradient of im2col, which adds each window in columns to images
 	batch, channels      int
 	height, width        int // size of an image in pixels
 	outHeight, outWidth  int
@@ -167,8 +167,9 @@ func (k *patches[T]) run() {
 	}
 }
 
-// windows copies the windows of one channel whose first line is line top of
-// the image. In columns, two neighbouring windows are one row apart.
+// windows copies windows of one channel: those whose first line is line top of
+// the image. In columns, the windows of neighboring positions are one row
+// apart.
 func (k *patches[T]) windows(plane, columns []T, top int) {
 	far := k.channels * k.kernelH * k.kernelW
 	for i := range k.kernelH {
@@ -185,8 +186,10 @@ func (k *patches[T]) windows(plane, columns []T, top int) {
 	}
 }
 
-// lines copies one line of every window from a line of the image, or for the
-// gradient adds it to that line. Elements outside the image are 0.
+// lines copies one line of the image into the matching line of every window.
+// For the gradient, it adds these lines of the windows to the line of the
+// image. Elements outside the image are 0. far is the distance between two
+// windows in columns.
 func (k *patches[T]) lines(line, columns []T, far int) {
 	for x := range k.outWidth {
 		left := x*k.strideW - k.padW
@@ -208,8 +211,8 @@ func (k *patches[T]) lines(line, columns []T, far int) {
 	}
 }
 
-// ragged does the work of lines for one window that extends outside the image
-// or whose elements are not adjacent.
+// ragged does the work of lines for one window. It is for windows that extend
+// outside the image or whose elements are not adjacent.
 func (k *patches[T]) ragged(line, row []T, left int) {
 	x := left
 	for j := range row {

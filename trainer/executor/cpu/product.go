@@ -9,7 +9,7 @@ import (
 
 // newGemm returns a kernel that computes C = op(A) op(B) for a batch of
 // matrices, which lie one after the other in memory. op transposes its matrix
-// if v.Op says so.
+// if v.Op.TransA or v.Op.TransB is true.
 func newGemm[T float](v *compile.Value, lib gorgonia.BLAS, out, a, b *cell[T]) func() {
 	shapeA, shapeB := v.Inputs[0].Shape, v.Inputs[1].Shape
 	d := len(shapeA) - 2
@@ -37,8 +37,8 @@ func transposition(t bool) blas.Transpose {
 	return blas.NoTrans
 }
 
-// newGemv returns a kernel that computes y = op(A) x. op transposes A if v.Op
-// says so.
+// newGemv returns a kernel that computes y = op(A) x. op transposes A if
+// v.Op.TransA is true.
 func newGemv[T float](v *compile.Value, lib gorgonia.BLAS, out, a, x *cell[T]) func() {
 	t, s := transposition(v.Op.TransA), v.Inputs[0].Shape // s is the shape of A in memory, before op
 	return func() {

@@ -9,13 +9,13 @@ import (
 
 // reduction is a sum or a maximum over some dimensions. It reads the input
 // once, row by row, in the order of memory. newReduction computes in advance
-// to which element of the result each row belongs.
+// for each row the element of the result to which the row belongs.
 type reduction[T float] struct {
 	out, a *cell[T]
 	width  int                 // number of elements in a row of the input
-	along  bool                // true: a row is reduced to one element; false: a row is combined element by element with a row of the result
-	rows   []int               // for each row of the input: offset in the result of the element or row that it is reduced to
-	first  []bool              // for each row of the input: true if no earlier row is reduced to the same element or row of the result
+	along  bool                // if true, a row is reduced to one element; if false, a row is combined element by element with a row of the result
+	rows   []int               // for each row of the input, the offset in the result of the element or row to which it is reduced
+	first  []bool              // for each row of the input, true if no earlier row is reduced to the same element or row of the result
 	row    func(a []T) T       // reduces a row to one element
 	two    func(out, a, b []T) // reduces rows a and b element by element to row out
 	pair   func(x, y T) T      // reduces two elements to one
@@ -38,9 +38,9 @@ func (k *reduction[T]) run() {
 	}
 }
 
-// newReduction returns the kernel that reduces a tensor of that shape along
-// axes; no axes mean all dimensions. It computes the sum if sum is true,
-// otherwise the maximum.
+// newReduction returns the kernel that reduces a tensor of the given shape
+// along axes. If axes is empty, it reduces over all dimensions. The kernel
+// computes the sum if sum is true, otherwise the maximum.
 func newReduction[T float](shape, axes []int, sum bool, out, a *cell[T]) func() {
 	k := &reduction[T]{out: out, a: a, row: maxRow[T], two: maxVV[T], pair: func(x, y T) T { return max(x, y) }}
 	if sum {
@@ -63,8 +63,8 @@ func newReduction[T float](shape, axes []int, sum bool, out, a *cell[T]) func() 
 	return k.run
 }
 
-// lay computes the offset in the result for each row of the input. reduced[i]
-// is true for each dimension that is reduced. d is the number of dimensions
+// lay computes, for each row of the input, its offset in the result.
+// reduced[i] is true if dimension i is reduced. d is the number of dimensions
 // outside a row.
 func (k *reduction[T]) lay(shape []int, reduced []bool, d int) {
 	strides, n := make([]int, len(shape)), 1
@@ -144,8 +144,8 @@ func fill[T float](out []T, x T) {
 type softmax[T float] struct {
 	out, a   *cell[T] // a is the softmax's operand; for a gradient, a is the softmax's result
 	g        *cell[T] // gradient of the softmax's result; nil means to compute the softmax itself
-	n, inner int      // number of elements along the axis; distance in memory between two of them
-	log      bool     // compute the logarithm of the softmax
+	n, inner int      // number of elements along the axis, and distance in memory between two neighbors among them
+	log      bool     // true for the logarithm of the softmax
 	exp      func(T) T
 }
 
@@ -176,8 +176,8 @@ func (k *softmax[T]) run() {
 	}
 }
 
-// forward computes the softmax of the elements of a at distance k.inner from
-// each other. It subtracts the largest element first, so that no exponential
+// forward computes the softmax of one line of elements, which lie k.inner
+// apart in a. It first subtracts the largest element, so that no exponential
 // overflows.
 func (k *softmax[T]) forward(out, a []T) {
 	m := a[0]

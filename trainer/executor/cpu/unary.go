@@ -3,8 +3,8 @@ package cpu
 import "math"
 
 // apply returns a loop that calls f for every element. The Go compiler does
-// not inline this call. Functions that gain from inlining have loops of their
-// own below.
+// not inline this call. Functions that would be much faster inlined have their
+// own loops below.
 func apply[T float](f func(T) T) func(out, a []T) {
 	return func(out, a []T) {
 		a = a[:len(out)]

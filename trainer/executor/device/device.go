@@ -16,8 +16,8 @@
 // Work that is put on a stream runs asynchronously, in the order of the
 // stream. Only events order the work of two streams, or report to the host
 // that work is done. No call blocks until the GPU is done, because a GPU that
-// has fallen off the bus would never answer. Await polls an event for a
-// limited time instead.
+// has failed or been disconnected would never answer. Instead, Await polls an
+// event for a limited time.
 //
 // Any goroutine may call the methods of a GPU. Two goroutines must not call
 // methods of one stream at the same time.
@@ -40,10 +40,10 @@ type Kernel uintptr
 type Info struct {
 	Name         string
 	Major, Minor int    // compute capability, for example 7 and 0 for 7.0
-	Through      string `json:",omitempty"` // Go package that calls the driver for plx; empty if package cuda does
+	Through      string `json:",omitempty"` // Go package that calls the driver for plx; empty means package cuda
 	Driver       int    // newest CUDA version that the driver supports, for example 12040 for 12.4
-	Total        uint64 // bytes of GPU memory
-	Free         uint64 // bytes of GPU memory that no process has allocated
+	Total        uint64 // size of the GPU's memory in bytes
+	Free         uint64 // number of bytes of GPU memory that no process has allocated
 }
 
 // CUDA returns the newest CUDA version that the driver supports, for example
@@ -72,7 +72,7 @@ type GPU interface {
 	Do(f func() error) error
 }
 
-// Module is PTX code that was loaded on a GPU.
+// Module is a piece of PTX code that is loaded on a GPU.
 type Module interface {
 	Kernel(name string) (Kernel, error)
 }
@@ -80,23 +80,24 @@ type Module interface {
 // Stream is a queue of asynchronous work on a GPU. All of its work must be
 // done before Close.
 type Stream interface {
-	// In copies bytes to the GPU, Out copies bytes from the GPU. The host's
-	// memory must be pinned, and the caller must not change it until the copy
-	// is done.
+	// In copies bytes to the GPU, and Out copies bytes from the GPU. The
+	// host's memory must be pinned, and the caller must not change it until
+	// the copy is done.
 	In(to Pointer, from []byte) error
 	Out(to []byte, from Pointer) error
 	// Launch runs a kernel. params holds the kernel's parameters one after the
 	// other, each aligned to its own size. The caller may reuse params after
 	// Launch returns.
 	Launch(k Kernel, s Shape, params []byte) error
-	// Record makes event e stand for all work that is on the stream at the
-	// time of the call.
+	// Record marks the current end of the stream with event e. The event is
+	// done when all work that is on the stream at the time of the call is
+	// done.
 	Record(e Event) error
-	// Wait delays later work of this stream until the work that event e stands
-	// for is done.
+	// Wait delays later work of this stream until event e is done, that is,
+	// all work before the place that e marks.
 	Wait(e Event) error
-	// Capture records the work that function put puts on the stream, without
-	// running the work, and returns it as a graph.
+	// Capture records the work that the function put puts on the stream, and
+	// returns it as a graph. The work does not run.
 	Capture(put func() error) (Graph, error)
 	// Replay runs the work of a captured graph on the stream.
 	Replay(g Graph) error
@@ -147,7 +148,8 @@ func Await(e Event, limit time.Duration) error {
 	}
 }
 
-// Error codes of the driver that callers distinguish; see Error.Code.
+// Error codes of the driver that callers of this package treat differently
+// from other errors; see Error.Code.
 const (
 	OutOfMemory    = 2
 	NoDevice       = 100

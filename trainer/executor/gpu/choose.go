@@ -16,7 +16,7 @@ import (
 func arguments(v *compile.Value) []*compile.Value {
 	switch v.Op.Kind {
 	case compile.Repeat:
-		return v.Inputs[:1] // the second input is the number of repetitions, known from the shapes
+		return v.Inputs[:1] // the second input is the number of repetitions, which the shapes already determine
 	case compile.SliceGradient:
 		return v.Inputs[1:2] // the first input only gives the shape of the result
 	case compile.SoftmaxGradient:
@@ -160,8 +160,8 @@ func move(t kernels.Type, v *compile.Value) (kernels.Operation, error) {
 	return kernels.At(t, at)
 }
 
-// bounds returns start, end and step of a slice. Step 0 of the operation means
-// the whole axis.
+// bounds returns start, end and step of a slice. In an operation with step 0,
+// the slice is the whole axis.
 func bounds(o compile.Op, shape tensor.Shape) (start, end, step int) {
 	if o.Step == 0 {
 		return 0, shape[o.Axes[0]], 1

@@ -15,7 +15,7 @@ import (
 // share a Device; the driver compiles each kernel module once for all of them.
 type Device struct {
 	device.GPU
-	Info     device.Info   // free memory and other values at the time when the GPU was opened
+	Info     device.Info   // data about the GPU, such as its free memory, from the time when the GPU was opened
 	Patience time.Duration // how long a run waits for one piece of the GPU's work before it fails
 	Products cublas.Choice // library for matrix products; the zero value means plx's own kernels
 
@@ -23,8 +23,9 @@ type Device struct {
 	modules map[string]device.Module
 }
 
-// patience is the default of Device.Patience: longer than any gradient should
-// take, and short enough that a hung GPU does not cost a night.
+// patience is the default of Device.Patience. It is longer than the
+// computation of any gradient should take. It is short enough that a job whose
+// GPU hangs does not wait all night.
 //
 // TODO: no real GPU has run this; the value is a guess.
 const patience = 2 * time.Minute
@@ -49,8 +50,8 @@ func (d *Device) Available() (uint64, error) {
 	return info.Free, err
 }
 
-// kernel returns the kernel of that name. It loads the kernel's module on the
-// GPU when a kernel of the module is first used.
+// kernel returns the kernel with the given name. When a kernel of a module is
+// first used, kernel loads the module on the GPU.
 func (d *Device) kernel(module, name string) (device.Kernel, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

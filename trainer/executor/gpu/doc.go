@@ -15,12 +15,13 @@
 //
 // # Streams
 //
-// A run uses three CUDA streams. The first copies inputs and fixed values to
-// the GPU, in the order in which instructions need them. The second runs
-// kernels. The third copies each gradient to the host as soon as its kernel is
-// done, while later kernels run. Run calls ready for a gradient after the
-// copy, when the gradient is in the caller's memory. Events order the streams;
-// no call waits for the whole device.
+// A run uses three CUDA streams. The first copies inputs and fixed values
+// (such as the model's variables) to the GPU, in the order in which
+// instructions need them. The second runs kernels. The third copies each
+// gradient to the host as soon as its kernel is done, while later kernels run.
+// Run calls ready for a gradient after the copy, when the gradient is in the
+// caller's memory. Events order the streams; no call waits for the whole
+// device.
 //
 // After a run has reported a gradient as ready, Renew copies the variable's
 // new value to the GPU, piece by piece, while the run continues. The next run
@@ -42,11 +43,11 @@
 // # Values that stay
 //
 // After Machine.Reside the fixed values and the optimiser's state stay on the
-// GPU. Each run ends with the update of the values, and the whole run is one
-// graph unless the CPU computes an operation. Numbers that change from step to
-// step, such as the learning rate, are in GPU memory, and the run copies them
-// there with the inputs. Only outputs and sums of squares are copied back to
-// the host.
+// GPU. Each run ends with the update of the values. The whole run is one
+// graph, except if the CPU computes an operation. Numbers that change from
+// step to step, such as the learning rate, are in GPU memory, and the run
+// copies them there with the inputs. Only outputs and sums of squares are
+// copied back to the host.
 //
 // # Operations without a kernel
 //

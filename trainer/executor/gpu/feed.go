@@ -15,8 +15,8 @@ type feed struct {
 	host   []byte                 // pinned host memory, the source of the copy to the GPU
 	from   []byte                 // the caller's memory of a fixed value; nil for inputs and for states of random number generators
 	fill   func(host []byte) bool // updates host and reports whether it changed; nil for an input, whose host memory the caller fills
-	read   bool                   // an instruction waits for the copy
-	stays  bool                   // the GPU updates the value itself, and runs do not copy it
+	read   bool                   // true if an instruction waits for the copy
+	stays  bool                   // true if the GPU updates the value itself, so that runs do not copy it
 	copied device.Event
 }
 
@@ -25,8 +25,8 @@ type feed struct {
 type feeds struct {
 	gpu    *Device
 	stream device.Stream
-	all    []feed // inputs, then fixed values, then states of random number generators; runs copy them in this order
-	fixed  int    // index in field all of the first fixed value
+	all    []feed // inputs, then fixed values (such as variables), then states of random number generators; runs copy them in this order
+	fixed  int    // index of the first fixed value in the field all
 
 	mu      sync.Mutex // held while renew puts a copy on the stream
 	refused error      // error of the first copy in renew that failed; the next run returns it
@@ -44,8 +44,9 @@ func (a *feeds) add(f feed, n int) (host []byte, err error) {
 	return f.host, nil
 }
 
-// keep makes the fixed values stay on the GPU, so that runs no longer copy
-// them. It returns the indices of the feeds that runs still copy.
+// keep makes the fixed values (such as variables) stay on the GPU, so that
+// runs no longer copy them. It returns the indices of the feeds that runs
+// still copy.
 func (a *feeds) keep() (others []int) {
 	for i := range a.all {
 		if f := &a.all[i]; f.from != nil {
@@ -85,9 +86,9 @@ func (a *feeds) copyPart(f *feed, from, to int) error {
 }
 
 // renew starts the copy of bytes [from, to) of fixed value i: see
-// Machine.Renew. It skips a value that no instruction waits for. An earlier
-// copy of that value may still be reading the pinned memory; the next run
-// copies the value instead.
+// Machine.Renew. It skips a value that no instruction waits for. For such a
+// value, an earlier copy may still be reading the pinned memory, so the next
+// run copies the value instead.
 func (a *feeds) renew(i, from, to int) {
 	f := &a.all[a.fixed+i]
 	a.mu.Lock()
@@ -107,8 +108,8 @@ func (a *feeds) close() error {
 	return errors.Join(all...)
 }
 
-// update copies bytes from slice from to slice to, and reports whether the two
-// differed.
+// update copies the bytes of slice from to slice to. It reports whether the
+// two slices differed.
 func update(to, from []byte) bool {
 	if bytes.Equal(to, from) {
 		return false

@@ -38,7 +38,7 @@ func (h *hostWork) run(m *Machine) error {
 	if err := m.compute.In(h.result.from, h.result.host); err != nil {
 		return err
 	}
-	return m.settle(m.compute) // wait for the copy, because the next run overwrites the host memory h.result.host
+	return m.settle(m.compute) // wait until the result is copied to the GPU, because the next run overwrites the host memory h.result.host
 }
 
 // cpuKernel prepares the CPU computation of instruction v, which has no GPU

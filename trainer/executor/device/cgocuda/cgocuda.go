@@ -4,10 +4,11 @@ package cgocuda
 
 // gorgonia.org/cu calls cuInit while the program starts, and ends the program
 // if cuInit fails. The linker prefers the cuInit defined below, which does
-// nothing. All other symbols of the driver stay undefined until plx_open has
-// loaded the library with RTLD_GLOBAL. The loader resolves each symbol at its
-// first call. The linker option -lcuda of package cu finds the empty libcuda.a
-// in this directory, so that a program starts without the driver.
+// nothing. All other functions of the driver stay undefined until plx_open has
+// loaded the driver's library with RTLD_GLOBAL. The dynamic loader finds each
+// function at its first call. The linker option -lcuda of package cu finds the
+// empty libcuda.a in this directory, so that a program starts without the
+// driver.
 
 /*
 #cgo LDFLAGS: -L${SRCDIR} -ldl -Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files
@@ -111,7 +112,7 @@ func load() error {
 		return fmt.Errorf("%s has no function %s: its driver is older than CUDA 11.0", file, C.GoString(missing))
 	}
 	if why != nil {
-		return errors.New(C.GoString(why)) // the message of dlopen names the file
+		return errors.New(C.GoString(why)) // no wrapping, because the message of dlopen names the file
 	}
 	loaded = true
 	return nil
@@ -144,9 +145,9 @@ func refused(call string, err error) error {
 	return &device.Error{Call: call, Code: code, Name: C.GoString(name)}
 }
 
-// Open opens the GPU with that index among the GPUs that CUDA_VISIBLE_DEVICES
-// lists. The error says whether the driver is missing, is too old, or has no
-// such GPU.
+// Open opens the GPU with the given index among the GPUs that
+// CUDA_VISIBLE_DEVICES lists. The error says whether the driver is missing, is
+// too old, or has no GPU with this index.
 func Open(index int) (device.GPU, error) {
 	if err := load(); err != nil {
 		return nil, fmt.Errorf("open NVIDIA's driver: %w", err)
@@ -196,8 +197,8 @@ func (g *gpu) Info() (device.Info, error) {
 	return i, err
 }
 
-// in calls function do with the GPU's context current. call is the name of the
-// driver's function, for errors.
+// in calls the function do while the GPU's context is current. call is the
+// name of the driver's function, for errors.
 func (g *gpu) in(call string, do func() error) error {
 	return g.Do(func() error { return refused(call, do()) })
 }
@@ -271,7 +272,7 @@ func (m *module) Kernel(name string) (device.Kernel, error) {
 	if err != nil {
 		return 0, fmt.Errorf("kernel %s: %w", name, err)
 	}
-	return *(*device.Kernel)(unsafe.Pointer(&k)), nil // cu.Function is a struct that only holds the driver's pointer, in an unexported field
+	return *(*device.Kernel)(unsafe.Pointer(&k)), nil // a cu.Function is a struct with one unexported field, the driver's pointer
 }
 
 func (g *gpu) NewStream() (device.Stream, error) {

@@ -9,13 +9,14 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// files are the library files that Choose tries, the newest version first.
+// files are the library files that Choose tries, in this order: the newest
+// version first.
 var files = []string{"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"}
 
 // Choice is the library that multiplies matrices on a GPU, as Choose found it.
 type Choice struct {
 	*Library        // nil means that plx's own kernels multiply
-	Note     string // why Choose("auto") found no usable cuBLAS; empty otherwise
+	Note     string // why no usable cuBLAS was found for the spec "auto"; empty if one was found, or for another spec
 }
 
 // String returns the library and its file, or the reason why cuBLAS is not
@@ -30,9 +31,9 @@ func (c Choice) String() string {
 	return c.Name()
 }
 
-// Name returns the library and its version, or "plx's own kernels". Workers
-// whose GPUs are of the same type and whose choices have the same name compute
-// the same bits.
+// Name returns the library's name and version, or "plx's own kernels". Two
+// workers compute the same bits if their GPUs are of the same type and their
+// choices have the same name.
 func (c Choice) Name() string {
 	if c.Library == nil {
 		return "plx's own kernels"
@@ -49,8 +50,8 @@ func (c Choice) Name() string {
 //   - "off": plx's own kernels.
 //
 // Only "auto" continues without cuBLAS. For "on" and for a file, a missing
-// cuBLAS is an error. Otherwise one host could silently compute other numbers
-// than the rest of the job.
+// cuBLAS is an error, because plx's own kernels compute other bits than cuBLAS
+// on the other hosts of the job.
 func Choose(spec string, g device.GPU) (Choice, error) {
 	file := strings.Contains(spec, ".so") || strings.ContainsRune(spec, filepath.Separator)
 	switch {
@@ -104,7 +105,7 @@ func (e *NotFoundError) Hint() string {
 }
 
 // brief returns a short reason: the error of the first file that exists but is
-// unusable, or that no cuBLAS was found.
+// unusable. If no file exists, the reason is that no cuBLAS was found.
 func (e *NotFoundError) brief() string {
 	for _, err := range e.tried {
 		if refused, there := errors.AsType[*refusedError](err); there {

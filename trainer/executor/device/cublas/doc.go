@@ -19,8 +19,8 @@
 //
 // On GPUs of one type, one version of cuBLAS returns the same bits for the
 // same product, if a handle uses one stream and its own workspace.
-// Handle.prepare sets both. cuBLAS multiplies numbers in their own precision
-// here: it does not use tensor cores that round float32 to TF32.
+// Handle.prepare sets both. cuBLAS multiplies numbers in their own precision:
+// this package does not let it use tensor cores that round float32 to TF32.
 //
 // # Memory
 //

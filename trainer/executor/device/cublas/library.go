@@ -55,8 +55,8 @@ func open(file string, g device.GPU) (*Library, error) {
 	return l, nil
 }
 
-// create makes a cuBLAS handle without a stream. cuBLAS returns an error here
-// if it is too new for the driver or the GPU.
+// create makes a cuBLAS handle without a stream. If cuBLAS is too new for the
+// driver or the GPU, this first call of cuBLAS returns an error.
 func (l *Library) create() (*Handle, error) {
 	h := &Handle{library: l, one32: 1, one64: 1}
 	h.multiply = h.call
@@ -76,16 +76,16 @@ func (l *Library) Workspace() int {
 // operands.
 const defaultMath = 0
 
-// On makes a cuBLAS handle for products on stream s. The workspace is
-// l.Workspace() bytes of GPU memory, aligned to 256 bytes. Nothing else may
-// use the workspace while a product runs.
+// On makes a cuBLAS handle for products on stream s. The parameter workspace
+// is the address of l.Workspace() bytes of GPU memory, aligned to 256 bytes.
+// Nothing else may use this memory while a product runs.
 func (l *Library) On(s device.Stream, workspace device.Pointer) (*Handle, error) {
 	h, err := l.create()
 	if err != nil {
 		return nil, err
 	}
 	if err := h.prepare(s, workspace); err != nil {
-		_ = h.Close() // ignore this error, because err is the cause
+		_ = h.Close() // an error of Close is ignored, because err is the cause
 		return nil, err
 	}
 	return h, nil

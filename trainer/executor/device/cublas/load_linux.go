@@ -13,11 +13,11 @@ import (
 // load loads a library file and looks up all functions of cuBLAS that this
 // package calls.
 func load(file string) (calls, error) {
-	runtime.LockOSThread() // because dlerror returns the error of the calling thread
+	runtime.LockOSThread() // dlerror returns the error of the calling thread, so dlopen and dlerror must run on one thread
 	defer runtime.UnlockOSThread()
 	handle, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
-		return nil, err // the message of dlopen names the file
+		return nil, err // no wrapping, because the message of dlopen names the file
 	}
 	c := calls{}
 	for _, name := range strings.Fields(functions) {
@@ -28,7 +28,7 @@ func load(file string) (calls, error) {
 	return c, nil
 }
 
-// call calls the C function at that address and returns its int result.
+// call calls the C function at the given address and returns its int result.
 func call(address uintptr, args []uintptr) int {
 	result, _, _ := purego.SyscallN(address, args...)
 	return int(int32(result))

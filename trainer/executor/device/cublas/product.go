@@ -11,7 +11,7 @@ import (
 // memory. If TransA is true, A is stored as K x M; if TransB is true, B is
 // stored as N x K. No size may be 0.
 type Product struct {
-	Double         bool // the numbers are float64; false means float32
+	Double         bool // true if the numbers are float64; false means float32
 	Count, M, N, K int
 	TransA, TransB bool
 	Out, A, B      device.Pointer
@@ -22,16 +22,16 @@ type Product struct {
 type Handle struct {
 	library  *Library
 	handle   uintptr
-	multiply func() error // the method value h.call, stored so that Multiply does not allocate a new one
+	multiply func() error // the method value h.call, which is created only once so that Multiply allocates nothing
 	function string       // name of the cuBLAS function that call calls
 	args     [18]uintptr
 	count    int // number of arguments in args
 
-	// The factors alpha (1) and beta (0) of a cuBLAS product, which cuBLAS
-	// reads through pointers.
+	// The factors alpha (1) and beta (0) of a cuBLAS product. They are fields,
+	// because cuBLAS reads them through pointers.
 	one32  float32
 	one64  float64
-	zero64 float64 // beta for both types, because its first 4 bytes are the float32 0
+	zero64 float64 // the factor beta for both types, because its first 4 bytes are also the float32 0
 }
 
 // Values of cublasOperation_t: whether cuBLAS transposes an operand.
@@ -62,8 +62,8 @@ func (h *Handle) call() error {
 // function's name and the number of arguments.
 //
 // cuBLAS expects column-major matrices. A row-major matrix read as
-// column-major is its transpose. set therefore asks for the transposed result,
-// which is the product of transposed B and transposed A.
+// column-major is its transpose. So set makes cuBLAS compute the transpose of
+// the result, which is the product of transposed B and transposed A.
 func (h *Handle) set(p *Product) (f string, n int) {
 	one, f, many := uintptr(unsafe.Pointer(&h.one32)), "cublasSgemm_v2", "cublasSgemmStridedBatched"
 	if p.Double {

@@ -15,9 +15,9 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// Open opens the GPU with that index among the GPUs that CUDA_VISIBLE_DEVICES
-// lists. The error says whether the driver is missing, is too old, or has no
-// such GPU.
+// Open opens the GPU with the given index among the GPUs that
+// CUDA_VISIBLE_DEVICES lists. The error says whether the driver is missing, is
+// too old, or has no GPU with this index.
 func Open(index int) (device.GPU, error) {
 	c, err := load()
 	if err != nil {
@@ -80,8 +80,8 @@ func (g *gpu) in(call string, args ...uintptr) error { return g.step(call, args.
 
 // step calls a function of the driver, like in, but allocates no memory. It is
 // for calls that every training step makes. No argument may point to a
-// variable on the Go stack, because step does not keep such a variable in
-// place.
+// variable on the Go stack: Go may move the stack, and step does not prevent
+// it.
 func (g *gpu) step(call string, args ...uintptr) error {
 	if code := g.quick(call, args...); code != 0 {
 		return g.failed(call, code, "")
@@ -197,8 +197,9 @@ cuMemcpyDtoHAsync_v2 cuLaunchKernel cuModuleLoadDataEx cuModuleGetFunction cuStr
 cuStreamWaitEvent cuStreamBeginCapture_v2 cuStreamEndCapture cuGraphInstantiateWithFlags cuGraphDestroy cuGraphLaunch
 cuGraphExecDestroy cuEventCreate cuEventRecord cuEventQuery cuEventDestroy_v2`
 
-// instantiate makes a recorded graph executable. The function came with CUDA
-// 11.4; a driver without it works, but Capture returns an error.
+// instantiate is the function that makes a recorded graph executable. It came
+// with CUDA 11.4. With an older driver, only Stream.Capture fails; everything
+// else works.
 const instantiate = "cuGraphInstantiateWithFlags"
 
 // calls maps the names of the driver's functions to their addresses.
@@ -207,11 +208,11 @@ type calls map[string]uintptr
 // load loads the driver's library and looks up all functions.
 func load() (calls, error) {
 	file := cmp.Or(os.Getenv("PLX_CUDA"), library)
-	runtime.LockOSThread() // because dlerror returns the error of the calling thread
+	runtime.LockOSThread() // dlerror returns the error of the calling thread, so dlopen and dlerror must run on one thread
 	defer runtime.UnlockOSThread()
 	handle, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
-		return nil, err // the message of dlopen names the file
+		return nil, err // no wrapping, because the message of dlopen names the file
 	}
 	c := calls{}
 	for _, name := range strings.Fields(functions) {
@@ -222,7 +223,7 @@ func load() (calls, error) {
 	return c, nil
 }
 
-// do calls a function of the driver that needs no current context.
+// do calls a function of the driver that does not need the GPU's context.
 //
 //go:uintptrescapes
 func (c calls) do(name string, args ...uintptr) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/plx-run/plx/trainer/executor/device"
 )
 
-// Open returns an error: this build cannot load NVIDIA's driver.
+// Open returns an error, because this build cannot load NVIDIA's driver.
 func Open(int) (device.GPU, error) {
 	return nil, errors.New("open NVIDIA's driver: this build cannot load libraries (it needs linux on amd64 or arm64, and no -tags nodlopen)")
 }

@@ -30,7 +30,7 @@ func (g *gpu) NewStream() (device.Stream, error) {
 type stream struct {
 	*gpu
 	handle uintptr
-	params [5]uintptr // list of launch options that Launch passes to cuLaunchKernel
+	params [5]uintptr // array of launch options, which Launch passes to cuLaunchKernel
 	size   uintptr    // size of the kernel's parameters in bytes
 }
 
@@ -44,6 +44,7 @@ func (s *stream) Out(to []byte, from device.Pointer) error {
 
 func (s *stream) Launch(k device.Kernel, shape device.Shape, params []byte) error {
 	s.size = uintptr(len(params))
+	// The numbers are the driver's option codes:
 	// CU_LAUNCH_PARAM_BUFFER_POINTER is 1, CU_LAUNCH_PARAM_BUFFER_SIZE is 2,
 	// and CU_LAUNCH_PARAM_END is 0.
 	s.params = [5]uintptr{1, uintptr(unsafe.Pointer(unsafe.SliceData(params))), 2, uintptr(unsafe.Pointer(&s.size)), 0}

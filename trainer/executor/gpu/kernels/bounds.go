@@ -5,17 +5,18 @@ package kernels
 // of package nn for its own operations, and of package optimizer for updates.
 //
 // The bounds hold for finite results. NaN and infinities appear in the same
-// elements as on the CPU. Of 0 and -0 the GPU's maximum is always 0; the CPU's
+// elements as on the CPU. The GPU's maximum of 0 and -0 is always 0; the CPU's
 // maximum may be the one that comes first.
 type Bound struct {
-	Operation string  // the operation, named by the code that its constructor takes, or by a description
+	Operation string  // name of the operation: the code that its constructor takes, or a description
 	Type      Type    // element type of the operation
-	ULPs      float64 // largest error in units in the last place; 0 together with Terms 0 means equal bits
-	Exact     bool    // the error is the distance from the exact result, not from the CPU's result
+	ULPs      float64 // largest error in units in the last place; if ULPs and Terms are both 0, the bits are equal
+	Exact     bool    // if true, the error is the distance from the exact result, not from the CPU's result
 
 	// Terms is not 0 for sums, which the CPU adds in another order. It allows
-	// a further error of Terms times the unit roundoff (2^-24 or 2^-53) times
-	// the number of terms times the sum of their absolute values.
+	// a further error. That error is the product of Terms, the unit roundoff
+	// (2^-24 or 2^-53), the number of terms, and the sum of the terms'
+	// absolute values.
 	Terms float64
 }
 
@@ -32,7 +33,7 @@ func Bounds() []Bound {
 		// numbers.
 		{Operation: "nn.tanh", Type: Float32, ULPs: 1},
 		{Operation: "nn.sigmoid", Type: Float32, ULPs: 1},
-		{Operation: "ln", Type: Float32, ULPs: 1}, // only for subnormal operands
+		{Operation: "ln", Type: Float32, ULPs: 1}, // the logarithm may differ only for subnormal operands
 		{Operation: "log2", Type: Float32, ULPs: 1},
 		{Operation: "^", Type: Float32, ULPs: 1},
 
@@ -61,7 +62,8 @@ func Bounds() []Bound {
 		{Operation: "channels", Type: Float32, ULPs: 1},
 		{Operation: "channels", Type: Float64, ULPs: 2, Terms: 1},
 
-		// For these operations the terms are the elements of a row.
+		// For these operations, the terms of the sum are the elements of a
+		// row.
 		{Operation: "softmax", Type: Float32, ULPs: 1},
 		{Operation: "softmax", Type: Float64, ULPs: 4, Terms: 1},
 		{Operation: "softmax gradient", Type: Float32, ULPs: 1, Terms: 1},

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Channels is the shape (batch, channels, space) of x. Space is 1 for inputs
-// of shape (batch, channels), and height times width for images.
+// Channels is the shape (batch, channels, space) of an operand x. Space is 1
+// for inputs of shape (batch, channels), and height times width for images.
 type Channels struct{ Batch, Channels, Space int }
 
 // sum returns an operation that reduces each channel to one number. It also
@@ -83,8 +83,9 @@ func NormGradient(t Type, c Channels, epsilon float64, train bool) (Operation, e
 }
 
 // rows returns an operation on all elements of x. Each team of threads takes
-// the elements of one channel of one image. If train is passed, the kernel
-// also takes the number of elements of a channel and the value of train.
+// the elements of one channel of one image. If the caller passes train, the
+// kernel also gets two parameters: the number of elements of a channel and the
+// value of train.
 func (c Channels) rows(t Type, kernel string, operands []string, epsilon float64, train ...bool) (Operation, error) {
 	team := teamFor(c.Space, false)
 	scalars, last := []any{epsilon}, []any{c.Batch, c.Channels, c.Space, team.lanes}

@@ -60,8 +60,8 @@ func Binary(t Type, code string, n, sizeA, sizeB int) (Operation, error) {
 	return over("elementwise", "binary_"+name, []string{"out", "a", "b"}, n, n, step(sizeA), step(sizeB)), nil
 }
 
-// step returns the distance between two elements of an operand of that size: 0
-// if the operand has only one element, otherwise 1.
+// step returns the distance between two elements of an operand with size
+// elements: 0 if the operand has only one element, otherwise 1.
 func step(size int) int { return min(size, 2) / 2 }
 
 func binaryKernel(t Type, code string) (string, error) {
@@ -97,8 +97,8 @@ func Spread(t Type, code string, shape, stridesA, stridesB []int) (Operation, er
 	return over("elementwise", "spread_"+name, []string{"out", "a", "b"}, n, scalars...), nil
 }
 
-// AddBias adds to each channel of x, of shape (batch, channels, inner), that
-// channel's element of bias. Out and x may be the same memory.
+// AddBias adds to each channel of x the channel's element of bias. The shape
+// of x is (batch, channels, inner). Out and x may be the same memory.
 func AddBias(t Type, batch, channels, inner int) (Operation, error) {
 	n := elements(batch, channels, inner)
 	return over("elementwise", "add_bias_"+t.suffix(), []string{"out", "x", "bias"}, n, n, channels, inner), check("add bias", n)

@@ -23,8 +23,8 @@ func (t Type) Size() int {
 	return 4
 }
 
-// suffix returns the ending of the names of kernels that compute with the
-// type.
+// suffix returns the ending of the names of kernels that compute with elements
+// of type t.
 func (t Type) suffix() string {
 	if t == Float64 {
 		return "f64"
@@ -32,8 +32,8 @@ func (t Type) suffix() string {
 	return "f32"
 }
 
-// word returns the ending of the names of kernels that only copy elements of
-// the type's size.
+// word returns the ending of the names of kernels that only copy elements, and
+// so depend only on the size of type t.
 func (t Type) word() string {
 	if t == Float64 {
 		return "b64"
@@ -44,10 +44,10 @@ func (t Type) word() string {
 // Operation lists the kernel launches that compute one operation, in order.
 // The list is empty if the operation's result has no elements.
 type Operation struct {
-	Operands []string // names of the operands, the result first; each is row-major in memory without gaps
-	Scratch  int      // bytes of scratch memory, aligned to 8, contents undefined; if not 0 it is the last operand
+	Operands []string // names of the operands, the result first; each operand is row-major in memory without gaps
+	Scratch  int      // number of bytes of scratch memory, or 0; the scratch memory is the last operand, aligned to 8 bytes, with undefined contents
 	Launches []Launch
-	Product  *Matrices // not nil if the launches multiply these matrices, so that cuBLAS can compute the operation instead
+	Product  *Matrices // not nil if the launches multiply matrices; cuBLAS can then compute the operation instead
 }
 
 // Launch is one call of a kernel. No kernel uses dynamic shared memory.
@@ -55,7 +55,7 @@ type Launch struct {
 	Module      string // name of the PTX module that contains the kernel
 	Kernel      string
 	Grid, Block [3]uint32
-	Operands    []int  // for each pointer parameter of the kernel: index into Operation.Operands
+	Operands    []int  // index into Operation.Operands for each pointer parameter of the kernel
 	Scalars     []byte // parameters after the pointers, encoded as the kernel lays them out in memory
 }
 
@@ -73,7 +73,7 @@ const (
 	mostElements = 1<<31 - 1
 	blockThreads = 256
 	busyBlocks   = 1024
-	// mostBlocks bounds the number of blocks of kernels whose threads take
+	// mostBlocks is the maximum number of blocks of kernels whose threads take
 	// several elements each. That many blocks should keep every present GPU
 	// busy.
 	//
@@ -98,7 +98,7 @@ func elements(sizes ...int) int {
 	n := 1
 	for _, s := range sizes {
 		if s <= 0 {
-			return s // s is an empty size, or a negative one that check refuses later
+			return s // s is 0, so the product is 0, or s is negative, which check refuses later
 		}
 		if n > mostElements/s {
 			n = mostElements + 1
@@ -116,7 +116,8 @@ func over(module, kernel string, operands []string, n int, scalars ...any) Opera
 	return o.then(launch(module, kernel, grid(n), blockThreads, all(len(operands)), scalars...))
 }
 
-// then appends launch l to the operation, unless the launch has no blocks.
+// then appends launch l to the operation. It appends nothing if the launch has
+// no blocks.
 func (o Operation) then(l Launch) Operation {
 	if l.Grid[0]*l.Grid[1]*l.Grid[2] > 0 {
 		o.Launches = append(o.Launches, l)
@@ -129,7 +130,8 @@ func launch(module, kernel string, grid [3]uint32, threads uint32, operands []in
 }
 
 // grid returns the number of blocks for n elements. One thread takes one
-// element, or four and more if n is large enough to keep a GPU busy.
+// element. If n is large enough to keep a GPU busy, a thread takes four or
+// more.
 func grid(n int) [3]uint32 {
 	blocks := divide(n, blockThreads)
 	if blocks > busyBlocks {
@@ -183,7 +185,7 @@ func encode(scalars []any) []byte {
 	return b
 }
 
-// number returns x as a parameter of the type.
+// number returns x as a kernel parameter of type t.
 func (t Type) number(x float64) any {
 	if t == Float64 {
 		return x

@@ -10,16 +10,16 @@ import (
 // support, after join has merged dimensions.
 const mostDimensions = 5
 
-// dimensions is a shape and the strides of some operands over that shape. join
-// makes it with as few dimensions as possible.
+// dimensions is a shape, and the strides of some operands over this shape. The
+// function join makes dimensions with as few dimensions as possible.
 type dimensions struct {
 	shape []int
 	by    [][]int // strides of each operand, one for each dimension
 }
 
 // join drops dimensions of size 1. It merges two neighbouring dimensions if
-// one loop with a constant stride can run over both in every operand. It
-// returns an error if more than mostDimensions remain.
+// one loop with a constant stride can run over both of them in every operand.
+// It returns an error if more than mostDimensions remain.
 func join(what string, shape []int, strides ...[]int) (dimensions, error) {
 	d := dimensions{by: make([][]int, len(strides))}
 	for i, n := range shape {
@@ -71,7 +71,7 @@ func leading(x []int, fill int) []int {
 	return append(slices.Repeat([]int{fill}, mostDimensions-len(x)), x...)
 }
 
-// rowMajor returns the strides of a row-major tensor of that shape.
+// rowMajor returns the strides of a row-major tensor of the given shape.
 func rowMajor(shape []int) []int {
 	s, n := make([]int, len(shape)), 1
 	for i := len(shape) - 1; i >= 0; i-- {
@@ -81,9 +81,9 @@ func rowMajor(shape []int) []int {
 	return s
 }
 
-// strided copies the elements of a tensor of that shape. Kernel "read" reads a
-// by strides, beginning at element first, and writes out without gaps. Kernel
-// "write" reads a without gaps and writes out by strides.
+// strided copies the elements of a tensor of the given shape. Kernel "read"
+// reads a by strides, beginning at element first, and writes out without gaps.
+// Kernel "write" reads a without gaps and writes out by strides.
 func strided(t Type, kernel, what string, shape, strides []int, first int) (Operation, error) {
 	n := elements(shape...)
 	if err := check(what, n, first); err != nil {
@@ -181,8 +181,8 @@ func Slice(t Type, shape []int, axis, start, end, step int) (Operation, error) {
 	return strided(t, "read", "slice", part, strides, first)
 }
 
-// SliceGradient writes a to a slice of out, and zeros to the rest of out.
-// shape is the shape of out.
+// SliceGradient writes a to a slice of out, and zeros to all other elements of
+// out. shape is the shape of out.
 func SliceGradient(t Type, shape []int, axis, start, end, step int) (Operation, error) {
 	part, strides, first, err := slice(shape, axis, start, end, step)
 	if err != nil {

@@ -3,17 +3,17 @@ package kernels
 import "fmt"
 
 const (
-	tile      = 64  // rows and columns of the part of a product that one block computes
-	largeTile = 128 // the same for a float32 product that has at least largeGrid parts of that size
+	tile      = 64  // number of rows, and of columns, of the part of a product that one block computes
+	largeTile = 128 // like tile, for a float32 product that has at least largeGrid parts of this size
 	largeGrid = 128
-	// If a product has few tiles and its sums are long, several blocks share
-	// each sum.
+	// If a product has few tiles and each element is a long sum, several
+	// blocks share each sum.
 	//
 	// TODO: no real GPU has run this; these sizes are guesses and were never
 	// tuned.
 	fewTiles   = 64
-	longSum    = 1024 // number of terms from which a sum is divided
-	partTerms  = 256  // least number of terms of one part of a sum
+	longSum    = 1024 // smallest number of terms of a sum that is divided
+	partTerms  = 256  // smallest number of terms of one part of a sum
 	mostParts  = 32
 	mostBlockY = 1<<16 - 1 // CUDA's largest grid size in the second and third dimension
 )
@@ -25,7 +25,7 @@ const (
 type Matrices struct {
 	Count, M, N, K int
 	TransA, TransB bool
-	Bias           bool // add the vector bias, of N elements, to each row of the result
+	Bias           bool // if true, the vector bias, of N elements, is added to each row of the result
 }
 
 // Product multiplies matrices. The operands are out, a, b and, if p.Bias is
@@ -33,9 +33,9 @@ type Matrices struct {
 //
 // Each element of out is a sum in ascending order of k that begins at 0. Each
 // multiplication is fused with its addition. If the result is small and the
-// sums are long, each sum is divided into parts, which are then added in their
-// order. The number of parts depends only on the shape. The bias is added
-// last.
+// sums are long, each sum is divided into parts. The parts are then added in
+// ascending order. The number of parts depends only on the shape. The bias is
+// added last.
 func Product(t Type, p Matrices) (Operation, error) {
 	if err := check("matrix product", elements(p.Count, p.M, p.K), elements(p.Count, p.K, p.N), elements(p.Count, p.M, p.N)); err != nil {
 		return Operation{}, err
@@ -46,7 +46,7 @@ func Product(t Type, p Matrices) (Operation, error) {
 		return Operation{}, fmt.Errorf("matrix product on a GPU: %d results of %d x %d: too many", p.Count, p.M, p.N)
 	}
 	o := Operation{Operands: []string{"out", "a", "b"}}
-	bias := 1 // index of operand a, which the kernel does not read as a bias
+	bias := 1 // without a bias, the kernel's parameter points to operand a, and the kernel does not read it as a bias
 	if p.Bias {
 		bias, o.Operands = 3, append(o.Operands, "bias")
 	}
@@ -82,15 +82,15 @@ func (p Matrices) parts() (parts, size int) {
 	return divide(p.K, size), size
 }
 
-// order returns the letters in the kernel's name that say which operands are
-// read transposed: "n" or "t" for A, then for B.
+// order returns a part of the kernel's name: two letters, for A and for B. "t"
+// means that the operand is read transposed, and "n" that it is not.
 func (p Matrices) order() string {
 	letter := map[bool]string{false: "n", true: "t"}
 	return letter[p.TransA] + letter[p.TransB]
 }
 
-// tiles returns the grid for count results of m x n elements each, one block
-// for each tile.
+// tiles returns the grid for count results of m x n elements each. One block
+// computes one tile.
 func tiles(m, n, count int) [3]uint32 { return gridOf(tile, m, n, count) }
 
 func gridOf(edge, m, n, count int) [3]uint32 {

@@ -12,11 +12,11 @@ import (
 //go:embed *.ptx
 var files embed.FS
 
-// What the PTX files require of a GPU and its driver, as their first lines
-// state.
+// The least versions of a GPU and its driver that can run the PTX files, as
+// the first lines of the files state.
 const (
 	LeastCapability = 70   // compute capability of the GPU; 70 means 7.0
-	LeastCUDA       = 9000 // newest CUDA version that the driver supports; PTX 6.0 came with CUDA 9.0
+	LeastCUDA       = 9000 // the driver must support at least this CUDA version; PTX 6.0 came with CUDA 9.0
 )
 
 // Module is one PTX file with several kernels.

@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// reducedDimensions is the largest number of dimensions that sums and maxima
-// support on each side, after join has merged dimensions. One side is the
-// dimensions that remain, the other side those that are reduced.
+// reducedDimensions is a limit of sums and maxima, after join has merged
+// dimensions: the largest number of dimensions that are reduced, and also of
+// dimensions that remain.
 const reducedDimensions = 3
 
-// Sum adds the elements of a along axes; no axes mean all of them. Sums are
-// kept in double precision. If the result is small, long sums are divided into
-// parts. The number of parts depends only on the shape.
+// Sum adds the elements of a along axes; if axes is empty, it adds all of
+// them. Sums are kept in double precision. If the result is small, long sums
+// are divided into parts. The number of parts depends only on the shape.
 func Sum(t Type, shape, axes []int) (Operation, error) { return reduction(t, "sum", shape, axes) }
 
-// Max computes the largest element of a along axes; no axes mean all of them.
-// The result is NaN if one of the elements is NaN.
+// Max computes the largest element of a along axes; if axes is empty, of the
+// whole tensor. The result is NaN if one of the elements is NaN.
 func Max(t Type, shape, axes []int) (Operation, error) { return reduction(t, "max", shape, axes) }
 
 func reduction(t Type, what string, shape, axes []int) (Operation, error) {
 	if err := check(what, elements(shape...)); err != nil {
 		return Operation{}, err
 	}
-	var sides [2]struct{ shape, strides []int } // dimensions that remain, and dimensions that are reduced
+	var sides [2]struct{ shape, strides []int } // sides[0] has the dimensions that remain, sides[1] the dimensions that are reduced
 	strides, across := rowMajor(shape), false
 	for i, n := range shape {
 		side, reduced := &sides[0], len(axes) == 0 || slices.Contains(axes, i)
@@ -61,8 +61,8 @@ func reduction(t Type, what string, shape, axes []int) (Operation, error) {
 }
 
 // partial returns the index of the operand to which the kernel writes the sums
-// of parts: the scratch memory. With only one part it returns 0, an operand
-// that the kernel does not use for this.
+// of parts: the scratch memory. If there is only one part, it returns 0,
+// because the kernel then writes no sums of parts.
 func (o Operation) partial(parts int) int {
 	if parts > 1 {
 		return len(o.Operands)

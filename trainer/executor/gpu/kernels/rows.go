@@ -1,8 +1,8 @@
 package kernels
 
 // Softmax computes e^x / sum(e^x), or its logarithm, along the middle axis of
-// a, which has the shape (outer, n, inner). It is Gorgonia's softmax; for that
-// of package nn see [RowSoftmax].
+// a, which has the shape (outer, n, inner). It is Gorgonia's softmax; the
+// softmax of package nn is [RowSoftmax].
 func Softmax(t Type, outer, n, inner int, log bool) (Operation, error) {
 	return alongAxis(t, "softmax_", []string{"out", "a"}, outer, n, inner, log)
 }
@@ -45,11 +45,12 @@ func rowwise(t Type, kernel string, operands []string, rows, n int, log bool) (O
 		check("softmax", elements(rows, n))
 }
 
-// Labels is the form in which the operand labels gives the class of each row.
+// Labels is the form of the operand labels, which says the class of each row.
 type Labels int
 
-// The forms of labels. Weights is one weight for each row and class, of the
-// same type as the logits. The others are one class number for each row.
+// The forms of labels. With Weights, there is one weight for each row and
+// class, of the same type as the logits. With all other forms, there is one
+// class number for each row.
 const (
 	Weights Labels = iota
 	Int32Classes
@@ -87,8 +88,8 @@ func Accuracy(t Type, rows, classes int, labels Labels) (Operation, error) {
 	return o.then(total(t, rows, float64(rows))), check("accuracy", elements(rows, classes))
 }
 
-// total returns a launch that adds n numbers in scratch memory, which is
-// operand 3, and divides the sum by divisor.
+// total returns a launch that adds n numbers and divides their sum by divisor.
+// The numbers are in scratch memory, which is operand 3.
 func total(t Type, n int, divisor float64) Launch {
 	return launch("rows", "total_"+t.suffix(), [3]uint32{1, 1, 1}, blockThreads, []int{0, 3}, divisor, n)
 }
