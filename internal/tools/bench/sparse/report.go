@@ -229,7 +229,7 @@ func (r report) verdict(hosts int, rate string) string {
 		}
 		for _, s := range found {
 			if said := s.GetConfig("said"); said != "" {
-				text += " `" + said + "`"
+				text += " The search printed `" + said + "`."
 			}
 		}
 		return text
