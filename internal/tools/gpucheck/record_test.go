@@ -90,9 +90,9 @@ const (
 )
 
 // unmet is what the page says without a record.
-const unmet = `No GPU has been met. plx's kernels, both bindings of the driver and the training on a
-GPU have run on stand-ins only. No speed on a GPU is known. ` + "`make gpu-check`" + ` builds a folder
-that checks and measures them on a machine with a GPU; its result will stand here.
+const unmet = `plx was never measured on a GPU. plx's GPU kernels, its two ways to call NVIDIA's driver, and the training
+on a GPU ran on stand-ins only, so no speed on a GPU is known. ` + "`make gpu-check`" + ` builds a folder
+of programs that check and measure them on a machine with a GPU. This section will show its result.
 `
 
 // docs/gpu.md shows docs/gpu-check.json, or says that there is none. A record of

@@ -43,7 +43,7 @@ func (r report) markdown() string {
 			r.partitions(&b, rate)
 			continue
 		}
-		fmt.Fprintf(&b, "Median words per second of each system. A column `hybrid / X` has the words per second of plx hybrid divided by those of X.\n\n%s\n![words per second over hosts](benchmarks/%s)\n\n%s",
+		fmt.Fprintf(&b, "The table shows the median words per second of each system. A column `hybrid / X` has the words per second of plx hybrid divided by those of X.\n\n%s\n![words per second over hosts](benchmarks/%s)\n\n%s",
 			r.words(rate), r.picture(rate), r.details(rate))
 	}
 	return b.String()
@@ -192,7 +192,7 @@ func (r report) partitions(b *strings.Builder, rate string) {
 			row(fmt.Sprint(p), r.cell(fmt.Sprint(p), hosts, rate))
 		}
 		row("chosen by the search", r.cell(searching, hosts, rate))
-		fmt.Fprintf(b, "%d hosts:\n\n%s\n%s\n\n", hosts, measured.Table(rows...), r.verdict(hosts, rate))
+		fmt.Fprintf(b, "The table shows the time of a step on %d hosts, by the number of partitions:\n\n%s\n%s\n\n", hosts, measured.Table(rows...), r.verdict(hosts, rate))
 	}
 	fmt.Fprintf(b, "![time of a step over partitions](benchmarks/%s)\n", r.picture(rate))
 }
@@ -229,7 +229,7 @@ func (r report) verdict(hosts int, rate string) string {
 		}
 		for _, s := range found {
 			if said := s.GetConfig("said"); said != "" {
-				text += " `" + said + "`"
+				text += " The search printed `" + said + "`."
 			}
 		}
 		return text
