@@ -47,7 +47,7 @@ type drive struct {
 	agents       *console.HostProgress // progress display of the agents that are being started
 	reconnecting *console.HostProgress // progress display of the hosts that are lost or are being reconnected
 	endPhase     func()                // ends the display of the current phase; nil if no phase is displayed
-	phase        protocol.Phase        // job phase that Entered received last; "" before the first
+	phase        protocol.Phase        // job phase that PhaseChanged received last; "" before the first
 	line         *live.Line            // status line at the bottom of the terminal
 }
 
@@ -231,8 +231,8 @@ func (d *drive) awaitLogs(err error, stops <-chan jobstate.StopAsked) error {
 	return errors.Join(errs...)
 }
 
-// Entered updates the display when the driver enters a new phase of the job.
-func (d *drive) Entered(phase protocol.Phase) {
+// PhaseChanged updates the display when the driver enters a new phase of the job.
+func (d *drive) PhaseChanged(phase protocol.Phase) {
 	before := d.phase
 	d.phase = phase
 	d.line.Update(func(s *live.State) { s.Doing = doing[phase] })
@@ -263,24 +263,24 @@ func (d *drive) Entered(phase protocol.Phase) {
 // not contain, there is no status line.
 var doing = map[protocol.Phase]string{protocol.Running: "running", protocol.Stopping: "ending"}
 
-// Noted prints a message of the driver.
-func (d *drive) Noted(line string) {
+// Notice prints a message of the driver.
+func (d *drive) Notice(line string) {
 	d.line.Update(func(s *live.State) { s.Warnings++ })
 	d.launch.printer.Printf("%s", line)
 }
 
-// Hung runs the --notify command because the job hangs. With --on-hang stop,
-// Hung does nothing, because the end of the job runs the command.
-func (d *drive) Hung(h protocol.Hang) {
+// HangFound runs the --notify command because the job hangs. With --on-hang stop,
+// HangFound does nothing, because the end of the job runs the command.
+func (d *drive) HangFound(h protocol.Hang) {
 	if d.launch.cfg.Hang.Action == protocol.HangStop {
 		return
 	}
 	d.launch.notifier.Hang(notify.Event{Kind: notify.Hung, Job: d.launch.job, Name: d.launch.cfg.Name, Verdict: hang.Reason(h), Took: time.Since(d.launch.created)})
 }
 
-// Laid is called after a restart. It saves in the job's record on which hosts
+// TasksAssigned is called after a restart. It saves in the job's record on which hosts
 // the tasks now run.
-func (d *drive) Laid(generation int, layout []protocol.HostPlan) {
+func (d *drive) TasksAssigned(generation int, layout []protocol.HostPlan) {
 	d.line.Update(func(s *live.State) { s.Restarts = generation })
 	d.layout = layout
 	if err := d.record().Save(); err != nil {

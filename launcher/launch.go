@@ -150,7 +150,7 @@ type launch struct {
 	revision    <-chan revision    // delivers the git revision of the program's directory
 	planned     []string           // table of tasks, devices and addresses, one string per line
 	ticket      string             // ticket (position) of this launch in the hosts' queues for GPUs
-	booked      *reservation.Held  // GPUs that are reserved for this job; nil if none
+	reserved    *reservation.Held  // GPUs that are reserved for this job; nil if none
 }
 
 // open creates the --log-dir directory, checks that the --fetch directory is
@@ -282,7 +282,7 @@ func (l *launch) report(r *jobs.Record, v protocol.Verdict, out *logstream.Outpu
 // close releases reserved GPUs, closes the connections, and removes binaries
 // that were built on this machine.
 func (l *launch) close() (err error) {
-	l.booked.Close()
+	l.reserved.Close()
 	if l.set != nil {
 		err = l.set.Close()
 	}

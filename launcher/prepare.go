@@ -46,7 +46,7 @@ func (l *launch) prepare(ctx context.Context) error {
 		{"looking for the program", l.find},
 		{"", l.place},
 		{"preparing what is sent", l.pack},
-		{"waiting for GPUs", l.bookGPUs},
+		{"waiting for GPUs", l.reserveGPUs},
 		{"looking for jobs of the same name", l.name},
 		{"preparing the hosts", l.ready},
 		{"", func(context.Context) error { return l.record().Save() }},
@@ -340,10 +340,10 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// bookGPUs acts only if --wait-gpus is given. It waits until no other process
+// reserveGPUs acts only if --wait-gpus is given. It waits until no other process
 // uses the job's GPUs, and then reserves them, so that no other launch of plx
 // gets them.
-func (l *launch) bookGPUs(ctx context.Context) error {
+func (l *launch) reserveGPUs(ctx context.Context) error {
 	if l.cfg.WaitGPUs == 0 || !l.placed.Claims() {
 		return nil
 	}
@@ -354,7 +354,7 @@ func (l *launch) bookGPUs(ctx context.Context) error {
 		return jobs.BusyText(l.placed.Busy(l.set.Machines())), nil
 	}
 	var err error
-	l.booked, err = reservation.Wait(ctx, reservation.Request{Hosts: jobs.Reservations(l.placed, l.agents), Ticket: l.ticket, Limit: l.cfg.WaitGPUs, Printer: l.printer, Busy: busy})
+	l.reserved, err = reservation.Wait(ctx, reservation.Request{Hosts: jobs.Reservations(l.placed, l.agents), Ticket: l.ticket, Limit: l.cfg.WaitGPUs, Printer: l.printer, Busy: busy})
 	if err != nil && ctx.Err() == nil {
 		err = exit.WithHint(err, jobs.BusyHint)
 	}

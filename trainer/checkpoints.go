@@ -170,7 +170,7 @@ func (t *training) restore(ctx context.Context, n *network) error {
 	}
 	t.resumed = m
 	d.First, d.Checkpoint = m.Step, m.ID // the declaration of the job tells shard holders which checkpoint to read
-	if d.Sync.Cuts() && len(m.Cut) == len(d.Groups()) {
+	if d.Sync.UsesCuts() && len(m.Cut) == len(d.Groups()) {
 		d.Cut = m.Cut
 	}
 	if chief {

@@ -87,7 +87,7 @@ func testResume(t *testing.T, everywhere bool) {
 		{6, 3, []Setting{Arch("hybrid")}},
 		{1, 0, nil},
 		{2, 1, []Setting{Arch("ps"), scattered}},
-		{4, 2, []Setting{Arch("hybrid"), flags(func(c *config.Config) { c.FirstMeeting, c.Report = 3, 8 })}},
+		{4, 2, []Setting{Arch("hybrid"), flags(func(c *config.Config) { c.TuneAfterSteps, c.Report = 3, 8 })}},
 	}
 	options := []Option{GlobalBatch(12), ClipNorm(0.5)}
 	for name, c := range map[string]struct {

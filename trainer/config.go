@@ -67,7 +67,7 @@ import "github.com/plx-run/plx/trainer/config"
 //   - NoFindSparse bool: variables of which the model only looks up rows do not become tables
 //   - Balance string: how tables are distributed over servers, by "load" or by "bytes"; empty: load
 //   - NoPrefetch bool: do not request the embedding rows of the next step in advance
-//   - FirstMeeting int: number of steps before the autotuner's first decision; 0: 10
+//   - TuneAfterSteps int: number of steps before the autotuner's first decision; 0: 10
 //   - Report int: number of steps after which the chief reports the network traffic; 0: 50
 //   - SummaryDir string: folder for TensorBoard event files and JSON lines; empty: none are written
 //   - SummaryEverySteps int: number of steps between two summaries; 0: 100

@@ -29,7 +29,7 @@ func TestPausedJobContinuesAfterResume(t *testing.T) {
 			}
 		}
 		r := chief.session.Load()
-		r.saving.saver.Ask(saver.Request{Hold: true, Leaving: []cluster.Task{{Role: cluster.Worker, Index: 2}},
+		r.saving.saver.RequestSave(saver.Request{Hold: true, Leaving: []cluster.Task{{Role: cluster.Worker, Index: 2}},
 			Tell: func(step int, _ time.Duration, err error) {
 				if err != nil {
 					stopped <- err

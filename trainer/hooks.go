@@ -112,7 +112,7 @@ func (s *Session) after(ctx context.Context, result Result) error {
 // since the last call of saved.
 func (s *Session) saved(ctx context.Context) error {
 	for _, steps := range s.saving.saver.Completed() {
-		if err := s.training.hooks.Saved(ctx, steps); err != nil {
+		if err := s.training.hooks.AfterSave(ctx, steps); err != nil {
 			return err
 		}
 	}

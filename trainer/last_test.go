@@ -18,7 +18,7 @@ func inThisStep(t *testing.T, s *saver.Saver, r saver.Request) (step int) {
 	t.Helper()
 	told := make(chan error, 1)
 	r.Tell = func(at int, _ time.Duration, err error) { step = at; told <- err }
-	s.Ask(r)
+	s.RequestSave(r)
 	select {
 	case err := <-told:
 		if err != nil {
@@ -59,7 +59,7 @@ func testSaveBehindTheChiefsLastStep(t *testing.T, mode string) {
 				t.Errorf("%s: saved behind step %d, want 5", mode, step)
 			}
 			refused := make(chan error, 1)
-			s.Ask(saver.Request{Hold: true, Workers: 3, Tell: func(_ int, _ time.Duration, err error) { refused <- err }})
+			s.RequestSave(saver.Request{Hold: true, Workers: 3, Tell: func(_ int, _ time.Duration, err error) { refused <- err }})
 			if err := <-refused; err == nil || !strings.Contains(err.Error(), "the job can resume only with 2 workers, as now, not with 3") {
 				t.Errorf("%s: asked to go on with another worker: %v", mode, err)
 			}
@@ -124,7 +124,7 @@ func TestRequestAtTheEndGetsLastCheckpoint(t *testing.T) {
 			}
 		}
 		if j.IsChief() {
-			r.saving.saver.Ask(saver.Request{Tell: func(step int, _ time.Duration, err error) {
+			r.saving.saver.RequestSave(saver.Request{Tell: func(step int, _ time.Duration, err error) {
 				if step != 8 {
 					err = errors.Join(err, fmt.Errorf("behind step %d, want 8", step))
 				}

@@ -27,9 +27,9 @@ const (
 	exitStopped = 128 + int(syscall.SIGTERM)
 )
 
-// init keeps the constant cluster.Mark in every binary that imports this
+// init keeps the constant cluster.TrainerMark in every binary that imports this
 // package. The launcher recognises trainer programs by it.
-func init() { link(cluster.Mark) }
+func init() { link(cluster.TrainerMark) }
 
 //go:noinline
 func link(string) {}

@@ -222,7 +222,7 @@ func (m Model) digest() (string, error) {
 }
 
 func (m Model) describe() (graph.Graph, error) {
-	return graph.From(m.Loss.Graph(), graph.Marks{Inputs: slices.Concat(m.Inputs, m.nodes().ShardInputs(), m.lookups()), Variables: m.kept(), Loss: m.Loss})
+	return graph.From(m.Loss.Graph(), graph.Roles{Inputs: slices.Concat(m.Inputs, m.nodes().ShardInputs(), m.lookups()), Variables: m.kept(), Loss: m.Loss})
 }
 
 // Feed maps the name of each input of a model to its value, and the name of

@@ -78,7 +78,7 @@ func (s *Session) Save() {
 	s.unsaved = true
 	s.mu.Unlock()
 	if s.saving.saver != nil {
-		s.saving.saver.Ask(saver.Request{Exact: true, Tell: func(step int, _ time.Duration, err error) {
+		s.saving.saver.RequestSave(saver.Request{Exact: true, Tell: func(step int, _ time.Duration, err error) {
 			if err != nil {
 				s.job.Logf(slog.LevelWarn, "the checkpoint that the program requested with Save failed: %v", err)
 			}

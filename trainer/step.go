@@ -202,7 +202,7 @@ func (s *Session) afterSharedStep(ctx context.Context, took time.Duration) error
 // join makes a worker that has run out of data take part in the steps of the
 // other workers, until no worker has data. With WaitForAll it does nothing.
 func (s *Session) join(ctx context.Context) error {
-	if s.training.config.AtEndOfData == WaitForAll || s.err != nil || s.training.declared.Sync.Competes() {
+	if s.training.config.AtEndOfData == WaitForAll || s.err != nil || s.training.declared.Sync.WorkersCompete() {
 		return nil
 	}
 	s.job.Logf(slog.LevelDebug, "no more data after step %d: joining the others", s.step)

@@ -183,7 +183,7 @@ func (t *task) saveBeforeStop(atMost time.Duration) {
 	}
 	log.Logf(slog.LevelInfo, "told to stop: a checkpoint is made first, for at most %v; a second signal ends the program at once", atMost)
 	told := make(chan struct{})
-	s.saving.saver.Ask(saver.Request{Tell: func(step int, _ time.Duration, err error) {
+	s.saving.saver.RequestSave(saver.Request{Tell: func(step int, _ time.Duration, err error) {
 		if err != nil {
 			log.Logf(slog.LevelWarn, "not saved: %v", err)
 		} else {
@@ -358,7 +358,7 @@ func (t *task) checkpoint(asked cluster.ControlMessage) {
 		return
 	}
 	q.Tell = tell
-	s.saving.saver.Ask(q)
+	s.saving.saver.RequestSave(q)
 }
 
 // request converts the agent's message m to a request to the saver. It returns

@@ -257,7 +257,7 @@ func (t *training) declare() (err error) {
 	d := &t.declared
 	d.Optimizer, d.Sum, d.Metrics = t.optimizer.Settings, t.model.LossKind == Sum, len(t.model.Metrics)
 	d.Batch, d.Clip = t.config.GlobalBatch, t.config.ClipNorm
-	d.Norm = t.config.MeasureNorm || t.config.SummaryDir != "" && !d.Sync.Competes()
+	d.Norm = t.config.MeasureNorm || t.config.SummaryDir != "" && !d.Sync.WorkersCompete()
 	d.BucketBytes, d.Exact = t.config.BucketBytes, t.config.Exact()
 	d.StartMillis, d.SilenceMillis = t.config.StartTimeout.Milliseconds(), t.config.PeerTimeout.Milliseconds()
 	if d.Variables, err = t.model.declared(t.config.CombineRows); err != nil {
@@ -292,7 +292,7 @@ func (t *training) place(servers int, hosts []layout.Range) (err error) {
 	d := &t.declared
 	arch, _ := t.architecture(servers)
 	d.Movable = len(t.model.Embeddings) > 0 && d.Sync.InStep() && len(d.Workers)+servers > 1
-	if err := d.Place(arch, servers, t.config.PartitionBytes); err != nil {
+	if err := d.AssignPieces(arch, servers, t.config.PartitionBytes); err != nil {
 		return err
 	}
 	if !t.config.NoLocalAggregation && d.Sync.InStep() && slices.ContainsFunc(d.Holders, func(t cluster.Task) bool { return t.Role == cluster.PS }) {
@@ -333,7 +333,7 @@ func (t *training) feeds() (from, to int) { return t.own.Lo * t.rows, t.own.Hi *
 func (t *training) tuning(n *network, holders *client.Placement, steps int, trace *timeline.Recorder) autotune.Config {
 	c := t.config
 	return autotune.Config{
-		Meet: c.FirstMeeting, Report: c.Report, Auto: c.Arch == "auto", Search: !c.NoSearchPartitions, Partitions: c.Partitions,
+		TuneAfterSteps: c.TuneAfterSteps, Report: c.Report, Auto: c.Arch == "auto", Search: !c.NoSearchPartitions, Partitions: c.Partitions,
 		BySize: c.Balance == "bytes", Chief: n.contract.Task.IsChief(), Declaration: t.declared, Least: t.partitioners(), Most: c.MaxPartitions, Steps: steps, Cluster: n.machines(),
 		Holders: holders, Workers: n.group, Trace: trace, Logf: n.log.Logf,
 	}

@@ -29,7 +29,7 @@ import (
 // steps.
 func restless(t *testing.T) Setting {
 	dir := t.TempDir()
-	return flags(func(c *config.Config) { c.FirstMeeting, c.Report, c.ProfileDir = 3, 20, dir })
+	return flags(func(c *config.Config) { c.TuneAfterSteps, c.Report, c.ProfileDir = 3, 20, dir })
 }
 
 // hostNames returns the addresses of n hosts, each with one worker and one

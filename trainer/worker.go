@@ -145,7 +145,7 @@ func (w *worker) contributeRest(one *replica.Replica, vw int, hooked *hooks.Grad
 	for i := range w.tables.Len() {
 		index, sums := w.tables.Gradient(one, i, vw)
 		variable := w.tables.Variable(i)
-		if err := hooked.See(hooks.GradientOf(w.declared.Variables[variable], index, sums)); err != nil {
+		if err := hooked.Observe(hooks.GradientOf(w.declared.Variables[variable], index, sums)); err != nil {
 			return err
 		}
 		w.client.ContributeRows(virtual, variable, index, sums)

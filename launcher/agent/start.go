@@ -41,7 +41,7 @@ func start(ctx context.Context, _ []string, std streams) error {
 	first, err := protocol.Serve(ctx, launcher, s.methods(), protocol.MostSilence)
 	s.seed.close()
 	s.usage.close()
-	if err == io.EOF || errors.Is(err, protocol.ErrSilent) && s.gpus.queue == nil {
+	if err == io.EOF || errors.Is(err, protocol.ErrPeerTimeout) && s.gpus.queue == nil {
 		return nil
 	}
 	if err != nil {

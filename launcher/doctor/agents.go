@@ -83,7 +83,7 @@ func (e *examination) connectPeers(ctx context.Context) error {
 			pairs++
 		}
 	}
-	e.dialled = Dialled{len(serving), pairs}
+	e.dials = DialCounts{len(serving), pairs}
 	tally := e.recipe.Printer.NewHostProgress("connecting hosts with each other", len(serving))
 	return eachVisit(ctx, serving, tally, func(i int, v *visit) {
 		if len(peers[i]) == 0 {

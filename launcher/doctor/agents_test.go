@@ -105,8 +105,8 @@ func TestAgentsDialEachOther(t *testing.T) {
 	if got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if e.dialled != (Dialled{3, 4}) || e.visits[0].agentReport == nil || e.visits[3].agentReport == nil {
-		t.Errorf("%+v", e.dialled)
+	if e.dials != (DialCounts{3, 4}) || e.visits[0].agentReport == nil || e.visits[3].agentReport == nil {
+		t.Errorf("%+v", e.dials)
 	}
 }
 
@@ -123,8 +123,8 @@ func TestAgentWithoutAddress(t *testing.T) {
 	if r := e.visits[1].agentReport; r == nil || !strings.HasPrefix(r.Refused, "data address 192.0.2.1 is not an address of this host") {
 		t.Errorf("%+v", r)
 	}
-	if e.visits[0].agentReport == nil || e.dialled != (Dialled{}) {
-		t.Errorf("%+v", e.dialled)
+	if e.visits[0].agentReport == nil || e.dials != (DialCounts{}) {
+		t.Errorf("%+v", e.dials)
 	}
 }
 

@@ -56,11 +56,11 @@ type Config struct {
 type Diagnosis struct {
 	Hosts        []HostFacts `json:"hosts"`    // facts about each host, in the order of the resource file
 	Findings     []Finding   `json:"findings"` // problems found, errors first; never nil
-	Reachability Dialled     `json:"dialled"`
+	Reachability DialCounts  `json:"dialled"`
 }
 
-// Dialled counts the connections that were tried between hosts.
-type Dialled struct {
+// DialCounts counts the connections that were tried between hosts.
+type DialCounts struct {
 	Hosts int `json:"hosts"` // number of hosts that listened at the address that tasks would use
 	Pairs int `json:"pairs"` // number of ordered pairs of hosts in which the first host dialled the second
 }
@@ -85,11 +85,11 @@ const (
 
 // examination holds the state of one call of Examine.
 type examination struct {
-	cfg     Config
-	recipe  provision.Recipe
-	visits  []*visit // one visit for each host, in the order of the resource file
-	placed  []*visit // visits of the hosts on which the plx agent was installed
-	dialled Dialled
+	cfg    Config
+	recipe provision.Recipe
+	visits []*visit // one visit for each host, in the order of the resource file
+	placed []*visit // visits of the hosts on which the plx agent was installed
+	dials  DialCounts
 }
 
 // visit holds what was found on one host. Only one goroutine at a time writes
@@ -173,7 +173,7 @@ func (e *examination) stage(ctx context.Context, on []*visit, run func(context.C
 
 // diagnosis collects the findings of all hosts.
 func (e *examination) diagnosis() Diagnosis {
-	d := Diagnosis{Reachability: e.dialled}
+	d := Diagnosis{Reachability: e.dials}
 	all := judgeThisMachine(len(e.visits), openFileLimit(), writable(os.Getenv("HOME")))
 	var labels []string
 	var machines []placement.Machine

@@ -21,12 +21,12 @@ func TestDiagnosis(t *testing.T) {
 		set.Hosts = append(set.Hosts, h)
 	}
 	e := newExamination(Config{}, set, nil)
-	e.placed, e.dialled = e.visits, Dialled{2, 2}
+	e.placed, e.dials = e.visits, DialCounts{2, 2}
 	for _, v := range e.visits {
 		facts := healthy()
 		v.facts = &facts
 	}
-	if d := e.diagnosis(); len(d.Findings) != 0 || d.Fails() || len(d.Hosts) != 4 || d.Reachability != (Dialled{2, 2}) {
+	if d := e.diagnosis(); len(d.Findings) != 0 || d.Fails() || len(d.Hosts) != 4 || d.Reachability != (DialCounts{2, 2}) {
 		t.Errorf("good hosts: %+v", d)
 	}
 	set.Hosts[0].StartUpOutput.Store(7)

@@ -117,10 +117,10 @@ type Options struct {
 
 // Observer receives the events of a job.
 type Observer interface {
-	Entered(phase protocol.Phase)
-	Noted(line string)                              // receives a message for the user
-	Hung(protocol.Hang)                             // is called when the job makes no progress; Noted has already received the messages about that
-	Laid(generation int, hosts []protocol.HostPlan) // receives on which hosts the tasks of a new generation (after a restart) run
+	PhaseChanged(phase protocol.Phase)
+	Notice(line string)                                      // receives a message for the user
+	HangFound(protocol.Hang)                                 // is called when the job makes no progress; Notice has already received the messages about that
+	TasksAssigned(generation int, hosts []protocol.HostPlan) // receives on which hosts the tasks of a new generation (after a restart) run
 }
 
 // driver is the state of one call of Run. Only the goroutine of Run uses the
@@ -235,15 +235,15 @@ func (d *driver) carryOut(commands []jobstate.Command) {
 			d.timers[command.Timer] = time.Now().Add(command.After)
 		case jobstate.Note:
 			d.opts.Events.Noted(command.Text)
-			d.opts.Observer.Noted(command.Text)
+			d.opts.Observer.Notice(command.Text)
 		case jobstate.Hung:
 			d.opts.Events.Hung(command.Hang)
-			d.opts.Observer.Hung(command.Hang)
+			d.opts.Observer.HangFound(command.Hang)
 		case jobstate.Enter:
-			d.opts.Observer.Entered(command.Phase)
+			d.opts.Observer.PhaseChanged(command.Phase)
 		case jobstate.Lay:
 			d.opts.Events.Restarted(command.Generation, command.Hosts)
-			d.opts.Observer.Laid(command.Generation, command.Hosts)
+			d.opts.Observer.TasksAssigned(command.Generation, command.Hosts)
 		case jobstate.Join:
 			d.contact(command.Host, d.opts.Join(command.Host, command.Joining))
 		case jobstate.Leave:
@@ -266,7 +266,7 @@ func (d *driver) answer(a jobstate.Answer) {
 	scaled := a.Scaled
 	if scaled.To > 0 && scaled.Cause == "" {
 		scaled = scaled.After(time.Since(d.held))
-		d.opts.Observer.Noted(scaled.String())
+		d.opts.Observer.Notice(scaled.String())
 	}
 	d.contacts[a.Host].out.send(protocol.Message{Scaled: &scaled})
 }
@@ -289,7 +289,7 @@ func (d *driver) end(ctx context.Context) (protocol.Verdict, error) {
 				waiting = false
 			case e := <-d.events:
 				if h, ok := e.(jobstate.Heard); ok && h.Message.Notice != "" {
-					d.opts.Observer.Noted(fmt.Sprintf("host %s: %s", d.contacts[h.Host].host.Name, h.Message.Notice))
+					d.opts.Observer.Notice(fmt.Sprintf("host %s: %s", d.contacts[h.Host].host.Name, h.Message.Notice))
 				}
 			case ask := <-d.opts.Stop:
 				if ask.Grace < d.grace { // send the End message again, with the shorter grace
@@ -333,7 +333,7 @@ func (d *driver) unended(waited time.Duration) error {
 	for i, c := range d.contacts {
 		switch err := c.outcome(waited); {
 		case err != nil && d.left[i]:
-			d.opts.Observer.Noted(fmt.Sprintf("host %s, which has left the job, was not seen to end: %v", c.host.Name, err))
+			d.opts.Observer.Notice(fmt.Sprintf("host %s, which has left the job, was not seen to end: %v", c.host.Name, err))
 		case err != nil:
 			errs = append(errs, &UnendedError{Index: i, Host: c.host.Name, Cause: err})
 		}

@@ -78,11 +78,11 @@ func startWith(t *testing.T, plan protocol.Plan, reach func(*job, *agent) driver
 	return j
 }
 
-// Entered, Noted and Laid record what the driver reports.
-func (j *job) Entered(p protocol.Phase) { j.phases = append(j.phases, p) }
-func (j *job) Noted(line string)        { j.notes = append(j.notes, line) }
-func (j *job) Hung(protocol.Hang)       {}
-func (j *job) Laid(generation int, hosts []protocol.HostPlan) {
+// PhaseChanged, Notice and TasksAssigned record what the driver reports.
+func (j *job) PhaseChanged(p protocol.Phase) { j.phases = append(j.phases, p) }
+func (j *job) Notice(line string)            { j.notes = append(j.notes, line) }
+func (j *job) HangFound(protocol.Hang)       {}
+func (j *job) TasksAssigned(generation int, hosts []protocol.HostPlan) {
 	text := fmt.Sprint(generation)
 	for _, h := range hosts {
 		text += fmt.Sprintf(" %s:%d", h.Host, len(h.Tasks))

@@ -33,7 +33,7 @@ type Host struct {
 	// Embedded is true if an SSH server inside this process stands in for the
 	// host (an embedded cluster).
 	Embedded bool
-	// Facts are the host's platform and addresses. Meet and Learn set them;
+	// Facts are the host's platform and addresses. Survey and AgentHost.UpdateFacts set them;
 	// the zero value means that neither was called.
 	Facts envsync.Facts
 	// Report lists the host's GPUs. AgentHost.FindGPUs sets it.
@@ -51,9 +51,9 @@ type Host struct {
 
 	set   *Set   // the Set that contains this host; nil for a host outside a Set, to which plx cannot be sent
 	ports [2]int // first and last port on which the host may serve the plx binary to other hosts; 0 allows any port
-	plx   string // path of this plx version's binary on the host, relative to the home directory; "" before Meet
+	plx   string // path of this plx version's binary on the host, relative to the home directory; "" before Survey
 
-	has   []string             // SHA-256 sums of the files that Meet has found in the host's cache (~/.plx/blobs)
+	has   []string             // SHA-256 sums of the files that Survey has found in the host's cache (~/.plx/blobs)
 	locks string               // lines of /proc/net/unix that the method Locks returns
 	idle  atomic.Pointer[idle] // agent on the host that waits for a job's Spec; nil if there is none
 
@@ -207,7 +207,7 @@ func (t *tail) String() string {
 	return string(t.buf)
 }
 
-// Has reports whether Meet has found the file b in the host's cache.
+// Has reports whether Survey has found the file b in the host's cache.
 func (h *Host) Has(b envsync.Blob) bool { return slices.Contains(h.has, b.Sum) }
 
 // Machines returns the hosts with their GPU reports, as package placement

@@ -6,7 +6,7 @@
 //		return err
 //	}
 //	defer set.Close()
-//	if err := set.Hosts[0].Meet(ctx); err != nil {
+//	if err := set.Hosts[0].Survey(ctx); err != nil {
 //		return err
 //	}
 //	conn, err := (&hosts.AgentHost{Host: set.Hosts[0], Job: job}).Start(ctx, spec)

@@ -434,7 +434,7 @@ func (h *Host) closeIdle() { h.idle.Swap(nil).close() }
 // Release ends the host's idle agent, if there is one.
 func (h *Host) Release() { h.closeIdle() }
 
-// Agent returns an AgentHost for the plx binary that Meet has found on this host or sent there.
+// Agent returns an AgentHost for the plx binary that Survey has found on this host or sent there.
 func (h *Host) Agent() *AgentHost { return &AgentHost{Host: h, Binary: h.plx} }
 
 // broken wraps the error of an agent that could not be executed or does not
@@ -453,14 +453,14 @@ var errDamaged = errors.New("the plx binary on the host is damaged")
 func (h *Host) Survey(ctx context.Context, likely ...envsync.Blob) error {
 	h.closeIdle()
 	h.has, h.locks = nil, ""
-	err := h.meetOnce(ctx, false, likely)
+	err := h.surveyOnce(ctx, false, likely)
 	// The binary may be damaged: a power failure can leave it truncated or
 	// full of zeros.
 	if _, damaged := errors.AsType[*broken](err); damaged && !transport.IsLost(err) && ctx.Err() == nil {
 		if errors.Is(err, errDamaged) {
 			h.noteDamaged("plx")
 		}
-		err = h.meetOnce(ctx, true, likely)
+		err = h.surveyOnce(ctx, true, likely)
 	}
 	return err
 }
@@ -473,7 +473,7 @@ func (h *Host) noteDamaged(what string) {
 	}
 }
 
-func (h *Host) meetOnce(ctx context.Context, strict bool, likely []envsync.Blob) error {
+func (h *Host) surveyOnce(ctx context.Context, strict bool, likely []envsync.Blob) error {
 	i, err := h.place(ctx, strict)
 	if err != nil {
 		return err

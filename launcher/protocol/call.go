@@ -364,8 +364,8 @@ func HandleStream[In, Out any](f func(context.Context, In, *Answering) (Out, err
 	}
 }
 
-// ErrSilent is the error of Serve if no message arrives in time.
-var ErrSilent = errors.New("no message from plx")
+// ErrPeerTimeout is the error of Serve if no message arrives in time.
+var ErrPeerTimeout = errors.New("no message from plx")
 
 // MostSilence is how long an agent without a job waits for the next message
 // from the launcher. After that it assumes that the network is down, releases
@@ -374,7 +374,7 @@ const MostSilence = time.Minute
 
 // Serve processes calls, one after the other, until a message arrives that is
 // neither a Call nor an Order. It returns that message. If nothing arrives for
-// the duration silence, it returns ErrSilent. The context of a Handler ends
+// the duration silence, it returns ErrPeerTimeout. The context of a Handler ends
 // with the connection.
 func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, silence time.Duration) (Message, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -404,7 +404,7 @@ func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, silence
 		case err := <-failed:
 			return Message{}, err
 		case <-time.After(silence):
-			return Message{}, fmt.Errorf("%w for %s", ErrSilent, silence)
+			return Message{}, fmt.Errorf("%w for %s", ErrPeerTimeout, silence)
 		}
 	}
 }

@@ -183,7 +183,7 @@ func TestAbandonedCallEndsItsHandler(t *testing.T) {
 // is closed.
 func TestServeEndsWithoutMessages(t *testing.T) {
 	_, agent := asked(t)
-	if _, err := Serve(t.Context(), agent, nil, time.Millisecond); !errors.Is(err, ErrSilent) || err.Error() != "no message from plx for 1ms" {
+	if _, err := Serve(t.Context(), agent, nil, time.Millisecond); !errors.Is(err, ErrPeerTimeout) || err.Error() != "no message from plx for 1ms" {
 		t.Errorf("%v", err)
 	}
 	c, agent := asked(t)

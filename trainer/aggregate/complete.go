@@ -43,7 +43,7 @@ func (c *completion) complete(g *group, i int) {
 	if p.last && norms {
 		c.host.Tell(c.leader(g), SquaresWanted{})
 	}
-	if !clips && !c.d.Sync.HoldsBack() {
+	if !clips && !c.d.Sync.DelaysAnswers() {
 		c.updated(i, p.end, p.chosen)
 	}
 	if p.last && !norms {
@@ -65,8 +65,8 @@ func (c *completion) updated(i int, end Outcome, chosen []int) {
 	kept := -1
 	for _, member := range chosen {
 		rank := c.roster.Contributors[member].Rank
-		if to := c.audience(rank); to != kept {
-			c.list[i].Keep(to)
+		if to := c.readerGroup(rank); to != kept {
+			c.list[i].Snapshot(to)
 			kept = to
 		}
 		c.host.Tell(rank, Updated{i, end})
@@ -86,7 +86,7 @@ func (c *completion) clip(g *group, p progress, factor float64) {
 	defer c.align.exit()
 	for i := range c.list {
 		c.update(g, i, factor)
-		if !c.d.Sync.HoldsBack() {
+		if !c.d.Sync.DelaysAnswers() {
 			c.updated(i, p.end, g.members)
 		}
 	}
@@ -96,7 +96,7 @@ func (c *completion) clip(g *group, p progress, factor float64) {
 
 // close tells the group's workers the norm of the step, and ends the step.
 func (c *completion) close(g *group, p progress) {
-	if !c.d.Sync.HoldsBack() {
+	if !c.d.Sync.DelaysAnswers() {
 		for _, i := range g.members {
 			c.host.Tell(c.roster.Contributors[i].Rank, Closed{p.end})
 		}
@@ -118,11 +118,11 @@ func (c *completion) finished(g *group, made uint64) {
 func (c *completion) release(ranks []int) {
 	for _, rank := range ranks {
 		end, made := c.groups[c.roster.Contributor(rank).Group].now()
-		if !c.d.Sync.HoldsBack() {
+		if !c.d.Sync.DelaysAnswers() {
 			end = Outcome{Updates: made}
 		}
 		for i, shard := range c.list {
-			shard.Keep(c.audience(rank))
+			shard.Snapshot(c.readerGroup(rank))
 			c.host.Tell(rank, Updated{i, end})
 		}
 		if c.d.Norms() {
@@ -131,10 +131,10 @@ func (c *completion) release(ranks []int) {
 	}
 }
 
-// audience returns which copy of the values the worker of a rank reads, as an
-// index for Shard.Keep. -1 means that the worker reads the values themselves,
+// readerGroup returns which copy of the values the worker of a rank reads, as an
+// index for Shard.Snapshot. -1 means that the worker reads the values themselves,
 // without a copy.
-func (c *completion) audience(rank int) int {
+func (c *completion) readerGroup(rank int) int {
 	if contributor := c.roster.Contributor(rank); contributor != nil {
 		return c.d.Sync.Copy(rank, contributor.Group)
 	}

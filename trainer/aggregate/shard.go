@@ -24,7 +24,7 @@ type Shard struct {
 	rate     func(rate float64) float64 // returns the variable's learning rate; the parameter is the learning rate of the step
 	lossSum  bool                       // true if the loss of a step is the sum of the virtual workers' losses; false if it is their mean
 	sums     []groupSum                 // by group of workers: the gradient sum of its current step
-	home     Home                       // stores the values, for example on a GPU; nil if the field state stores them; set before the first step
+	device   DeviceMemory               // stores the values, for example on a GPU; nil if the field state stores them; set before the first step
 
 	mu      sync.RWMutex // guards state, updates, counted and uneven
 	state   state
@@ -33,7 +33,7 @@ type Shard struct {
 	uneven  bool   // true if previous holders may have different values of updates, because the job resumed from a checkpoint
 
 	asking sync.Mutex
-	asked  sparse.Wishes // rows that workers have requested, by step; guarded by asking
+	asked  sparse.Requests // rows that workers have requested, by step; guarded by asking
 }
 
 // groupSum is the gradient sum of one group of workers for one shard.
@@ -92,7 +92,7 @@ func (g *groupSum) take() (t total, took bool) {
 // settle records whether any virtual worker took part in the step. If measure
 // is true, it also stores the sums of squares of the gradient. It computes
 // them, or gets them from h if h is not nil.
-func (g *groupSum) settle(took, measure bool, h Home) {
+func (g *groupSum) settle(took, measure bool, h DeviceMemory) {
 	g.took = took
 	switch g.squares = g.squares[:0]; {
 	case !measure || g.total == nil:
@@ -118,7 +118,7 @@ func (s *Shard) settle(group, virtualWorkers int, measure bool) {
 	case s.divides:
 		g.total.divide(virtualWorkers)
 	}
-	g.settle(virtualWorkers > 0, measure && s.measured, s.home)
+	g.settle(virtualWorkers > 0, measure && s.measured, s.device)
 }
 
 // apply updates the shard's values by the gradient sum times scale. A sparse
@@ -136,24 +136,24 @@ func (s *Shard) apply(group int, rate, scale float64) error {
 	return err
 }
 
-// Keep copies the values into the copy with index audience (a group of workers
-// that read the same copy by Value). If audience is -1, Keep copies nothing
+// Snapshot copies the values into the copy with index readerGroup (a group of workers
+// that read the same copy by Value). If readerGroup is -1, Snapshot copies nothing
 // and Value returns the values themselves. A sparse shard has no copies: Value
 // returns nil, and workers read single rows.
-func (s *Shard) Keep(audience int) {
+func (s *Shard) Snapshot(readerGroup int) {
 	if c, whole := s.state.(copier); whole {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		c.keep(audience)
+		c.keep(readerGroup)
 	}
 }
 
-// Value returns the copy that Keep made for this audience, a group of workers
-// that read the same copy. If audience is -1, Value returns the values
+// Value returns the copy that Snapshot made for this readerGroup, a group of workers
+// that read the same copy. If readerGroup is -1, Value returns the values
 // themselves.
-func (s *Shard) Value(audience int) []byte {
+func (s *Shard) Value(readerGroup int) []byte {
 	if c, whole := s.state.(copier); whole {
-		return c.value(audience)
+		return c.value(readerGroup)
 	}
 	return nil
 }

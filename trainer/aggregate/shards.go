@@ -16,7 +16,7 @@
 //
 // Gradients are added along the reduction tree of package layout, which fixes
 // the order of additions. So a sum has the same bits in whatever order the
-// gradients arrive. [Own] adds the gradients of the virtual workers of one
+// gradients arrive. [WorkerSums] adds the gradients of the virtual workers of one
 // worker along the same tree. [Outbox] collects sums until a bucket (variables
 // that are sent together) is full.
 //
@@ -43,7 +43,7 @@ type Shards struct {
 	steps   completion
 	where   map[layout.Place]int // by variable and offset of a piece: index of its shard in steps.list
 	selects policy.Selection     // decides which workers' gradients are used (backup workers); set only on the first shard holder; nil if all gradients are used
-	home    Home                 // stores the values, for example on a GPU; nil if the shards store them
+	device  DeviceMemory         // stores the values, for example on a GPU; nil if the shards store them
 	relay   Relay                // gets the gradient sums of a host if this task adds them for its host; nil if the sums update this task's own shards
 }
 
@@ -67,7 +67,7 @@ func New(d *layout.Declaration, self cluster.Task, host Host) (*Shards, error) {
 	}
 	groups := s.group()
 	var align *Alignment
-	if d.Sync.Cuts() {
+	if d.Sync.UsesCuts() {
 		align = newAlignment(groups)
 	}
 	s.steps.start(groups, d.Sync.NewPace(d.FirstSteps()), align)
@@ -170,10 +170,10 @@ func (s *Shards) Events() int {
 // Closes reports whether each step ends with a [Closed] event.
 func (s *Shards) Closes() bool { return s.relay != nil || s.steps.d.Norms() }
 
-// Audience returns which copy of the values the worker of a rank reads, as an
+// ReaderGroup returns which copy of the values the worker of a rank reads, as an
 // index for [Shard.Value]. -1 means that the worker reads the values
 // themselves.
-func (s *Shards) Audience(rank int) int { return s.steps.audience(rank) }
+func (s *Shards) ReaderGroup(rank int) int { return s.steps.readerGroup(rank) }
 
 // Begin records that the worker of a rank begins a step. It completes those
 // inputs of the gradient sums for which the worker has no data.
@@ -310,7 +310,7 @@ func (s *Shards) Stop(rank int) {
 // NoteSave records that the chief (worker 0) saved a checkpoint right before a
 // step. The step's Outcome then has Saved set.
 func (s *Shards) NoteSave(step uint64) {
-	if !s.steps.d.Sync.Cuts() {
+	if !s.steps.d.Sync.UsesCuts() {
 		s.steps.groups[0].noteSave(step)
 	}
 }

@@ -22,21 +22,21 @@ type state interface {
 	apply(t total, s optimizer.Step) error
 	// preserve returns a copy of the values and the optimiser state, and for a
 	// sparse variable the indices of the copied rows.
-	preserve() sparse.Kept
+	preserve() sparse.SavedRows
 	// restore copies elements or rows [lo, hi) of the variable from k, a
 	// checked part of a checkpoint. offset is the position of the shard's
 	// first element or row in the variable.
-	restore(k Kept, offset, lo, hi int)
+	restore(k SavedPiece, offset, lo, hi int)
 }
 
 // copier is the state of a dense variable, whose values are always sent whole.
 type copier interface {
-	// keep copies the values into the copy with index audience (a group of
+	// keep copies the values into the copy with index readerGroup (a group of
 	// workers that read the same copy); the method value then returns that
-	// copy. If audience is -1, keep copies nothing and value returns the
+	// copy. If readerGroup is -1, keep copies nothing and value returns the
 	// values themselves.
-	keep(audience int)
-	value(audience int) []byte
+	keep(readerGroup int)
+	value(readerGroup int) []byte
 }
 
 // reader is the state of a sparse variable, whose rows are read one by one.
@@ -84,7 +84,7 @@ func newState(d *layout.Declaration, p layout.Piece, memory []byte) (state, erro
 type elementsState[T wire.Float] struct {
 	values []T
 	rule   *optimizer.State[T]
-	kept   [][]T // by audience (a group of workers that read the same values): their copy of values; nil before the first copy
+	kept   [][]T // by readerGroup (a group of workers that read the same values): their copy of values; nil before the first copy
 }
 
 func newElements[T wire.Float](d *layout.Declaration, p layout.Piece, memory []byte) (*elementsState[T], error) {
@@ -104,24 +104,24 @@ func (s *elementsState[T]) apply(t total, step optimizer.Step) error {
 	return nil
 }
 
-func (s *elementsState[T]) keep(audience int) {
-	if audience < 0 {
+func (s *elementsState[T]) keep(readerGroup int) {
+	if readerGroup < 0 {
 		return
 	}
-	if s.kept[audience] == nil {
-		s.kept[audience] = make([]T, len(s.values))
+	if s.kept[readerGroup] == nil {
+		s.kept[readerGroup] = make([]T, len(s.values))
 	}
-	copy(s.kept[audience], s.values)
+	copy(s.kept[readerGroup], s.values)
 }
 
-func (s *elementsState[T]) value(audience int) []byte {
-	if audience < 0 {
+func (s *elementsState[T]) value(readerGroup int) []byte {
+	if readerGroup < 0 {
 		return wire.Bytes(s.values)
 	}
-	return wire.Bytes(s.kept[audience])
+	return wire.Bytes(s.kept[readerGroup])
 }
 
-func (s *elementsState[T]) preserve() (k sparse.Kept) {
+func (s *elementsState[T]) preserve() (k sparse.SavedRows) {
 	k.Values = bytes.Clone(wire.Bytes(s.values))
 	for _, slot := range s.rule.Slots() {
 		k.Slots = append(k.Slots, bytes.Clone(wire.Bytes(slot)))
@@ -129,7 +129,7 @@ func (s *elementsState[T]) preserve() (k sparse.Kept) {
 	return k
 }
 
-func (s *elementsState[T]) restore(k Kept, offset, lo, hi int) {
+func (s *elementsState[T]) restore(k SavedPiece, offset, lo, hi int) {
 	into := func(memory []T, from []byte) {
 		size := len(from) / k.Count
 		copy(wire.Bytes(memory[lo-offset:hi-offset]), from[(lo-k.Offset)*size:])
@@ -188,12 +188,12 @@ func (s *tableState[T]) copyRows(first int64, into []byte) error {
 
 func (s *tableState[T]) changed(index []int64) []int64 { return sparse.Common(index, s.last) }
 
-func (s *tableState[T]) preserve() sparse.Kept { return s.table.Keep() }
+func (s *tableState[T]) preserve() sparse.SavedRows { return s.table.Keep() }
 
-func (s *tableState[T]) restore(k Kept, _, lo, hi int) {
-	kept := sparse.Kept{Index: k.Rows, Values: k.Values, Slots: k.Slots}
+func (s *tableState[T]) restore(k SavedPiece, _, lo, hi int) {
+	kept := sparse.SavedRows{Index: k.Rows, Values: k.Values, Slots: k.Slots}
 	if err := s.table.Put(kept.Cut(int64(lo), int64(hi), s.rowBytes)); err != nil {
-		panic(err) // k is valid, because Kept.Check has accepted it
+		panic(err) // k is valid, because SavedPiece.Check has accepted it
 	}
 }
 
@@ -217,11 +217,11 @@ func (s *tableState[T]) accept(frame []byte, from, to int64) (next int64, err er
 	return s.table.Import(frame, from, to)
 }
 
-// Kept is a part of a checkpoint: elements or rows [Offset, Offset+Count) of a
+// SavedPiece is a part of a checkpoint: elements or rows [Offset, Offset+Count) of a
 // variable. For a dense variable it has all elements. For a sparse variable it
 // has only the rows that were ever updated; all other rows can be drawn again
 // from the seed. Numbers are little-endian; the byte slices need no alignment.
-type Kept struct {
+type SavedPiece struct {
 	Variable      int      // index of the variable in the declaration
 	Offset, Count int      // range of the variable: in elements of a dense variable, in rows of a sparse variable
 	Updates       uint64   // number of training steps that were applied to this part
@@ -232,7 +232,7 @@ type Kept struct {
 
 // Check returns an error if k cannot be a part of the variable with this index
 // in d.
-func (k Kept) Check(d *layout.Declaration, variable int) error {
+func (k SavedPiece) Check(d *layout.Declaration, variable int) error {
 	v := d.Variables[variable]
 	switch {
 	case k.Variable != variable:
@@ -242,7 +242,7 @@ func (k Kept) Check(d *layout.Declaration, variable int) error {
 	case k.Rows != nil && v.Sparse == nil:
 		return fmt.Errorf("variable %q: rows of a dense variable", v.Name)
 	}
-	kept := sparse.Kept{Index: k.Rows, Values: k.Values, Slots: k.Slots}
+	kept := sparse.SavedRows{Index: k.Rows, Values: k.Values, Slots: k.Slots}
 	lo, hi, size := int64(k.Offset), int64(k.Offset+k.Count), v.UnitBytes()
 	if v.Sparse == nil { // A dense variable is checked like a single row.
 		kept.Index, lo, hi, size = []int64{0}, 0, 1, k.Count*size
@@ -254,17 +254,17 @@ func (k Kept) Check(d *layout.Declaration, variable int) error {
 }
 
 // preserve returns a copy of the shard's values and optimiser state.
-func (s *Shard) preserve() Kept {
+func (s *Shard) preserve() SavedPiece {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	kept := s.state.preserve()
-	return Kept{Variable: s.Variable, Offset: s.Offset, Count: s.Count, Updates: s.updates,
+	return SavedPiece{Variable: s.Variable, Offset: s.Offset, Count: s.Count, Updates: s.updates,
 		Rows: kept.Index, Values: kept.Values, Slots: kept.Slots}
 }
 
-// restore copies elements or rows [lo, hi) from k into the shard. Kept.Check
+// restore copies elements or rows [lo, hi) from k into the shard. SavedPiece.Check
 // must have accepted k.
-func (s *Shard) restore(k Kept, lo, hi int) {
+func (s *Shard) restore(k SavedPiece, lo, hi int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.restore(k, s.Offset, lo, hi)
@@ -273,7 +273,7 @@ func (s *Shard) restore(k Kept, lo, hi int) {
 
 // Preserve copies the values and optimiser state of all shards except the one
 // of the loss.
-func Preserve(shards []*Shard) (all []Kept) {
+func Preserve(shards []*Shard) (all []SavedPiece) {
 	for _, shard := range shards {
 		if !shard.isLoss {
 			all = append(all, shard.preserve())
@@ -300,7 +300,7 @@ func (r *Restoring) Piece() layout.Piece { return r.shard.Piece }
 // It must put even a part without a row of this shard, because Put also takes
 // over the number of updates. If parts have different numbers of updates, the
 // highest one is used. Several goroutines may call Put.
-func (r *Restoring) Put(k Kept) error {
+func (r *Restoring) Put(k SavedPiece) error {
 	if err := k.Check(r.d, r.shard.Variable); err != nil {
 		return err
 	}

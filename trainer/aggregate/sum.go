@@ -206,19 +206,19 @@ func (a *accumulator) arrive(input int, present bool) (output int, s Sum, done b
 	return a.reduction.Arrive(input, s)
 }
 
-// Own adds the gradients that one worker's virtual workers (its parts of the
+// WorkerSums adds the gradients that one worker's virtual workers (its parts of the
 // batch) compute for one variable. It adds along the reduction tree as far as
 // it can without gradients of other workers. It returns the sums of the
 // subtrees that this completes.
-type Own struct {
+type WorkerSums struct {
 	variable layout.Variable
 	sums     *accumulator
 	memory   [][]byte // by virtual worker (part of the batch), counted from the worker's first one: memory for the gradient; nil for a sparse variable
 }
 
-// NewOwn returns an Own for variable v that adds in the order of plan.
-func NewOwn(v layout.Variable, plan *layout.Plan) *Own {
-	o := &Own{variable: v, sums: newAccumulator(v, layout.Piece{Count: v.Units()}, plan)}
+// NewWorkerSums returns WorkerSums for variable v that adds in the order of plan.
+func NewWorkerSums(v layout.Variable, plan *layout.Plan) *WorkerSums {
+	o := &WorkerSums{variable: v, sums: newAccumulator(v, layout.Piece{Count: v.Units()}, plan)}
 	for i := range plan.Inputs {
 		if v.Sparse != nil {
 			break
@@ -233,7 +233,7 @@ func NewOwn(v layout.Variable, plan *layout.Plan) *Own {
 // Memory returns the memory into which the gradient of a virtual worker must
 // be written. virtualWorker is its number, counted from the worker's first
 // virtual worker. The result is nil for a sparse variable.
-func (o *Own) Memory(virtualWorker int) []byte {
+func (o *WorkerSums) Memory(virtualWorker int) []byte {
 	if o.memory == nil {
 		return nil
 	}
@@ -241,7 +241,7 @@ func (o *Own) Memory(virtualWorker int) []byte {
 }
 
 // SetRows sets the gradient of one virtual worker for a sparse variable.
-func (o *Own) SetRows(virtualWorker int, index []int64, values []byte) error {
+func (o *WorkerSums) SetRows(virtualWorker int, index []int64, values []byte) error {
 	v := o.variable
 	var s Sum
 	var err error
@@ -265,7 +265,7 @@ func rowsOf[T wire.Float](v layout.Variable, index []int64, values []byte) (Sum,
 // the virtual worker has none. done is true if this completes the sum of a
 // part (a subtree of the reduction tree). Then s is that sum, or nil if no
 // virtual worker of the part had data.
-func (o *Own) Arrive(virtualWorker int, present bool) (part int, s Sum, done bool) {
+func (o *WorkerSums) Arrive(virtualWorker int, present bool) (part int, s Sum, done bool) {
 	return o.sums.arrive(virtualWorker, present)
 }
 

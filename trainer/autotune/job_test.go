@@ -29,7 +29,7 @@ func dense(name string, shape ...int) layout.Variable {
 func declare(t *testing.T, n int, variables ...layout.Variable) layout.Declaration {
 	t.Helper()
 	d := layout.Declaration{VirtualWorkers: 1, Workers: []layout.Range{{Lo: 0, Hi: 1}}, Variables: variables, Movable: true}
-	if err := d.Place(policy.Servers, n, 0); err != nil {
+	if err := d.AssignPieces(policy.Servers, n, 0); err != nil {
 		t.Fatal(err)
 	}
 	return d

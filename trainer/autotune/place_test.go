@@ -42,7 +42,7 @@ func (j *job) loads(steps int, pull func(step int) []int64) []float64 {
 // rows. Rarely used rows do not all stay on one holder.
 func TestTuningBalancesHolders(t *testing.T) {
 	const rows, parts = 4000, 32
-	c := Config{Declaration: declare(t, 4, table("words", rows, 8)), Least: []int{1}, Meet: 20, Partitions: parts}
+	c := Config{Declaration: declare(t, 4, table("words", rows, 8)), Least: []int{1}, TuneAfterSteps: 20, Partitions: parts}
 	j := start(t, c)
 	if err := j.train(0, 100, steady, hot); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestBalancedHoldersKeepTheirRows(t *testing.T) {
 		pieces[i].Holder = (i*3 + 2) % 4
 	}
 	d.Pieces = pieces
-	j := start(t, Config{Declaration: d, Least: []int{1}, Meet: 10, Partitions: 4})
+	j := start(t, Config{Declaration: d, Least: []int{1}, TuneAfterSteps: 10, Partitions: 4})
 	if err := j.train(0, 50, steady, func(int) (rows []int64) {
 		for row := range int64(1000) {
 			rows = append(rows, row)
@@ -107,7 +107,7 @@ func TestDenseVariablesCountAsLoad(t *testing.T) {
 	}
 	d := declare(t, 2, dense("w", 4000), table("words", rows, 8)) // the dense variable has half as many bytes as the table
 	busy := d.Pieces[0].Holder
-	j := start(t, Config{Declaration: d, Least: []int{1}, Meet: 3, Partitions: 8})
+	j := start(t, Config{Declaration: d, Least: []int{1}, TuneAfterSteps: 3, Partitions: 8})
 	if err := j.train(0, 10, steady, all); err != nil {
 		t.Fatal(err)
 	}
@@ -186,13 +186,13 @@ func TestAuto(t *testing.T) {
 	run := func(aggregated bool) *job {
 		d := layout.Declaration{VirtualWorkers: 2, Workers: []layout.Range{{Lo: 0, Hi: 1}, {Lo: 1, Hi: 2}},
 			Variables: []layout.Variable{table("seldom", 5000, 8), table("often", 50, 8)}, Movable: true}
-		if err := d.Place(policy.Hybrid, 2, 0); err != nil {
+		if err := d.AssignPieces(policy.Hybrid, 2, 0); err != nil {
 			t.Fatal(err)
 		}
 		if aggregated {
 			d.Hosts = []layout.Range{{Lo: 0, Hi: 2}}
 		}
-		j := start(t, Config{Declaration: d, Least: []int{1, 1}, Meet: 5, Auto: true, BySize: true})
+		j := start(t, Config{Declaration: d, Least: []int{1, 1}, TuneAfterSteps: 5, Auto: true, BySize: true})
 		for step := 1; step < 20; step++ {
 			for range 2 { // what both workers pull
 				j.tuner.Pulled(0, []int64{1, 2, 3})

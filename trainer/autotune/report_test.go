@@ -20,7 +20,7 @@ func TestReport(t *testing.T) {
 	variables = append(variables, table("words", 5000, 8))
 	d := declare(t, 2, variables...)
 	const words, loss = mostListed + 2, mostListed + 3
-	j := start(t, Config{Declaration: d, Least: []int{1}, Meet: 10, Report: 30, Partitions: 1})
+	j := start(t, Config{Declaration: d, Least: []int{1}, TuneAfterSteps: 10, Report: 30, Partitions: 1})
 	holder := map[int]int{0: 0, mostListed: 0, mostListed + 1: 0, words: 1, loss: 0}
 	add := func(variable, sent, received int) {
 		j.volumes = append(j.volumes, client.Volume{Variable: variable, Holder: holder[variable], Sent: uint64(sent), Received: uint64(received)})

@@ -34,7 +34,7 @@ func TestSearchFindsFastestPartitions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := func() *job {
-				j := start(t, Config{Declaration: declare(t, 4, dense("w", 100), table("words", 1000, 8)), Least: []int{c.least}, Most: c.most, Meet: 3, Search: true, Report: 30})
+				j := start(t, Config{Declaration: declare(t, 4, dense("w", 100), table("words", 1000, 8)), Least: []int{c.least}, Most: c.most, TuneAfterSteps: 3, Search: true, Report: 30})
 				if err := j.train(0, 400, func(since int) time.Duration {
 					if since <= 2 { // steps right after a move are slow, as with cold caches, and slower with more partitions
 						return time.Second + 100*ms(float64(j.parts("words")))
@@ -68,13 +68,13 @@ func TestSearchFindsFastestPartitions(t *testing.T) {
 	}
 }
 
-// The search begins after Config.Meet steps of this run. For each number of
+// The search begins after Config.TuneAfterSteps steps of this run. For each number of
 // partitions it ignores two steps, then measures as many as take half a
 // second, from 10 to 40.
 func TestStepsOfMeetings(t *testing.T) {
 	const before = 1000
 	for took, want := range map[time.Duration]int{time.Second: 10, 50 * time.Millisecond: 10, 25 * time.Millisecond: 20, time.Millisecond: 40, 0: 40} {
-		c := Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, Meet: 3, Search: true, Steps: before}
+		c := Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, TuneAfterSteps: 3, Search: true, Steps: before}
 		j := start(t, c)
 		var met []int
 		for step := before; len(met) < 3 && step < before+200; step++ {
@@ -97,7 +97,7 @@ func TestStepsOfMeetings(t *testing.T) {
 func TestPartitionsWithoutMemoryAreSkipped(t *testing.T) {
 	none := &transition.RoomError{Holder: cluster.Task{Role: cluster.PS, Index: 2}, Need: 3 << 20, Free: 1 << 20}
 	begin := func(room func(parts int) error) *job {
-		j := start(t, Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, Meet: 3, Search: true})
+		j := start(t, Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, TuneAfterSteps: 3, Search: true})
 		j.room = func(pieces []layout.Piece) error { return room(len(pieces)) }
 		return j
 	}
@@ -129,7 +129,7 @@ func TestPartitionsWithoutMemoryAreSkipped(t *testing.T) {
 	}
 	// A number of partitions that the user has set may also need too much
 	// memory.
-	j = start(t, Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, Meet: 3, Partitions: 7})
+	j = start(t, Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, TuneAfterSteps: 3, Partitions: 7})
 	j.room = func([]layout.Piece) error { return none }
 	if err := j.train(0, 50, steady, nil); err != nil || len(j.moves) > 0 || !j.says("rows stay where they are: ps:2 has no room") {
 		t.Errorf("%v, rows moved to %v:\n%s", err, j.moves, strings.Join(j.logged, "\n"))
@@ -138,7 +138,7 @@ func TestPartitionsWithoutMemoryAreSkipped(t *testing.T) {
 
 // If training ends before the search, the log has the results measured so far.
 func TestUnfinishedSearchIsLogged(t *testing.T) {
-	j := start(t, Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, Meet: 3, Search: true})
+	j := start(t, Config{Declaration: declare(t, 4, table("words", 1000, 8)), Least: []int{1}, TuneAfterSteps: 3, Search: true})
 	if err := j.train(0, 60, steady, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestUnfinishedSearchIsLogged(t *testing.T) {
 // New returns nil if workers are not synchronous or the job has only one task.
 // A nil Tuner does nothing.
 func TestNewReturnsNilIfNothingCanBeTuned(t *testing.T) {
-	c := Config{Declaration: declare(t, 2, table("words", 10, 2)), Least: []int{1}, Meet: 1, Cluster: cost.Cluster{Workers: []string{"a"}, Servers: []string{"b", "c"}}}
+	c := Config{Declaration: declare(t, 2, table("words", 10, 2)), Least: []int{1}, TuneAfterSteps: 1, Cluster: cost.Cluster{Workers: []string{"a"}, Servers: []string{"b", "c"}}}
 	if New(c) == nil {
 		t.Error("no tuner for a job with servers")
 	}

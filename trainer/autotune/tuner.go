@@ -65,12 +65,12 @@ type Config struct {
 	Logf        func(slog.Level, string, ...any) // writes a line to the chief's log
 
 	// Settings that the user chooses.
-	Meet       int  // number of steps of this run before the workers first sum their statistics and may move rows
-	Report     int  // number of steps of this run before the chief reports the transferred bytes
-	Auto       bool // true to move tables from servers to workers or back, if that saves bytes
-	Search     bool // true to search for the number of partitions that makes steps fastest
-	Partitions int  // fixed number of partitions for tables that have a partitioner; 0 means that it is not fixed
-	BySize     bool // true to balance holders by the size of their pieces, false by the bytes that they transfer
+	TuneAfterSteps int  // number of steps of this run before the workers first sum their statistics and may move rows
+	Report         int  // number of steps of this run before the chief reports the transferred bytes
+	Auto           bool // true to move tables from servers to workers or back, if that saves bytes
+	Search         bool // true to search for the number of partitions that makes steps fastest
+	Partitions     int  // fixed number of partitions for tables that have a partitioner; 0 means that it is not fixed
+	BySize         bool // true to balance holders by the size of their pieces, false by the bytes that they transfer
 }
 
 // Tuner tunes the placement of embedding tables. Each worker has one. A nil
@@ -104,7 +104,7 @@ func New(c Config) *Tuner {
 	t := &Tuner{config: c, met: c.Steps, meet: c.Steps + c.Report}
 	t.statistics = newStatistics(&t.config)
 	if c.Declaration.Movable {
-		t.meet = c.Steps + c.Meet
+		t.meet = c.Steps + c.TuneAfterSteps
 	}
 	if c.Chief {
 		t.planner = newPlanner(&t.config)

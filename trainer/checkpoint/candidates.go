@@ -15,7 +15,7 @@ import (
 type Place struct {
 	Tasks   []cluster.Task // the tasks that share the folder, at least one
 	Host    string         // name of one host that can reach the folder, for messages
-	Holding Holding        // the checkpoints that the folder holds
+	Holding FolderCopies   // the checkpoints that the folder holds
 }
 
 func (p Place) String() string { return p.Tasks[0].String() + " on host " + p.Host }
@@ -61,7 +61,7 @@ func Candidates(places []Place) []Candidate {
 // found is a checkpoint in one of the folders.
 type found struct {
 	*Place
-	held Held
+	held FolderCopy
 }
 
 // best returns the first element of in that has a manifest, or in[0] if none

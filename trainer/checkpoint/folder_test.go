@@ -84,7 +84,7 @@ func saved(t testing.TB, f *Folder, ids ...string) {
 	}
 }
 
-func listed(t testing.TB, f *Folder) Holding {
+func listed(t testing.TB, f *Folder) FolderCopies {
 	t.Helper()
 	holding, err := f.List()
 	if err != nil {
@@ -114,7 +114,7 @@ func offered(t testing.TB, f *Folder) string {
 	return newest
 }
 
-func ids(holding Holding) []string {
+func ids(holding FolderCopies) []string {
 	var all []string
 	for _, h := range holding {
 		all = append(all, h.ID)

@@ -58,10 +58,10 @@ func TestCheckName(t *testing.T) {
 }
 
 func TestNewestFirst(t *testing.T) {
-	at := func(id string, second int) Held {
-		return Held{ID: id, Manifest: &Manifest{Time: time.Unix(int64(second), 0)}}
+	at := func(id string, second int) FolderCopy {
+		return FolderCopy{ID: id, Manifest: &Manifest{Time: time.Unix(int64(second), 0)}}
 	}
-	want := []Held{
+	want := []FolderCopy{
 		at("1000000000000-g0-00000000", 0), // a step of 13 digits is larger, although it sorts before 12 digits as text
 		at("000000000050-g0-00000000", 0),
 		at("000000000040-g0-00000000", 3), // of a later job

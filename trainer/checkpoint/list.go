@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// Holding lists the checkpoints in one folder, the newest first.
-type Holding []Held
+// FolderCopies lists the checkpoints in one folder, the newest first.
+type FolderCopies []FolderCopy
 
-// Held is a checkpoint in one folder. The folder usually has only some of the
+// FolderCopy is a checkpoint in one folder. The folder usually has only some of the
 // checkpoint's files.
-type Held struct {
+type FolderCopy struct {
 	ID       string           `json:"id"`
 	Manifest *Manifest        `json:"manifest,omitempty"` // the checkpoint's manifest; nil if this folder has none or a damaged one
 	Damage   string           `json:"damage,omitempty"`   // why Manifest is nil; empty if it is set
@@ -25,7 +25,7 @@ type Held struct {
 
 // time returns when the checkpoint was made, or the zero time if the manifest
 // is missing.
-func (h Held) time() time.Time {
+func (h FolderCopy) time() time.Time {
 	if h.Manifest == nil {
 		return time.Time{}
 	}
@@ -35,24 +35,24 @@ func (h Held) time() time.Time {
 const unfinished = "no manifest: it was not finished"
 
 // List returns the checkpoints in the folder. A damaged checkpoint is no
-// error: its [Held.Damage] is set. List does not compare the files with the
+// error: its [FolderCopy.Damage] is set. List does not compare the files with the
 // manifest. [Candidates] compares their sizes, and [Folder.Verify] their
 // checksums.
-func (f *Folder) List() (Holding, error) {
+func (f *Folder) List() (FolderCopies, error) {
 	all, err := f.scan()
 	if err != nil {
 		return nil, err
 	}
-	var holding Holding
+	var holding FolderCopies
 	for _, s := range all {
-		holding = append(holding, s.Held)
+		holding = append(holding, s.FolderCopy)
 	}
 	return holding, nil
 }
 
 // entry is a checkpoint found in the folder, with the time of its last change.
 type entry struct {
-	Held
+	FolderCopy
 	changed time.Time // newest modification time of the files in the checkpoint's folder, or of the folder if it is empty
 }
 
@@ -71,17 +71,17 @@ func (f *Folder) scan() ([]entry, error) {
 			continue
 		}
 		if err != nil {
-			s = entry{Held: Held{ID: e.Name(), Damage: "folder: " + cause(err).Error()}}
+			s = entry{FolderCopy: FolderCopy{ID: e.Name(), Damage: "folder: " + cause(err).Error()}}
 		}
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b entry) int { return newestFirst(a.Held, b.Held) })
+	slices.SortFunc(all, func(a, b entry) int { return newestFirst(a.FolderCopy, b.FolderCopy) })
 	return all, nil
 }
 
 func (f *Folder) entry(id string) (entry, error) {
 	folder := filepath.Join(f.dir, id)
-	s := entry{Held: Held{ID: id, Files: map[string]int64{}}}
+	s := entry{FolderCopy: FolderCopy{ID: id, Files: map[string]int64{}}}
 	info, err := os.Stat(folder)
 	if err != nil {
 		return s, err
@@ -259,7 +259,7 @@ func (s entry) finished() bool {
 // checkpoint. The time matters after a restart from an older checkpoint,
 // because new checkpoints then have lower steps than old ones.
 func (s entry) abandoned(newest entry, last time.Time) bool {
-	return newestFirst(s.Held, newest.Held) > 0 && !s.changed.After(last)
+	return newestFirst(s.FolderCopy, newest.FolderCopy) > 0 && !s.changed.After(last)
 }
 
 // remove deletes a checkpoint, the manifest first. It flushes the deletion of

@@ -230,7 +230,7 @@ func parseID(id string) (identity, error) {
 // Generations of different jobs cannot be compared. Asynchronous workers may
 // have made more steps than the chief (worker 0), whose step is in the ID. If
 // all are equal, or a manifest is missing, the ID decides.
-func newestFirst(a, b Held) int {
+func newestFirst(a, b FolderCopy) int {
 	x, _ := parseID(a.ID) // The error is ignored: List and Candidates skip names that parseID refuses.
 	y, _ := parseID(b.ID)
 	return -cmp.Or(cmp.Compare(x.step, y.step), a.time().Compare(b.time()),

@@ -117,7 +117,7 @@ func (m *model) save() {
 }
 
 func (m *model) listed(id string) bool {
-	return slices.ContainsFunc(listed(m.t, m.f), func(h Held) bool { return h.ID == id && h.Manifest != nil })
+	return slices.ContainsFunc(listed(m.t, m.f), func(h FolderCopy) bool { return h.ID == id && h.Manifest != nil })
 }
 
 func (m *model) retain() {
@@ -132,7 +132,7 @@ func (m *model) retain() {
 	m.f.hook = open(m.t, m.f.dir).hook
 	left := listed(m.t, m.f)
 	for _, id := range goes {
-		i := slices.IndexFunc(left, func(h Held) bool { return h.ID == id })
+		i := slices.IndexFunc(left, func(h FolderCopy) bool { return h.ID == id })
 		switch {
 		case i < 0:
 			delete(m.made, id)
@@ -165,7 +165,7 @@ func (m *model) goes(keep int, busy string) []string {
 	for id, man := range m.made {
 		byStep, byTime := 0, 0
 		for _, other := range m.made {
-			if newestFirst(Held{ID: other.ID, Manifest: other}, Held{ID: id, Manifest: man}) < 0 {
+			if newestFirst(FolderCopy{ID: other.ID, Manifest: other}, FolderCopy{ID: id, Manifest: man}) < 0 {
 				byStep++
 			}
 			if other.Time.After(man.Time) {
@@ -179,7 +179,7 @@ func (m *model) goes(keep int, busy string) []string {
 	for id, written := range m.begun {
 		before := false
 		for _, other := range m.made {
-			before = before || newestFirst(Held{ID: other.ID, Manifest: other}, Held{ID: id}) < 0
+			before = before || newestFirst(FolderCopy{ID: other.ID, Manifest: other}, FolderCopy{ID: id}) < 0
 		}
 		if before && written <= m.finish && id != busy {
 			goes = append(goes, id)
@@ -222,7 +222,7 @@ func (m *model) compare() {
 	if len(holding) != len(m.made)+len(m.begun) {
 		m.t.Errorf("%v are there, want %d finished and %d begun", ids(holding), len(m.made), len(m.begun))
 	}
-	var newest Held
+	var newest FolderCopy
 	for _, h := range holding {
 		man := m.made[h.ID]
 		if (man == nil) != (h.Manifest == nil) {
@@ -233,7 +233,7 @@ func (m *model) compare() {
 		}
 	}
 	for id, man := range m.made {
-		if h := (Held{ID: id, Manifest: man}); newest.ID == "" || newestFirst(h, newest) < 0 {
+		if h := (FolderCopy{ID: id, Manifest: man}); newest.ID == "" || newestFirst(h, newest) < 0 {
 			newest = h
 		}
 	}

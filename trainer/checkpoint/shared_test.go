@@ -88,14 +88,14 @@ func watchShared(t *testing.T, dir string, begin chan<- struct{}, done <-chan st
 		t.Error(err)
 		return
 	}
-	last := Held{}
+	last := FolderCopy{}
 	for {
 		holding, err := f.List()
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		if i := slices.IndexFunc(holding, func(h Held) bool { return h.Manifest != nil }); i >= 0 {
+		if i := slices.IndexFunc(holding, func(h FolderCopy) bool { return h.Manifest != nil }); i >= 0 {
 			if last.ID != "" && newestFirst(holding[i], last) > 0 {
 				t.Errorf("the newest is %s, it was %s", holding[i].ID, last.ID)
 			}

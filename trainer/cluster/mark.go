@@ -6,19 +6,19 @@ import (
 	"io"
 )
 
-// Mark is a string in every executable that links package trainer, on every
+// TrainerMark is a string in every executable that links package trainer, on every
 // platform and with all linker flags. The launcher searches executables for
 // it, to detect programs that can use parameter servers.
-const Mark = markStart + markEnd
+const TrainerMark = markStart + markEnd
 
-// The plx executable links this package too, but must not contain Mark. So the
-// code of plx uses only the two halves of the string, never Mark itself.
+// The plx executable links this package too, but must not contain TrainerMark. So the
+// code of plx uses only the two halves of the string, never TrainerMark itself.
 const (
 	markStart = "\x00plx: this program links github.com/plx-run/plx/"
 	markEnd   = "trainer\x00"
 )
 
-// Executables built before Mark existed contain a function name instead. All
+// Executables built before TrainerMark existed contain a function name instead. All
 // of them call trainer.Main, and the linker keeps function names for stack
 // traces.
 const (
@@ -27,7 +27,7 @@ const (
 )
 
 // Marked reports whether r is an executable that links package trainer:
-// whether it contains Mark or the name of trainer.Main.
+// whether it contains TrainerMark or the name of trainer.Main.
 func Marked(r io.Reader) (bool, error) {
 	mark, name := append([]byte(markStart), markEnd...), append([]byte(nameStart), nameEnd...)
 	buf := make([]byte, 1<<20)

@@ -10,7 +10,7 @@ import (
 
 func TestMarkedFindsTheMark(t *testing.T) {
 	padded := func(n int) []byte {
-		return append(append(bytes.Repeat([]byte{0}, n), Mark...), 1)
+		return append(append(bytes.Repeat([]byte{0}, n), TrainerMark...), 1)
 	}
 	for _, c := range []struct {
 		name string
@@ -20,11 +20,11 @@ func TestMarkedFindsTheMark(t *testing.T) {
 		{"nothing", nil, false},
 		{"the first half", []byte(markStart), false},
 		{"the halves, apart", []byte(markStart + "x" + markEnd), false},
-		{"all but the last byte", []byte(Mark[:len(Mark)-1]), false},
-		{"alone", []byte(Mark), true},
-		{"across the end of the buffer", padded(1<<20 - len(Mark)/2), true},
-		{"at the end of the buffer", padded(1<<20 - len(Mark)), true},
-		{"after its own beginning", []byte(markStart + Mark), true},
+		{"all but the last byte", []byte(TrainerMark[:len(TrainerMark)-1]), false},
+		{"alone", []byte(TrainerMark), true},
+		{"across the end of the buffer", padded(1<<20 - len(TrainerMark)/2), true},
+		{"at the end of the buffer", padded(1<<20 - len(TrainerMark)), true},
+		{"after its own beginning", []byte(markStart + TrainerMark), true},
 		{"an older program", []byte("runtime.main\x00" + nameStart + nameEnd + "\x00"), true},
 		{"a program of another package", []byte(nameStart + "trainer/cluster.Main\x00"), false},
 	} {
@@ -38,7 +38,7 @@ func TestMarkedFindsTheMark(t *testing.T) {
 			}
 		}
 	}
-	if got, err := Marked(iotest.OneByteReader(bytes.NewReader([]byte(markStart + Mark)))); !got || err != nil {
+	if got, err := Marked(iotest.OneByteReader(bytes.NewReader([]byte(markStart + TrainerMark)))); !got || err != nil {
 		t.Errorf("byte by byte: %v, %v", got, err)
 	}
 	broken := errors.New("broken")

@@ -94,7 +94,7 @@ func (e *exchange) match(l *link) error {
 		return err
 	}
 	if e.number == 1 {
-		l.SetSilence(e.group.config.Silence) // the peer sends heartbeats once it has called its first collective, so the shorter time limit applies from now on
+		l.SetPeerTimeout(e.group.config.Silence) // the peer sends heartbeats once it has called its first collective, so the shorter time limit applies from now on
 	}
 	close(e.announced[l.rank])
 	if len(l.rest) == 0 {

@@ -117,7 +117,7 @@ func TestAllWorkersNameAFrozenPeer(t *testing.T) {
 		})
 		blames(t, errs[1], 0, "silent")
 		blames(t, errs[2], 0, "silent")
-		if errs[0] == nil || !errors.Is(errs[0], wire.ErrSilent) {
+		if errs[0] == nil || !errors.Is(errs[0], wire.ErrPeerTimeout) {
 			t.Errorf("the frozen one: %v", errs[0])
 		}
 		if took := time.Since(began); took > patience.Limit/2 {

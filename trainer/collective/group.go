@@ -162,7 +162,7 @@ func (g *Group) fail(err error) error {
 // broken does what fail does. The caller holds g.mu.
 func (g *Group) broken(err error) error {
 	if g.err == nil {
-		g.end(err, func(l *link) { l.Tell(err, reportTimeout) })
+		g.end(err, func(l *link) { l.CloseWithError(err, reportTimeout) })
 	}
 	return g.err
 }
@@ -293,7 +293,7 @@ func (g *Group) join(p peers.Peer) {
 	g.links[rank] = l
 	g.running.Go(l.read)
 	if err := g.err; err != nil {
-		g.running.Go(func() { l.Tell(err, reportTimeout) })
+		g.running.Go(func() { l.CloseWithError(err, reportTimeout) })
 	}
 	if g.missing--; g.missing == 0 {
 		close(g.connected)

@@ -41,7 +41,7 @@ type Effective struct {
 func Default() Effective {
 	return Effective{Config: Config{
 		Replicas: 1, Accumulate: 1, BucketBytes: 1 << 20, PartitionBytes: 4 << 20, Device: "auto", Balance: "load", CombineRows: "loss",
-		FirstMeeting: 10, Report: 50, ProfileDir: ".", SummaryEverySteps: 100, CheckpointKeep: 3, StartTimeout: 2 * time.Minute, PeerTimeout: 30 * time.Second,
+		TuneAfterSteps: 10, Report: 50, ProfileDir: ".", SummaryEverySteps: 100, CheckpointKeep: 3, StartTimeout: 2 * time.Minute, PeerTimeout: 30 * time.Second,
 	}}
 }
 
@@ -198,8 +198,8 @@ func (c *Effective) checkProgram() error {
 		return fmt.Errorf("AtEndOfData is %d: want WaitForAll, JoinOthers or EndTogether", c.AtEndOfData)
 	case c.StartTimeout < time.Millisecond || c.PeerTimeout < 10*time.Millisecond:
 		return fmt.Errorf("StartTimeout is %v and PeerTimeout is %v: want at least 1ms and 10ms", c.StartTimeout, c.PeerTimeout)
-	case c.FirstMeeting < 1 || c.Report < 1:
-		return fmt.Errorf("FirstMeeting is %d and Report is %d: want at least 1", c.FirstMeeting, c.Report)
+	case c.TuneAfterSteps < 1 || c.Report < 1:
+		return fmt.Errorf("TuneAfterSteps is %d and Report is %d: want at least 1", c.TuneAfterSteps, c.Report)
 	}
 	return hooks.Check(c.Hooks)
 }

@@ -166,9 +166,9 @@ type Config struct {
 	// NoPrefetch keeps workers from requesting the embedding rows of the next
 	// step in advance. Flag --prefetch=false.
 	NoPrefetch bool
-	// FirstMeeting is the number of steps before the autotuner makes its first
+	// TuneAfterSteps is the number of steps before the autotuner makes its first
 	// decision. 0: 10. It has no flag.
-	FirstMeeting int
+	TuneAfterSteps int
 	// Report is the number of steps after which the chief (worker 0) reports
 	// the network traffic. 0: 50. It has no flag.
 	Report int

@@ -131,7 +131,7 @@ func TestEachFieldNamesItsFlag(t *testing.T) {
 			flags[field] += "=false"
 		}
 	}
-	for _, field := range []string{"GlobalBatch", "ShardBatch", "ClipNorm", "MeasureNorm", "AtEndOfData", "Hooks", "StartTimeout", "PeerTimeout", "FirstMeeting", "Report"} {
+	for _, field := range []string{"GlobalBatch", "ShardBatch", "ClipNorm", "MeasureNorm", "AtEndOfData", "Hooks", "StartTimeout", "PeerTimeout", "TuneAfterSteps", "Report"} {
 		flags[field] = ""
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "fields.go", nil, parser.ParseComments)

@@ -33,7 +33,7 @@
 // # Example
 //
 //	d := layout.Declaration{VirtualWorkers: 8, Workers: ranges, Variables: variables, Optimizer: settings, ...}
-//	err := d.Place(policy.Hybrid, servers, 0) // fills Holders and Pieces
+//	err := d.AssignPieces(policy.Hybrid, servers, 0) // fills Holders and Pieces
 //
 //	// in a ps task, until every worker has said goodbye
 //	err := server.Serve(ctx, server.Config{Peers: config, Listener: listener, Cluster: spec})

@@ -54,14 +54,14 @@ func TestGPUComputesLayersOfPackageNN(t *testing.T) {
 // A GPU program computes a convolution that the kernels do not support on the
 // CPU, and everything else on the GPU.
 func TestCPUComputesUnsupportedConvolutions(t *testing.T) {
-	even := ops.Steps{Stride: 1, Pad: 1}
+	even := ops.Window{Stride: 1, Pad: 1}
 	for name, c := range map[string]struct {
-		down, across ops.Steps
+		down, across ops.Window
 		groups, want int
 	}{
 		"as ever":       {even, even, 1, 0},
-		"oblong":        {even, ops.Steps{Stride: 2, Pad: 1}, 1, 3},
-		"dilated":       {ops.Steps{Stride: 1, Dilation: 2}, ops.Steps{Stride: 1, Dilation: 2}, 1, 3},
+		"oblong":        {even, ops.Window{Stride: 2, Pad: 1}, 1, 3},
+		"dilated":       {ops.Window{Stride: 1, Dilation: 2}, ops.Window{Stride: 1, Dilation: 2}, 1, 3},
 		"of two groups": {even, even, 2, 3},
 	} {
 		b := exhibit{name, [][]int{{2, 4, 7, 6}, {4, 4 / c.groups, 3, 3}}, false, false, func(v nodes) *gorgonia.Node {

@@ -10,7 +10,7 @@ import (
 )
 
 // regression builds a small model with the loss mean((x·w + b - y)²)/2.
-func regression(t *testing.T) (*gorgonia.ExprGraph, Marks) {
+func regression(t *testing.T) (*gorgonia.ExprGraph, Roles) {
 	t.Helper()
 	g := gorgonia.NewGraph()
 	x := gorgonia.NewMatrix(g, tensor.Float32, gorgonia.WithShape(8, 3), gorgonia.WithName("x"))
@@ -20,7 +20,7 @@ func regression(t *testing.T) (*gorgonia.ExprGraph, Marks) {
 	out := gorgonia.Must(gorgonia.BroadcastAdd(gorgonia.Must(gorgonia.Mul(x, w)), b, nil, []byte{0}))
 	mean := gorgonia.Must(gorgonia.Mean(gorgonia.Must(gorgonia.Square(gorgonia.Must(gorgonia.Sub(out, y))))))
 	loss := gorgonia.Must(gorgonia.Mul(gorgonia.NewConstant(float32(0.5)), mean))
-	return g, Marks{Inputs: gorgonia.Nodes{x, y}, Variables: gorgonia.Nodes{w, b}, Loss: loss}
+	return g, Roles{Inputs: gorgonia.Nodes{x, y}, Variables: gorgonia.Nodes{w, b}, Loss: loss}
 }
 
 func TestFromGorgonia(t *testing.T) {
@@ -79,7 +79,7 @@ func TestOperandsKeepTheirOrder(t *testing.T) {
 	b := gorgonia.NewScalar(g, tensor.Float64, gorgonia.WithName("b"))
 	gorgonia.Must(gorgonia.Sub(b, a))
 	gorgonia.Must(gorgonia.Mul(a, a))
-	described, err := From(g, Marks{Variables: gorgonia.Nodes{a}})
+	described, err := From(g, Roles{Variables: gorgonia.Nodes{a}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,12 +126,12 @@ func TestSameModelGivesSameBytes(t *testing.T) {
 func TestMarksOfAnotherGraphAreRefused(t *testing.T) {
 	g, _ := regression(t)
 	_, other := regression(t)
-	for _, m := range []Marks{{Loss: other.Loss}, {Variables: other.Variables}} {
+	for _, m := range []Roles{{Loss: other.Loss}, {Variables: other.Variables}} {
 		if _, err := From(g, m); err == nil || !strings.Contains(err.Error(), "is not in the graph") {
 			t.Errorf("%+v: %v", m, err)
 		}
 	}
-	if described, err := From(gorgonia.NewGraph(), Marks{}); err != nil || len(described.Vertices) != 0 {
+	if described, err := From(gorgonia.NewGraph(), Roles{}); err != nil || len(described.Vertices) != 0 {
 		t.Errorf("an empty graph: %+v, %v", described, err)
 	}
 }

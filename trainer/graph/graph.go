@@ -1,7 +1,7 @@
 // Package graph writes the computation graph of a model to files: as DOT,
 // which Graphviz draws for people, and as JSON for programs.
 //
-//	described, err := graph.From(g, graph.Marks{Inputs: model.Inputs, Variables: model.Variables, Loss: model.Loss})
+//	described, err := graph.From(g, graph.Roles{Inputs: model.Inputs, Variables: model.Variables, Loss: model.Loss})
 //	if err != nil {
 //		return err
 //	}
@@ -185,11 +185,11 @@ func quote(s string) string {
 	return b.String()
 }
 
-// Marks names the vertices of a Gorgonia graph that are inputs, variables or
+// Roles names the vertices of a Gorgonia graph that are inputs, variables or
 // the loss. Every field is optional. A leaf of the graph that no field lists
 // counts as an input. A vertex that several fields list has the first of these
 // roles: loss, variable, input.
-type Marks struct {
+type Roles struct {
 	Inputs    gorgonia.Nodes
 	Variables gorgonia.Nodes
 	Loss      *gorgonia.Node
@@ -202,7 +202,7 @@ type Marks struct {
 //
 // From returns an error if g has a cycle, or if m lists a vertex that is not
 // in g. The caller must ensure that no other goroutine uses g during the call.
-func From(g *gorgonia.ExprGraph, m Marks) (Graph, error) {
+func From(g *gorgonia.ExprGraph, m Roles) (Graph, error) {
 	w := walk{from: g, ids: map[*gorgonia.Node]int{}, kinds: m.kinds()}
 	for _, n := range g.AllNodes() {
 		if err := w.visit(n); err != nil {
@@ -217,7 +217,7 @@ func From(g *gorgonia.ExprGraph, m Marks) (Graph, error) {
 	return Graph{Vertices: w.vertices, Edges: w.edges}, nil
 }
 
-func (m Marks) kinds() map[*gorgonia.Node]Kind {
+func (m Roles) kinds() map[*gorgonia.Node]Kind {
 	kinds := map[*gorgonia.Node]Kind{}
 	for _, n := range m.Inputs {
 		kinds[n] = Input
@@ -234,7 +234,7 @@ func (m Marks) kinds() map[*gorgonia.Node]Kind {
 type walk struct {
 	from  *gorgonia.ExprGraph
 	ids   map[*gorgonia.Node]int  // ID of each visited vertex; -1 while visit is visiting its operands
-	kinds map[*gorgonia.Node]Kind // kind of each vertex that Marks lists
+	kinds map[*gorgonia.Node]Kind // kind of each vertex that Roles lists
 
 	vertices []Vertex
 	edges    []Edge

@@ -103,10 +103,10 @@ func (g *Gradients) Wait() error {
 	return g.err
 }
 
-// See calls the hooks for a gradient in the caller's goroutine. It is for
+// Observe calls the hooks for a gradient in the caller's goroutine. It is for
 // gradients that are complete only after the run of the model. The caller must
 // call Wait first.
-func (g *Gradients) See(gradient Gradient) error {
+func (g *Gradients) Observe(gradient Gradient) error {
 	if g == nil {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (g *Gradients) pass() {
 	defer close(g.ended)
 	for p := range g.waiting {
 		if g.err == nil && p.hooked {
-			g.err = g.See(p.gradient)
+			g.err = g.Observe(p.gradient)
 		}
 		if g.err == nil {
 			p.send()

@@ -138,7 +138,7 @@ func TestErrorsNameHookAndMoment(t *testing.T) {
 		var err error
 		for _, do := range []func() error{
 			func() error { return r.Before(ctx, 3) }, func() error { return r.After(ctx, replica.Result{Step: 3}) },
-			func() error { return r.Saved(ctx, 4) }, func() error { return r.End(ctx, 4) },
+			func() error { return r.AfterSave(ctx, 4) }, func() error { return r.End(ctx, 4) },
 		} {
 			if err = do(); err != nil {
 				break
@@ -230,7 +230,7 @@ func TestGradientsWithoutHooksAreSentAtOnce(t *testing.T) {
 		sent := 0
 		line.Take(Gradient{}, func() { sent++ })
 		line.Follow(func() { sent++ })
-		if err := errors.Join(line.See(Gradient{}), line.Wait()); err != nil || sent != 2 || line != nil {
+		if err := errors.Join(line.Observe(Gradient{}), line.Wait()); err != nil || sent != 2 || line != nil {
 			t.Errorf("%d were sent, %v, %v", sent, line, err)
 		}
 	}

@@ -154,9 +154,9 @@ func (r *Runner) After(ctx context.Context, result replica.Result) error {
 	return nil
 }
 
-// Saved calls the Checkpoint functions. The chief calls it when a checkpoint
+// AfterSave calls the Checkpoint functions. The chief calls it when a checkpoint
 // of the given number of steps is completely written.
-func (r *Runner) Saved(ctx context.Context, steps int) error {
+func (r *Runner) AfterSave(ctx context.Context, steps int) error {
 	for _, h := range r.hooks {
 		what := fmt.Sprintf("checkpoint of step %d", steps)
 		if err := r.call(ctx, h, h.Checkpoint != nil, what, func(ctx context.Context) error { return h.Checkpoint(ctx, steps) }); err != nil {

@@ -152,7 +152,7 @@ func (c checker) mode() error {
 		return fmt.Errorf("synchronisation %s works with servers as shard holders only: a worker that holds variables is needed in every step; "+
 			"choose the architecture ps or synchronisation sync", d.Sync)
 	}
-	if d.Sync.Competes() && d.Norms() {
+	if d.Sync.WorkersCompete() && d.Norms() {
 		return fmt.Errorf("synchronisation %s and the norm of the gradients do not work together: no server knows in time "+
 			"whose gradients a step uses, so none can compute the norm; turn off clipping or choose another mode", d.Sync)
 	}
@@ -166,7 +166,7 @@ func (c checker) cut() error {
 	switch {
 	case d.Cut == nil:
 		return nil
-	case d.Checkpoint == "" || !d.Sync.Cuts() || len(d.Cut) != len(d.Groups()) || d.Cut[0] != d.First:
+	case d.Checkpoint == "" || !d.Sync.UsesCuts() || len(d.Cut) != len(d.Groups()) || d.Cut[0] != d.First:
 		return fmt.Errorf("declaration: begins with steps %v, the first with %d, from checkpoint %q, in %d groups with synchronisation %s",
 			d.Cut, d.First, d.Checkpoint, len(d.Groups()), d.Sync)
 	case slices.Max(d.Cut) > MaxFirst:

@@ -201,7 +201,7 @@ func (d *Declaration) MaxSquares(p Piece) int {
 // declarations.
 func (d *Declaration) Check() error { return checker{d}.all() }
 
-// Place assigns the variables to shard holders: it sets Holders and Pieces.
+// AssignPieces assigns the variables to shard holders: it sets Holders and Pieces.
 // servers is the number of parameter servers. The caller has set Workers,
 // Variables and BucketBytes.
 //
@@ -209,7 +209,7 @@ func (d *Declaration) Check() error { return checker{d}.all() }
 // divided among all servers; limit 0 means 4 MiB. Tasks without a piece are
 // not in Holders. If d.Movable is set, all servers are in Holders, and all
 // workers too if the architecture places variables on workers.
-func (d *Declaration) Place(a policy.Architecture, servers, limit int) error {
+func (d *Declaration) AssignPieces(a policy.Architecture, servers, limit int) error {
 	return placer{d, a, servers}.place(limit)
 }
 

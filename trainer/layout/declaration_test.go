@@ -14,7 +14,7 @@ import (
 // placed returns the declaration mixed, placed on two servers.
 func placed(t testing.TB) Declaration {
 	d := mixed(6, 3)
-	if err := d.Place(policy.Servers, 2, 0); err != nil {
+	if err := d.AssignPieces(policy.Servers, 2, 0); err != nil {
 		t.Fatal(err)
 	}
 	return d

@@ -5,11 +5,11 @@
 //
 // A [Declaration] lists the variables and the [Piece]s into which they are
 // divided. A shard holder is a task that holds pieces: a parameter server, or
-// a worker. [Declaration.Place] chooses the holders for an architecture. The
+// a worker. [Declaration.AssignPieces] chooses the holders for an architecture. The
 // architectures ps, allreduce and hybrid differ only in this choice.
 //
 //	d := layout.Declaration{VirtualWorkers: 8, Workers: ranges, Variables: variables, ...}
-//	err := d.Place(policy.Hybrid, servers, 0) // fills Holders and Pieces
+//	err := d.AssignPieces(policy.Hybrid, servers, 0) // fills Holders and Pieces
 //	err = d.Check()
 //
 // # Same bits

@@ -10,7 +10,7 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// placer computes which shard holder gets which pieces, for Declaration.Place.
+// placer computes which shard holder gets which pieces, for Declaration.AssignPieces.
 type placer struct {
 	d       *Declaration
 	a       policy.Architecture
@@ -86,7 +86,7 @@ func (p placer) settle(pieces []Piece) {
 const BlockElements = 1024
 
 // defaultLimit is the size in bytes above which a variable is divided among
-// servers, if the caller of Place passes limit 0.
+// servers, if the caller of AssignPieces passes limit 0.
 const defaultLimit = 4 << 20
 
 // placeServers distributes variables over servers, whose number is holders:

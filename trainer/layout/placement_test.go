@@ -65,7 +65,7 @@ func TestPlaceWorkersIsEven(t *testing.T) {
 		if random.IntN(2) == 0 {
 			d.Variables[0].Shape, d.Variables[0].Sparse = []int{sizes[0], 3}, &Sparse{}
 		}
-		if err := d.Place(policy.AllReduce, 0, 0); err != nil {
+		if err := d.AssignPieces(policy.AllReduce, 0, 0); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.Check(); err != nil {
@@ -108,7 +108,7 @@ func TestPlaceSetsHolders(t *testing.T) {
 		if c.sparse {
 			d = mixed(2, 2)
 		}
-		if err := d.Place(c.a, c.servers, 1<<20); err != nil {
+		if err := d.AssignPieces(c.a, c.servers, 1<<20); err != nil {
 			t.Fatal(err)
 		}
 		if got := fmt.Sprint(d.Holders); got != c.want {
@@ -125,12 +125,12 @@ func TestPlaceSetsHolders(t *testing.T) {
 		}
 	}
 	none := Declaration{VirtualWorkers: 1, Workers: ranges(1, 1)}
-	if err := none.Place(policy.AllReduce, 0, 0); err != nil || len(none.Holders) != 1 {
+	if err := none.AssignPieces(policy.AllReduce, 0, 0); err != nil || len(none.Holders) != 1 {
 		t.Errorf("without variables: %v, %v", none.Holders, err)
 	}
 	for _, a := range []policy.Architecture{policy.Servers, policy.Hybrid} {
 		d := mixed(2, 2)
-		if err := d.Place(a, 0, 0); err == nil {
+		if err := d.AssignPieces(a, 0, 0); err == nil {
 			t.Errorf("%s without servers: accepted", a)
 		}
 	}

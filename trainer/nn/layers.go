@@ -105,8 +105,8 @@ func (w Window) both(stride int) (down, across Window) {
 	return down, across
 }
 
-func (w Window) steps() ops.Steps {
-	return ops.Steps{Stride: w.Stride, Pad: w.Pad, Dilation: w.Dilation}
+func (w Window) steps() ops.Window {
+	return ops.Window{Stride: w.Stride, Pad: w.Pad, Dilation: w.Dilation}
 }
 func (w Window) walk() ops.Walk { return ops.Walk{Kernel: w.Size, Stride: w.Stride, Pad: w.Pad} }
 

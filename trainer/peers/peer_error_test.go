@@ -73,7 +73,7 @@ func TestLostReturnsReadableErrors(t *testing.T) {
 		{io.EOF, "connection lost: closed by the peer"},
 		{io.ErrUnexpectedEOF, "connection lost: closed by the peer"},
 		{os.NewSyscallError("read", syscall.ECONNRESET), "connection lost: read: connection reset by peer"},
-		{wire.ErrSilent, "silent"},
+		{wire.ErrPeerTimeout, "silent"},
 	} {
 		if got := Lost(test.err); got.Error() != test.want {
 			t.Errorf("%v: %q, want %q", test.err, got, test.want)

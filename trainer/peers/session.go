@@ -25,7 +25,7 @@ var ErrGoodbye = errors.New("said goodbye")
 // goodbye.
 //
 // One goroutine, the reader, calls Next and Payload, and Drain at the end. Any
-// goroutine may call the other methods. Tell and Goodbye wait until the reader
+// goroutine may call the other methods. CloseWithError and Goodbye wait until the reader
 // has called Drain.
 type Session struct {
 	Task cluster.Task
@@ -61,9 +61,9 @@ func Open(ctx context.Context, c Config, to cluster.Task, addr, purpose string, 
 	return NewSession(Peer{Task: to, Addr: addr, Conn: conn}, c.Generation, silence), nil
 }
 
-// SetSilence changes the time after which a peer that sends nothing is
+// SetPeerTimeout changes the time after which a peer that sends nothing is
 // considered lost.
-func (s *Session) SetSilence(d time.Duration) { s.conn.SetSilence(d) }
+func (s *Session) SetPeerTimeout(d time.Duration) { s.conn.SetPeerTimeout(d) }
 
 // Send writes frames, see [wire.Conn.Send].
 func (s *Session) Send(frames ...wire.Frame) error { return s.conn.Send(frames...) }
@@ -140,21 +140,21 @@ func (s *Session) SendFailed(err error) error {
 	}
 }
 
-// Tell reports to the peer why this task stops. It waits until the peer has
+// CloseWithError reports to the peer why this task stops. It waits until the peer has
 // closed the connection, but no longer than the duration most. Then it closes
 // the connection.
-func (s *Session) Tell(why error, most time.Duration) {
+func (s *Session) CloseWithError(why error, most time.Duration) {
 	defer s.closeAfter(most)()
 	s.conn.Send(wire.Frame{Header: wire.Header{Kind: wire.Error}, Payload: EncodeReport(why)}) // an error does not matter: the peer may have ended already
 	<-s.over
 	s.conn.Close() // an error does not matter: the session is over
 }
 
-// Refuse calls Tell, and Drain at the same time. The reader calls Refuse when
+// Refuse calls CloseWithError, and Drain at the same time. The reader calls Refuse when
 // it expects no further frame.
 func (s *Session) Refuse(why error, most time.Duration) {
 	var telling sync.WaitGroup
-	telling.Go(func() { s.Tell(why, most) })
+	telling.Go(func() { s.CloseWithError(why, most) })
 	s.Drain()
 	telling.Wait()
 }

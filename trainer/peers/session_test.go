@@ -67,7 +67,7 @@ func TestSessionReportsWhyItEnds(t *testing.T) {
 			<-b.over
 			b.Close()
 		}()
-		a.Tell(test.why, patience.Limit)
+		a.CloseWithError(test.why, patience.Limit)
 		if took := time.Since(began); took > patience.Limit/2 {
 			t.Errorf("took %v", took)
 		}
@@ -91,12 +91,12 @@ func TestSessionBlamesTheLostPeer(t *testing.T) {
 	blames(t, a.SendFailed(errors.New("any")), worker(1), "connection lost")
 }
 
-// Tell and Goodbye must return in time even if the peer never closes the
+// CloseWithError and Goodbye must return in time even if the peer never closes the
 // connection.
 func TestSessionEndsInBoundedTime(t *testing.T) {
 	for name, end := range map[string]func(*Session) error{
 		"report": func(s *Session) error {
-			s.Tell(errors.New("why"), 50*time.Millisecond)
+			s.CloseWithError(errors.New("why"), 50*time.Millisecond)
 			return s.Blame(errors.New("told"))
 		},
 		"goodbye": func(s *Session) error { return s.Goodbye(50 * time.Millisecond) },

@@ -113,9 +113,9 @@ func (s Sync) Quorum(members int) int {
 	return members
 }
 
-// Competes reports whether a step uses only the first gradients, so that
+// WorkersCompete reports whether a step uses only the first gradients, so that
 // workers complete different numbers of steps.
-func (s Sync) Competes() bool { return s.rules().dropsLast }
+func (s Sync) WorkersCompete() bool { return s.rules().dropsLast }
 
 // Copies returns the number of copies of each value that a shard holder keeps
 // in a job with the given number of workers. A shard holder is a task that
@@ -142,13 +142,13 @@ func (s Sync) Copy(rank, group int) int {
 	return -1
 }
 
-// HoldsBack reports whether a worker receives all values at once, when the
+// DelaysAnswers reports whether a worker receives all values at once, when the
 // Pace releases the worker.
-func (s Sync) HoldsBack() bool { return s.rules().holdsBack }
+func (s Sync) DelaysAnswers() bool { return s.rules().holdsBack }
 
-// Cuts reports whether each group of workers has its own number of steps in a
+// UsesCuts reports whether each group of workers has its own number of steps in a
 // checkpoint.
-func (s Sync) Cuts() bool { return s.rules().cuts }
+func (s Sync) UsesCuts() bool { return s.rules().cuts }
 
 // ToleratesLoss reports whether the training can continue after the loss of a
 // worker other than the chief (worker 0). MostLost returns how many may be
@@ -191,7 +191,7 @@ func (s Sync) NewSelection(workers int, first uint64) Selection {
 // finished steps of each worker.
 func (s Sync) StartsAhead(steps []uint64, rank int) bool {
 	pace := s.NewPace(steps)
-	if pace == nil || !s.HoldsBack() {
+	if pace == nil || !s.DelaysAnswers() {
 		return false
 	}
 	released, err := pace.Wait(rank, steps[rank])

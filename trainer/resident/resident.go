@@ -113,7 +113,7 @@ func Renewer(g *replica.Group, d *layout.Declaration) func(p layout.Piece) {
 
 // Home returns the GPU, as the place where the current values of the variables
 // are stored. It returns nil if the host's memory stores them.
-func (v *Variables) Home() aggregate.Home {
+func (v *Variables) Home() aggregate.DeviceMemory {
 	if v == nil {
 		return nil
 	}

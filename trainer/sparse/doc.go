@@ -19,7 +19,7 @@
 //	err = table.Apply(optimizer.Step{Number: n, Rate: rate, Scale: 1}, sum)
 //	err = table.Read(index, values)
 //
-// [Wishes] records the rows that workers request for a step. A shard holder may
+// [Requests] records the rows that workers request for a step. A shard holder may
 // send all other rows before the step is over.
 //
 // A row that no worker requested has no gradient, which differs from a

@@ -50,7 +50,7 @@ func checkKept[T wire.Float](t *testing.T, s optimizer.Settings) {
 	if !bytes.Equal(kept.Values, before) {
 		t.Error("what was kept has changed")
 	}
-	var again Kept
+	var again SavedRows
 	for _, table := range tables {
 		part := table.Keep()
 		again.Index, again.Values = append(again.Index, part.Index...), append(again.Values, part.Values...)
@@ -72,15 +72,15 @@ func checkKept[T wire.Float](t *testing.T, s optimizer.Settings) {
 }
 
 func TestPutRejectsInvalidRows(t *testing.T) {
-	good := func() Kept {
-		return Kept{Index: []int64{3, 9}, Values: make([]byte, 24), Slots: [][]byte{make([]byte, 24)}}
+	good := func() SavedRows {
+		return SavedRows{Index: []int64{3, 9}, Values: make([]byte, 24), Slots: [][]byte{make([]byte, 24)}}
 	}
-	for want, change := range map[string]func(k *Kept){
-		"0 slots of the optimiser, want 1": func(k *Kept) { k.Slots = nil },
-		"23 bytes for 2 rows of 12":        func(k *Kept) { k.Values = k.Values[1:] },
-		"36 bytes for 2 rows of 12":        func(k *Kept) { k.Slots[0] = make([]byte, 36) },
-		"row 10 is outside [2, 10)":        func(k *Kept) { k.Index[1] = 10 },
-		"row 3 after row 3":                func(k *Kept) { k.Index[1] = 3 },
+	for want, change := range map[string]func(k *SavedRows){
+		"0 slots of the optimiser, want 1": func(k *SavedRows) { k.Slots = nil },
+		"23 bytes for 2 rows of 12":        func(k *SavedRows) { k.Values = k.Values[1:] },
+		"36 bytes for 2 rows of 12":        func(k *SavedRows) { k.Slots[0] = make([]byte, 36) },
+		"row 10 is outside [2, 10)":        func(k *SavedRows) { k.Index[1] = 10 },
+		"row 3 after row 3":                func(k *SavedRows) { k.Index[1] = 3 },
 	} {
 		table := half[float32](t, optimizer.Settings{Rule: optimizer.Momentum}, Initial{}, 2, 10)
 		k := good()

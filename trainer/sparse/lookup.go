@@ -124,10 +124,10 @@ func (l *Lookup[T]) check(rows int, values []T, width int) {
 	}
 }
 
-// Wishes records which rows of a shard the workers request for a step. It
+// Requests records which rows of a shard the workers request for a step. It
 // stores the requests for two consecutive steps. The zero value contains no
 // requests. The caller must hold a lock.
-type Wishes struct {
+type Requests struct {
 	rows [2][]uint64 // requests for step s are in rows[s%2]: one bit per row of the shard, set if a worker has requested the row
 	of   [2]uint64   // of[i] is 1 + the step whose requests are in rows[i]; 0 means none
 }
@@ -135,7 +135,7 @@ type Wishes struct {
 // Add records that a worker requests rows for a step. index holds the row
 // numbers, and [lo, hi) is the range of rows of the shard. Add deletes the
 // requests for the step two steps earlier.
-func (w *Wishes) Add(step uint64, lo, hi int64, index []int64) {
+func (w *Requests) Add(step uint64, lo, hi int64, index []int64) {
 	at := step % 2
 	if w.of[at] > step+1 {
 		return // a request for a past step is ignored
@@ -154,7 +154,7 @@ func (w *Wishes) Add(step uint64, lo, hi int64, index []int64) {
 // Split divides rows into those that no worker requested for a step (free) and
 // all others (taken). If nothing was recorded for the step, no row is free. lo
 // is the first row of the shard, as in Add.
-func (w *Wishes) Split(step uint64, lo int64, index []int64) (free, taken []int64) {
+func (w *Requests) Split(step uint64, lo int64, index []int64) (free, taken []int64) {
 	at := step % 2
 	if w.of[at] == 0 || w.of[at] != step+1 {
 		return nil, index

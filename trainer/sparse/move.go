@@ -86,22 +86,22 @@ func (t *Table[T]) Import(b []byte, lo, hi int64) (next int64, err error) {
 	return index[len(index)-1] + 1, nil
 }
 
-// Kept contains rows of a table for a checkpoint. Index is strictly ascending.
+// SavedRows contains rows of a table for a checkpoint. Index is strictly ascending.
 // Values and each slice in Slots contain these rows one after the other. The
 // bytes need no alignment.
-type Kept struct {
+type SavedRows struct {
 	Index  []int64
 	Values []byte
 	Slots  [][]byte // optimiser state: one slice for each number that the optimiser keeps per element
 }
 
 // parts returns Values, followed by each slice in Slots.
-func (k Kept) parts() [][]byte { return append([][]byte{k.Values}, k.Slots...) }
+func (k SavedRows) parts() [][]byte { return append([][]byte{k.Values}, k.Slots...) }
 
 // Check returns an error unless k contains only rows of [lo, hi), with
 // rowBytes bytes per row, and the given number of slots (arrays of optimiser
 // state).
-func (k Kept) Check(lo, hi int64, rowBytes, slots int) error {
+func (k SavedRows) Check(lo, hi int64, rowBytes, slots int) error {
 	if len(k.Slots) != slots {
 		return fmt.Errorf("%d slots of the optimiser, want %d", len(k.Slots), slots)
 	}
@@ -115,10 +115,10 @@ func (k Kept) Check(lo, hi int64, rowBytes, slots int) error {
 
 // Cut returns the rows of k that are in [lo, hi), without a copy. Check with
 // the same rowBytes must have accepted k.
-func (k Kept) Cut(lo, hi int64, rowBytes int) Kept {
+func (k SavedRows) Cut(lo, hi int64, rowBytes int) SavedRows {
 	from, _ := slices.BinarySearch(k.Index, lo)
 	to, _ := slices.BinarySearch(k.Index, hi)
-	cut := Kept{Index: k.Index[from:to], Values: k.Values[from*rowBytes : to*rowBytes]}
+	cut := SavedRows{Index: k.Index[from:to], Values: k.Values[from*rowBytes : to*rowBytes]}
 	for _, slot := range k.Slots {
 		cut.Slots = append(cut.Slots, slot[from*rowBytes:to*rowBytes])
 	}
@@ -127,12 +127,12 @@ func (k Kept) Cut(lo, hi int64, rowBytes int) Kept {
 
 // Keep copies every row that was ever updated or restored, with its optimiser
 // state. All other rows can be drawn again from the seed.
-func (t *Table[T]) Keep() Kept {
+func (t *Table[T]) Keep() SavedRows {
 	n := 0
 	for _, word := range t.stored {
 		n += bits.OnesCount64(word)
 	}
-	k := Kept{Index: t.Updated(t.lo, t.hi, n, make([]int64, 0, n))}
+	k := SavedRows{Index: t.Updated(t.lo, t.hi, n, make([]int64, 0, n))}
 	k.Values = t.gather(k.Index, t.values)
 	for _, slot := range t.state.Slots() {
 		k.Slots = append(k.Slots, t.gather(k.Index, slot))
@@ -160,7 +160,7 @@ func (t *Table[T]) gather(index []int64, from []T) []byte {
 
 // Put replaces rows by those that Keep copied from a table with the same
 // variable and optimiser. After an error the table is unchanged.
-func (t *Table[T]) Put(k Kept) error {
+func (t *Table[T]) Put(k SavedRows) error {
 	size := t.rowBytes()
 	if err := k.Check(t.lo, t.hi, size, len(t.state.Slots())); err != nil {
 		return err

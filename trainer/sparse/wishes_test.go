@@ -13,7 +13,7 @@ func TestWishesMatchMapOfSets(t *testing.T) {
 	for range 200 {
 		lo := random.Int64N(100)
 		hi := lo + 1 + random.Int64N(200)
-		var w Wishes
+		var w Requests
 		twin := map[uint64]map[int64]bool{}
 		for step := uint64(random.IntN(3)); step < 8; step++ {
 			if random.IntN(4) > 0 {

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// ErrSilent is the error if the peer has sent nothing, not even a heartbeat,
+// ErrPeerTimeout is the error if the peer has sent nothing, not even a heartbeat,
 // for the time that the connection allows. The peer's process is frozen, or
 // the network between them is interrupted.
-var ErrSilent = errors.New("silent")
+var ErrPeerTimeout = errors.New("silent")
 
 // beatsPerSilence is the number of heartbeats that are sent in the time after which a
 // silent connection fails.
@@ -36,25 +36,25 @@ type Conn struct {
 	headers []byte
 	iovec   net.Buffers
 
-	received atomic.Uint64    // number of bytes received, from which watch sees that the peer is alive
-	sent     atomic.Uint64    // number of bytes sent, for Traffic
-	silence  atomic.Int64     // nanoseconds after which a peer that sends nothing is considered dead
-	epoch    atomic.Uint32    // written as Header.Epoch of every sent frame; 0 means that frames keep their own value
-	changed  [2]chan struct{} // SetSilence puts a token into each channel, so that beat (index 0) and watch (index 1) use the new time at once
-	closing  sync.Once
-	closed   chan struct{}
-	silent   atomic.Bool // true once method watch has closed the connection because the peer sent nothing
-	running  sync.WaitGroup
+	received    atomic.Uint64    // number of bytes received, from which watch sees that the peer is alive
+	sent        atomic.Uint64    // number of bytes sent, for Traffic
+	peerTimeout atomic.Int64     // nanoseconds after which a peer that sends nothing is considered dead
+	epoch       atomic.Uint32    // written as Header.Epoch of every sent frame; 0 means that frames keep their own value
+	changed     [2]chan struct{} // SetPeerTimeout puts a token into each channel, so that beat (index 0) and watch (index 1) use the new time at once
+	closing     sync.Once
+	closed      chan struct{}
+	silent      atomic.Bool // true once method watch has closed the connection because the peer sent nothing
+	running     sync.WaitGroup
 }
 
 // NewConn returns a Conn that owns conn and starts to send heartbeats. If the
 // peer sends nothing for the time silence, every later call fails with
-// ErrSilent. NewConn does not set the kernel's socket buffer sizes: the kernel
+// ErrPeerTimeout. NewConn does not set the kernel's socket buffer sizes: the kernel
 // adapts them, and goes beyond what a program may request.
 func NewConn(conn net.Conn, generation int, silence time.Duration) *Conn {
 	c := &Conn{conn: conn, generation: uint32(generation), closed: make(chan struct{})}
 	c.reader = bufio.NewReaderSize(countingReader{c}, 64<<10)
-	c.silence.Store(int64(silence))
+	c.peerTimeout.Store(int64(silence))
 	for i := range c.changed {
 		c.changed[i] = make(chan struct{}, 1)
 	}
@@ -63,10 +63,10 @@ func NewConn(conn net.Conn, generation int, silence time.Duration) *Conn {
 	return c
 }
 
-// SetSilence changes the time after which a peer that sends nothing is
+// SetPeerTimeout changes the time after which a peer that sends nothing is
 // considered dead.
-func (c *Conn) SetSilence(d time.Duration) {
-	c.silence.Store(int64(d))
+func (c *Conn) SetPeerTimeout(d time.Duration) {
+	c.peerTimeout.Store(int64(d))
 	for _, changed := range c.changed {
 		select {
 		case changed <- struct{}{}:
@@ -194,11 +194,11 @@ func (c *Conn) closeConn() (err error) {
 	return err
 }
 
-// explain returns ErrSilent instead of err if method watch has closed the
+// explain returns ErrPeerTimeout instead of err if method watch has closed the
 // connection because the peer sent nothing.
 func (c *Conn) explain(err error) error {
 	if err != nil && c.silent.Load() {
-		return fmt.Errorf("%w for %v", ErrSilent, time.Duration(c.silence.Load()))
+		return fmt.Errorf("%w for %v", ErrPeerTimeout, time.Duration(c.peerTimeout.Load()))
 	}
 	return err
 }
@@ -242,7 +242,7 @@ func (c *Conn) watch() {
 func (c *Conn) pause(changed <-chan struct{}) bool {
 	for {
 		select {
-		case <-time.After(max(time.Duration(c.silence.Load())/beatsPerSilence, time.Millisecond)):
+		case <-time.After(max(time.Duration(c.peerTimeout.Load())/beatsPerSilence, time.Millisecond)):
 			return true
 		case <-changed:
 		case <-c.closed:

@@ -44,7 +44,7 @@ func TestSilentPeerFailsInTime(t *testing.T) {
 		c := NewConn(here, 0, time.Minute)
 		defer c.Close()
 		began := time.Now()
-		if _, err := c.Next(); !errors.Is(err, ErrSilent) {
+		if _, err := c.Next(); !errors.Is(err, ErrPeerTimeout) {
 			t.Errorf("got %v", err)
 		}
 		if took := time.Since(began); took != time.Minute {
@@ -101,7 +101,7 @@ func TestPeerThatFallsSilentFails(t *testing.T) {
 			there.Write(beat[:])
 		}()
 		began := time.Now()
-		if _, err := c.Next(); !errors.Is(err, ErrSilent) {
+		if _, err := c.Next(); !errors.Is(err, ErrPeerTimeout) {
 			t.Errorf("got %v", err)
 		}
 		if took := time.Since(began); took < heard+time.Minute-time.Minute/beatsPerSilence || took > heard+time.Minute+time.Minute/beatsPerSilence {

@@ -104,8 +104,8 @@ func TestSilentPeerUnblocksSend(t *testing.T) {
 	left, _ := tcp(t)
 	c := NewConn(left, 0, 200*time.Millisecond)
 	defer c.Close()
-	if err := c.Send(Frame{Header: Header{Kind: Push}, Payload: make([]byte, 64<<20)}); !errors.Is(err, ErrSilent) {
-		t.Fatalf("got %v, want ErrSilent", err)
+	if err := c.Send(Frame{Header: Header{Kind: Push}, Payload: make([]byte, 64<<20)}); !errors.Is(err, ErrPeerTimeout) {
+		t.Fatalf("got %v, want ErrPeerTimeout", err)
 	}
 }
 

@@ -77,8 +77,8 @@ func (w *Twin) slots(i int) int {
 
 // Kept returns the content of a piece in the form in which a shard holder
 // passes it to a checkpoint.
-func (w *Twin) Kept(p layout.Piece) aggregate.Kept {
-	k := aggregate.Kept{Variable: p.Variable, Offset: p.Offset, Count: p.Count, Updates: w.Updates[p.Variable],
+func (w *Twin) Kept(p layout.Piece) aggregate.SavedPiece {
+	k := aggregate.SavedPiece{Variable: p.Variable, Offset: p.Offset, Count: p.Count, Updates: w.Updates[p.Variable],
 		Slots: make([][]byte, w.slots(p.Variable))}
 	size := w.Unit(p.Variable)
 	for u := p.Offset; u < p.Offset+p.Count; u++ {
@@ -161,7 +161,7 @@ type Taken struct {
 }
 
 // Put stores a part of the piece, as a shard holder does.
-func (r *Taken) Put(k aggregate.Kept) error {
+func (r *Taken) Put(k aggregate.SavedPiece) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i, size := r.piece.Variable, r.w.Unit(r.piece.Variable)

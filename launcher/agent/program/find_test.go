@@ -19,7 +19,7 @@ import (
 // cannot be read counts as missing.
 func TestFind(t *testing.T) {
 	home := t.TempDir()
-	for name, content := range map[string]string{"marked/train": "\x7fELF" + cluster.Mark, "plain/train": "\x7fELF", "plain/other": "#!/bin/sh"} {
+	for name, content := range map[string]string{"marked/train": "\x7fELF" + cluster.TrainerMark, "plain/train": "\x7fELF", "plain/other": "#!/bin/sh"} {
 		path := filepath.Join(home, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o755)); err != nil {
 			t.Fatal(err)

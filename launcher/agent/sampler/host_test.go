@@ -182,8 +182,8 @@ func TestGPUUse(t *testing.T) {
 		{Index: 0, Name: "H200", Percent: 97, MemoryUsed: 200 << 20, MemoryTotal: 1000 << 20, Temperature: 61, Power: 412.5, Owner: fmt.Sprintf("%s python3 (pid %d) and 1 more", me.Username, own)},
 		{Index: 1, Name: "H200", Percent: -1, MemoryUsed: -1, MemoryTotal: -1, Temperature: -1, Power: -1, Owner: "pid 7"},
 	}
-	for _, c := range []struct{ booked, first, second string }{{"", want[0].Owner, "pid 7"}, {"GPU-a", "worker:3", "pid 7"}, {"GPU-b", want[0].Owner, "worker:3"}} {
-		got := h.Use(map[string]string{c.booked: "worker:3"}).GPUs
+	for _, c := range []struct{ reserved, first, second string }{{"", want[0].Owner, "pid 7"}, {"GPU-a", "worker:3", "pid 7"}, {"GPU-b", want[0].Owner, "worker:3"}} {
+		got := h.Use(map[string]string{c.reserved: "worker:3"}).GPUs
 		want[0].Owner, want[1].Owner = c.first, c.second
 		if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 			t.Errorf("got %+v\nwant %+v", got, want)

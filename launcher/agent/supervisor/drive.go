@@ -73,18 +73,18 @@ func (d *driving) returned(v protocol.Verdict, err error) {
 	d.shutdown.end(v, d.host.spec.Grace, "the job's driver failed")
 }
 
-// Entered records the job's new phase. It implements driver.Observer.
-func (d *driving) Entered(p protocol.Phase) { d.loop.do(func() { d.record.drives(p) }) }
+// PhaseChanged records the job's new phase. It implements driver.Observer.
+func (d *driving) PhaseChanged(p protocol.Phase) { d.loop.do(func() { d.record.drives(p) }) }
 
-// Noted writes a message of the driver to the agent's log.
-func (d *driving) Noted(line string) { d.host.log.Print(line) }
+// Notice writes a message of the driver to the agent's log.
+func (d *driving) Notice(line string) { d.host.log.Print(line) }
 
-// Hung does nothing: the log already has the driver's lines about the hang,
+// HangFound does nothing: the log already has the driver's lines about the hang,
 // and the verdict has the reason.
-func (d *driving) Hung(protocol.Hang) {}
+func (d *driving) HangFound(protocol.Hang) {}
 
-// Laid records on which hosts the tasks of a new generation run.
-func (d *driving) Laid(generation int, hosts []protocol.HostPlan) {
+// TasksAssigned records on which hosts the tasks of a new generation run.
+func (d *driving) TasksAssigned(generation int, hosts []protocol.HostPlan) {
 	laid := &protocol.Layout{Generation: generation, Hosts: hosts}
 	d.loop.do(func() { d.record.Layout, d.record.changed = laid, true })
 }

@@ -74,9 +74,9 @@ func uuids(claims []protocol.Claim) (all []string) {
 	return all
 }
 
-// booked returns for each GPU the name of a task that uses it, followed by the
+// reserved returns for each GPU the name of a task that uses it, followed by the
 // number of further tasks. The key is the GPU's UUID or PCI address.
-func (w *watch) booked() map[string]string {
+func (w *watch) reserved() map[string]string {
 	tasks := map[string][]string{}
 	for _, t := range w.tasks.all {
 		for _, id := range uuids(t.Claims) {
@@ -121,7 +121,7 @@ func (w *watch) answerLook(l *session, m protocol.ActivityRequest) {
 		l.send(protocol.Message{Seen: &seen})
 		return
 	}
-	booked := w.booked()
+	reserved := w.reserved()
 	w.loop.background(func() {
 		select {
 		case w.turn <- struct{}{}:
@@ -134,7 +134,7 @@ func (w *watch) answerLook(l *session, m protocol.ActivityRequest) {
 			answer = w.complete(seen, m)
 		}
 		if m.Host {
-			use := w.host.usage.Use(booked)
+			use := w.host.usage.Use(reserved)
 			answer.Host = &use
 		}
 		w.loop.do(func() { l.send(protocol.Message{Seen: &answer}) })

@@ -44,7 +44,7 @@ func (f *folders) Verify(_ context.Context, by cluster.Task, id string, file che
 
 // held returns a checkpoint with these files, as a folder that has all of them
 // lists it.
-func held(t *testing.T, step uint64, files ...string) checkpoint.Held {
+func held(t *testing.T, step uint64, files ...string) checkpoint.FolderCopy {
 	t.Helper()
 	m := &checkpoint.Manifest{ID: fmt.Sprintf("%012d-g0-00000001", step), Step: step, Time: time.Unix(int64(step), 0), VirtualWorkers: 1,
 		Optimizer: optimizer.Settings{Rule: optimizer.SGD}, Variables: []checkpoint.Variable{{Name: "w", Dtype: "float32", Shape: []int{1}}}}
@@ -54,37 +54,37 @@ func held(t *testing.T, step uint64, files ...string) checkpoint.Held {
 		sizes[name] = 100
 	}
 	m.Parts = []checkpoint.Part{{Variable: "w", File: files[0], Tensor: "w", Count: 1, Rows: -1}}
-	return checkpoint.Held{ID: m.ID, Manifest: m, Files: sizes}
+	return checkpoint.FolderCopy{ID: m.ID, Manifest: m, Files: sizes}
 }
 
 func TestNewest(t *testing.T) {
 	old, now := held(t, 10, "a"), held(t, 20, "a", "b")
 	lost := now
 	lost.Files = map[string]int64{"a": 100}
-	unfinished := checkpoint.Held{ID: "000000000030-g0-00000001", Damage: "no manifest: it was not finished"}
+	unfinished := checkpoint.FolderCopy{ID: "000000000030-g0-00000001", Damage: "no manifest: it was not finished"}
 	both := []cluster.Task{worker(0), worker(1)}
 	all := func(*checkpoint.Manifest) error { return nil }
 	for name, test := range map[string]struct {
-		holding []checkpoint.Holding // by folder
+		holding []checkpoint.FolderCopies // by folder
 		fits    func(*checkpoint.Manifest) error
 		bad     map[string]bool
 		step    uint64 // zero: nothing is chosen
 		holders map[string][]cluster.Task
 		want    string // text expected in the error, or in the log if there is no error
 	}{
-		"nothing":        {[]checkpoint.Holding{nil, nil}, all, nil, 0, nil, "begins anew"},
-		"the newest":     {[]checkpoint.Holding{{now, old}, {now, old}}, all, nil, 20, map[string][]cluster.Task{"a": {worker(0), worker(1), worker(2)}, "b": {worker(0), worker(1), worker(2)}}, ""},
-		"a file is lost": {[]checkpoint.Holding{{lost, old}, nil}, all, nil, 10, map[string][]cluster.Task{"a": both}, "b is on no host"},
-		"a bad copy":     {[]checkpoint.Holding{{now}, {now}}, all, map[string]bool{"worker:2 " + now.ID: true}, 20, map[string][]cluster.Task{"a": both, "b": both}, "ignored an unusable copy: worker:2: damaged"},
-		"all copies bad": {[]checkpoint.Holding{{old}, {now}}, all, map[string]bool{"worker:2 " + now.ID: true}, 10, map[string][]cluster.Task{"a": both}, "a has no intact copy on any host: worker:2: damaged"},
-		"another program": {[]checkpoint.Holding{{old}, {now}}, func(m *checkpoint.Manifest) error {
+		"nothing":        {[]checkpoint.FolderCopies{nil, nil}, all, nil, 0, nil, "begins anew"},
+		"the newest":     {[]checkpoint.FolderCopies{{now, old}, {now, old}}, all, nil, 20, map[string][]cluster.Task{"a": {worker(0), worker(1), worker(2)}, "b": {worker(0), worker(1), worker(2)}}, ""},
+		"a file is lost": {[]checkpoint.FolderCopies{{lost, old}, nil}, all, nil, 10, map[string][]cluster.Task{"a": both}, "b is on no host"},
+		"a bad copy":     {[]checkpoint.FolderCopies{{now}, {now}}, all, map[string]bool{"worker:2 " + now.ID: true}, 20, map[string][]cluster.Task{"a": both, "b": both}, "ignored an unusable copy: worker:2: damaged"},
+		"all copies bad": {[]checkpoint.FolderCopies{{old}, {now}}, all, map[string]bool{"worker:2 " + now.ID: true}, 10, map[string][]cluster.Task{"a": both}, "a has no intact copy on any host: worker:2: damaged"},
+		"another program": {[]checkpoint.FolderCopies{{old}, {now}}, func(m *checkpoint.Manifest) error {
 			if m.Step == 20 {
 				return errors.New("of another program")
 			}
 			return nil
 		}, nil, 10, map[string][]cluster.Task{"a": both}, "skipped: of another program"},
-		"none is good":    {[]checkpoint.Holding{{old}, nil}, func(*checkpoint.Manifest) error { return errors.New("of another program") }, nil, 0, nil, "no checkpoint is good to resume from: of another program"},
-		"only unfinished": {[]checkpoint.Holding{{unfinished}, nil}, all, nil, 0, nil, "begins anew"},
+		"none is good":    {[]checkpoint.FolderCopies{{old}, nil}, func(*checkpoint.Manifest) error { return errors.New("of another program") }, nil, 0, nil, "no checkpoint is good to resume from: of another program"},
+		"only unfinished": {[]checkpoint.FolderCopies{{unfinished}, nil}, all, nil, 0, nil, "begins anew"},
 	} {
 		f := &folders{bad: test.bad, places: []checkpoint.Place{{Tasks: both, Host: "x", Holding: test.holding[0]}, {Tasks: []cluster.Task{worker(2)}, Host: "y", Holding: test.holding[1]}}}
 		var log strings.Builder
@@ -105,7 +105,7 @@ func TestNewest(t *testing.T) {
 
 // Tasks that share a folder take turns at verifying its files.
 func TestTasksOfAFolderShareVerification(t *testing.T) {
-	f := &folders{places: []checkpoint.Place{{Tasks: []cluster.Task{worker(0), worker(1)}, Host: "x", Holding: checkpoint.Holding{held(t, 10, "a", "b", "c")}}}}
+	f := &folders{places: []checkpoint.Place{{Tasks: []cluster.Task{worker(0), worker(1)}, Host: "x", Holding: checkpoint.FolderCopies{held(t, 10, "a", "b", "c")}}}}
 	if _, err := Newest(t.Context(), f, func(*checkpoint.Manifest) error { return nil }, func(slog.Level, string, ...any) {}); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@
 //
 //	s := saver.New(saver.Config{...})
 //	... after every step: err := s.After(ctx, step)
-//	s.Ask(request), s.Resume(number)       // from any goroutine
+//	s.RequestSave(request), s.Resume(number)       // from any goroutine
 //	err := s.Conclude(ctx, step)           // after the last step
 //	s.Wait()
 //
@@ -83,9 +83,9 @@ type result struct {
 // New returns a saver.
 func New(c Config) *Saver { return &Saver{config: c, last: time.Now(), at: c.Saved} }
 
-// Ask requests a checkpoint, which [Saver.After] makes after the current step.
-// Any goroutine may call Ask.
-func (s *Saver) Ask(r Request) {
+// RequestSave requests a checkpoint, which [Saver.After] makes after the current step.
+// Any goroutine may call RequestSave.
+func (s *Saver) RequestSave(r Request) {
 	s.mu.Lock()
 	over, err := s.over, s.refuses(r)
 	if over == nil && err == nil {
@@ -322,7 +322,7 @@ func (s *Saver) Conclude(ctx context.Context, step int) error {
 	last := result{step, store.Wait(ctx)}
 	s.mu.Lock()
 	asked := s.pending
-	s.pending, s.over = nil, &last // Ask passes this result to all later requests.
+	s.pending, s.over = nil, &last // RequestSave passes this result to all later requests.
 	s.mu.Unlock()
 	s.notify(asked, nil, last.step, last.err)
 	s.notifying.Wait()
@@ -356,7 +356,7 @@ func (s *Saver) end() {
 	s.pending = nil
 	s.mu.Unlock()
 	for _, r := range asked {
-		s.Ask(r)
+		s.RequestSave(r)
 	}
 }
 

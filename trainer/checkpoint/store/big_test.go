@@ -34,7 +34,7 @@ func TestBigFilesAreCopiedOverSlowDisks(t *testing.T) {
 	if err := j.chief().Expect(Expected{Manifest: w.Manifest(1), Holders: j.tasks[:1]}); err != nil {
 		t.Fatal(err)
 	}
-	j.chief().Save(transition.Snapshot{Step: 1, Declaration: d, Holder: cluster.Chief, Pieces: []aggregate.Kept{{Count: len(values) / 4, Values: values}}})
+	j.chief().Save(transition.Snapshot{Step: 1, Declaration: d, Holder: cluster.Chief, Pieces: []aggregate.SavedPiece{{Count: len(values) / 4, Values: values}}})
 	if err := j.chief().Wait(soon(t)); err != nil {
 		t.Fatal(err)
 	}

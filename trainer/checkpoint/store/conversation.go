@@ -27,7 +27,7 @@ const (
 	leave    kind = "leave"    // task to chief: I am about to end
 	probes   kind = "look"     // request of the chief: which of the probes Tokens does your folder contain?
 	joined   kind = "joined"   // chief to task: all tasks have opened their stores
-	list     kind = "list"     // request of the chief: which checkpoints does your folder hold? The answer has Holding
+	list     kind = "list"     // request of the chief: which checkpoints does your folder hold? The answer has FolderCopies
 	verify   kind = "verify"   // request of the chief: does File of checkpoint ID in your folder have the right checksum?
 	chosen   kind = "chosen"   // chief to task: resume from the manifest in Body; Holders says which tasks have its files; an empty Body means begin from scratch
 	begin    kind = "begin"    // chief to task: a save begins; write the files that Wanted names
@@ -61,7 +61,7 @@ type message struct {
 	Body    []byte                    `json:"body,omitempty"`   // manifest as Manifest.Encode returned it
 }
 
-// announced is the form of a checkpoint.Held in a message. It lists the files
+// announced is the form of a checkpoint.FolderCopy in a message. It lists the files
 // of a checkpoint that one folder holds.
 type announced struct {
 	ID       string           `json:"id"`
@@ -326,9 +326,9 @@ func announce(folder *checkpoint.Folder) (m message, err error) {
 }
 
 // held converts an announced, which came in a message, back to a
-// checkpoint.Held.
-func (a announced) held() checkpoint.Held {
-	h := checkpoint.Held{ID: a.ID, Damage: a.Damage, Files: a.Files}
+// checkpoint.FolderCopy.
+func (a announced) held() checkpoint.FolderCopy {
+	h := checkpoint.FolderCopy{ID: a.ID, Damage: a.Damage, Files: a.Files}
 	if len(a.Manifest) > 0 {
 		var err error
 		if h.Manifest, err = checkpoint.DecodeManifest(a.Manifest); err != nil {

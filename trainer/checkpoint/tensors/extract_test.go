@@ -70,7 +70,7 @@ func TestReadPartInPortions(t *testing.T) {
 // refusing is a transition.Restoring whose Put always fails.
 type refusing struct{}
 
-func (refusing) Put(aggregate.Kept) error { return errors.New("not wanted") }
+func (refusing) Put(aggregate.SavedPiece) error { return errors.New("not wanted") }
 
 func TestReadPartReturnsErrors(t *testing.T) {
 	w := statetwin.New(rand.New(rand.NewPCG(5, 6)), optimizer.SGD)

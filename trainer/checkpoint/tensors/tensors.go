@@ -77,7 +77,7 @@ func slotOf(tensor string, i int) string { return tensor + "/slot." + strconv.It
 
 // add appends the tensors of k, one piece of variable v, and the piece's entry
 // in the manifest.
-func (c *Content) add(v layout.Variable, k aggregate.Kept, file string) {
+func (c *Content) add(v layout.Variable, k aggregate.SavedPiece, file string) {
 	name, shape := v.Name, []int{k.Count}
 	if k.Offset > 0 || k.Count < v.Units() {
 		name = fmt.Sprintf("%s[%d:%d]", v.Name, k.Offset, k.Offset+k.Count)
@@ -243,7 +243,7 @@ func (e extract) sized(tensor string, want int64) error {
 func (e extract) put(ctx context.Context, variable, lo, hi int, into transition.Restoring) error {
 	next := 0
 	for at := lo; at < hi; at = next {
-		var k aggregate.Kept
+		var k aggregate.SavedPiece
 		var err error
 		if e.part.Rows >= 0 {
 			k, next, err = e.rows(at, hi)
@@ -266,7 +266,7 @@ func (e extract) put(ctx context.Context, variable, lo, hi int, into transition.
 
 // elements reads a portion of a dense part. The portion begins at element at,
 // and the next portion begins at the element that elements returns.
-func (e extract) elements(at, hi int) (aggregate.Kept, int, error) {
+func (e extract) elements(at, hi int) (aggregate.SavedPiece, int, error) {
 	n := min(hi-at, max(1, e.portion/e.unit))
 	k, err := e.values(at-e.part.Offset, n)
 	return k, at + n, err
@@ -274,7 +274,7 @@ func (e extract) elements(at, hi int) (aggregate.Kept, int, error) {
 
 // rows reads a portion of a sparse part: those rows in [at, hi) that the file
 // has. It returns the row at which the next portion begins.
-func (e extract) rows(at, hi int) (k aggregate.Kept, next int, err error) {
+func (e extract) rows(at, hi int) (k aggregate.SavedPiece, next int, err error) {
 	first, err := e.search(at)
 	if err != nil {
 		return k, 0, err
@@ -318,7 +318,7 @@ func (e extract) search(row int) (int, error) {
 
 // values reads n units (elements or rows) of values and optimiser slots. It
 // begins with the unit at index first in the file.
-func (e extract) values(first, n int) (k aggregate.Kept, err error) {
+func (e extract) values(first, n int) (k aggregate.SavedPiece, err error) {
 	k.Values, err = e.bytes(e.part.Tensor, first, n)
 	for i := range e.part.Slots {
 		if err != nil {

@@ -137,7 +137,7 @@ type localFolder struct {
 func (h localFolder) Places(context.Context) ([]checkpoint.Place, error) {
 	holding, err := h.folder.List()
 	if h.only != "" {
-		holding = slices.DeleteFunc(holding, func(held checkpoint.Held) bool { return held.ID != h.only })
+		holding = slices.DeleteFunc(holding, func(held checkpoint.FolderCopy) bool { return held.ID != h.only })
 	}
 	return []checkpoint.Place{{Tasks: []cluster.Task{cluster.Chief}, Host: "this machine", Holding: holding}}, err
 }
@@ -220,7 +220,7 @@ type whole struct {
 
 // Put implements transition.Restoring: it copies the values of k to their
 // position in the variable's memory.
-func (w whole) Put(k aggregate.Kept) error {
+func (w whole) Put(k aggregate.SavedPiece) error {
 	copy(w.memory[k.Offset*w.unit:], k.Values)
 	return nil
 }
@@ -241,7 +241,7 @@ type valuesOnly struct{ into transition.Restoring }
 
 // Put implements transition.Restoring: it passes k on without its slots (the
 // optimiser's state).
-func (v valuesOnly) Put(k aggregate.Kept) error {
+func (v valuesOnly) Put(k aggregate.SavedPiece) error {
 	k.Slots = nil
 	return v.into.Put(k)
 }

@@ -44,7 +44,7 @@ type Config struct {
 	// in Values, for example on a GPU. Only a worker that trains alone may set
 	// it. Home must finish the update of a variable before the worker
 	// contributes the next gradient of it.
-	Home  aggregate.Home
+	Home  aggregate.DeviceMemory
 	Trace *timeline.Recorder
 	// Checkpoints saves and restores the shards that this worker holds. The
 	// chief must set it if checkpoints are saved.
@@ -73,12 +73,12 @@ type Client struct {
 
 	virtual layout.Range // range of the virtual workers (parts of a batch) that this worker computes
 	tree    *layout.Tree
-	parts   []int                 // indices of the vertices of the summation tree whose sums this worker sends
-	own     []*aggregate.Own      // adds the gradients of this worker's virtual workers; indexed by variable, the last element is for the loss
-	out     *aggregate.Outbox     // collects complete sums of gradients until a bucket (group of variables) is full
-	absent  []bool                // indexed by virtual worker of this worker: true if it has no data in this step
-	brought []atomic.Bool         // indexed by virtual worker and variable: true if the gradient was contributed in this step
-	misuse  atomic.Pointer[error] // first misuse of the API by the caller in this step; Finish returns it as an error
+	parts   []int                   // indices of the vertices of the summation tree whose sums this worker sends
+	own     []*aggregate.WorkerSums // adds the gradients of this worker's virtual workers; indexed by variable, the last element is for the loss
+	out     *aggregate.Outbox       // collects complete sums of gradients until a bucket (group of variables) is full
+	absent  []bool                  // indexed by virtual worker of this worker: true if it has no data in this step
+	brought []atomic.Bool           // indexed by virtual worker and variable: true if the gradient was contributed in this step
+	misuse  atomic.Pointer[error]   // first misuse of the API by the caller in this step; Finish returns it as an error
 }
 
 // Connect connects to all shard holders and sends them the declaration. It
@@ -117,7 +117,7 @@ func newClient(config Config) (*Client, error) {
 		progress: &progress{step: d.FirstStep(self.Index)},
 		absent:   make([]bool, virtual.Len()),
 		brought:  make([]atomic.Bool, virtual.Len()*(len(d.Variables)+1)),
-		gate:     &gate{closed: d.Sync.Competes()},
+		gate:     &gate{closed: d.Sync.WorkersCompete()},
 	}
 	c.parts = c.tree.Parts(virtual.Lo, virtual.Hi)
 	inputs := make([]int, virtual.Len())
@@ -126,7 +126,7 @@ func newClient(config Config) (*Client, error) {
 	}
 	plan := layout.NewPlan(c.tree, inputs, c.parts)
 	for i := range len(d.Variables) + 1 {
-		c.own = append(c.own, aggregate.NewOwn(d.Variable(i), plan))
+		c.own = append(c.own, aggregate.NewWorkerSums(d.Variable(i), plan))
 	}
 	c.holders = newHolders(&config, memory)
 	c.Rows = &Rows{holders: c.holders, progress: c.progress}

@@ -79,7 +79,7 @@ type testJob struct {
 
 func newJob(t testing.TB, d layout.Declaration, a policy.Architecture, servers int) *testJob {
 	t.Helper()
-	if err := d.Place(a, servers, 0); err != nil {
+	if err := d.AssignPieces(a, servers, 0); err != nil {
 		t.Fatal(err)
 	}
 	j := &testJob{key: cluster.PeerKey([]byte("secret"), 0), d: d, servers: servers, listeners: map[cluster.Task]*peers.Listener{}}

@@ -225,9 +225,9 @@ func TestResumeDoesNotWaitForWorkersThatLeft(t *testing.T) {
 }
 
 // nothing returns a checkpoint of zeros for an optimiser without state.
-func nothing(d *layout.Declaration) (all []aggregate.Kept) {
+func nothing(d *layout.Declaration) (all []aggregate.SavedPiece) {
 	for i, v := range d.Variables {
-		k := aggregate.Kept{Variable: i, Count: v.Units(), Rows: []int64{}}
+		k := aggregate.SavedPiece{Variable: i, Count: v.Units(), Rows: []int64{}}
 		if v.Sparse == nil {
 			k.Rows, k.Values = nil, make([]byte, v.Units()*v.UnitBytes())
 		}
@@ -417,7 +417,7 @@ func TestInvalidCutInDeclarationIsRefused(t *testing.T) {
 		{"async", 3, []uint64{3, layout.MaxFirst + 1, 3}, false}, {"async", 3, []uint64{}, false},
 	} {
 		d := in(c.mode, example(3, 3))
-		if err := d.Place(policy.Servers, 1, 0); err != nil {
+		if err := d.AssignPieces(policy.Servers, 1, 0); err != nil {
 			t.Fatal(err)
 		}
 		d.Checkpoint, d.First, d.Cut = "x", c.first, c.cut

@@ -97,7 +97,7 @@ func (h *holders) answers() (all []<-chan aggregate.Outcome) {
 // are used) or a Without frame (a worker was lost). Only the first shard
 // holder may send them.
 func (h *holders) decided(f wire.Header, holder int) error {
-	if f.Length != 0 || holder != 0 || !h.d.Sync.Competes() || f.Kind == wire.Verdict && f.Part >= uint32(policy.Verdicts) {
+	if f.Length != 0 || holder != 0 || !h.d.Sync.WorkersCompete() || f.Kind == wire.Verdict && f.Part >= uint32(policy.Verdicts) {
 		return fmt.Errorf("unexpected %s frame", f.Kind)
 	}
 	if f.Kind == wire.Without {

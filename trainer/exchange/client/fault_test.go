@@ -115,7 +115,7 @@ func TestSilentServerEndsStep(t *testing.T) {
 	}
 	err := within(t, j.ended[0])
 	var peer *peers.PeerError
-	if !errors.As(err, &peer) || peer.Task.Role != cluster.Worker || !errors.Is(err, wire.ErrSilent) {
+	if !errors.As(err, &peer) || peer.Task.Role != cluster.Worker || !errors.Is(err, wire.ErrPeerTimeout) {
 		t.Errorf("server: %v", err)
 	}
 	if took := time.Since(began); took > patience.Limit/2 {
@@ -238,7 +238,7 @@ func TestDifferentHoldersEndTraining(t *testing.T) {
 	began := time.Now()
 	errs := connectAll(t, j, func(rank int, d *layout.Declaration) {
 		if rank == 2 {
-			if err := d.Place(policy.AllReduce, 0, 0); err != nil {
+			if err := d.AssignPieces(policy.AllReduce, 0, 0); err != nil {
 				t.Error(err)
 			}
 		}

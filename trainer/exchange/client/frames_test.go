@@ -174,7 +174,7 @@ func FuzzServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, mode uint8) {
 		modes := []string{"sync", "async", "ssp:1", "group:2", "backup:1"}
 		d := in(modes[int(mode)%len(modes)], unclipped(2, 2))
-		if d.Norm = mode%2 == 0 && !d.Sync.Competes(); d.Norm {
+		if d.Norm = mode%2 == 0 && !d.Sync.WorkersCompete(); d.Norm {
 			d.Clip = 1
 		}
 		d.Movable = d.Sync.InStep()
@@ -235,7 +235,7 @@ func FuzzClient(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, mode uint8) {
 		modes := []string{"sync", "async", "ssp:1", "backup:1"}
 		d := in(modes[int(mode)%len(modes)], unclipped(2, 2))
-		d.Norm = mode%2 == 0 && !d.Sync.Competes()
+		d.Norm = mode%2 == 0 && !d.Sync.WorkersCompete()
 		j := newJob(t, d, policy.Servers, 1)
 		members := j.connect(t)
 		j.sends(t, serverOf(t, j, 0), 1, frames(b)...)

@@ -112,7 +112,7 @@ func newReplies(of *holder) *replies {
 // proposal for a consistent cut, or the report that all other workers have
 // left.
 func (r *replies) take(f wire.Header) error {
-	cuts := r.index >= 0 && r.d.Sync.Cuts()
+	cuts := r.index >= 0 && r.d.Sync.UsesCuts()
 	switch {
 	case f.Kind == wire.Room:
 		var b [message.PairSize]byte

@@ -91,7 +91,7 @@ func (h *holders) serve(r *localsum.Aggregator) error {
 		h.local, h.serving = l, append(h.serving, l)
 	}
 	if h.config.Home != nil {
-		return l.serves.Load().shards.KeepIn(h.config.Home)
+		return l.serves.Load().shards.KeepOnDevice(h.config.Home)
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (h *holders) working() error {
 // report a lost connection. hangUp takes at most tellTime.
 func (h *holders) hangUp() error {
 	reason := h.reason()
-	h.each(func(l *link) { l.session.Tell(reason, tellTime) })
+	h.each(func(l *link) { l.session.CloseWithError(reason, tellTime) })
 	return reason
 }
 

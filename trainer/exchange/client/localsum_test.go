@@ -205,7 +205,7 @@ func TestDifferentLearningRatesOnHostAreRefused(t *testing.T) {
 // not.
 func TestVariableOnServersAndWorkersIsRefusedWithLocalAggregation(t *testing.T) {
 	d := mixed(3, 3)
-	if err := d.Place(policy.Hybrid, 1, 0); err != nil {
+	if err := d.AssignPieces(policy.Hybrid, 1, 0); err != nil {
 		t.Fatal(err)
 	}
 	d.Hosts = []layout.Range{{Lo: 0, Hi: 3}}

@@ -118,10 +118,10 @@ func (l *loser) check(t *testing.T) {
 	for _, x := range l.saved(t, l.d.Pieces, chief.Step()) {
 		for _, k := range x.Pieces {
 			down := downBy(t, &l.d, k)
-			if !l.d.Sync.Competes() && (down != float64(k.Updates) || down < least || down > least+1) {
+			if !l.d.Sync.WorkersCompete() && (down != float64(k.Updates) || down < least || down > least+1) {
 				t.Errorf("variable %d from %d went down by %v in %d updates, want %v, or one more", k.Variable, k.Offset, down, k.Updates, least)
 			}
-			if l.d.Sync.Competes() && (k.Updates != loserSteps || down < least || down > least+1 || !l.d.Sum && down != least) {
+			if l.d.Sync.WorkersCompete() && (k.Updates != loserSteps || down < least || down > least+1 || !l.d.Sum && down != least) {
 				t.Errorf("variable %d from %d went down by %v in %d updates, want %v, or with a sum one more, in %d",
 					k.Variable, k.Offset, down, k.Updates, least, loserSteps)
 			}
@@ -180,7 +180,7 @@ func testLosses(t *testing.T, seeds uint64) {
 					t.Parallel()
 					random := rand.New(rand.NewPCG(seed, 3))
 					d := counting(mode, 4)
-					if d.Sync.Competes() && seed%2 == 0 {
+					if d.Sync.WorkersCompete() && seed%2 == 0 {
 						d = meaning(mode)
 					}
 					var f *fuse
@@ -296,7 +296,7 @@ func TestTrainingContinuesAfterProtocolViolation(t *testing.T) {
 				})
 				err := within(t, l.ended)
 				var peer *peers.PeerError
-				if !errors.As(err, &peer) || peer.Task != worker(2) && !l.d.Sync.Competes() { // in backup mode another task may have hung up first
+				if !errors.As(err, &peer) || peer.Task != worker(2) && !l.d.Sync.WorkersCompete() { // in backup mode another task may have hung up first
 					t.Errorf("it was told %v", err)
 				}
 				l.check(t)

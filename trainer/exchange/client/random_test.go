@@ -40,7 +40,7 @@ func randomlyPlaced(t *testing.T, d layout.Declaration, random *rand.Rand) *test
 	a := []policy.Architecture{policy.Servers, policy.Hybrid, policy.Hybrid, policy.AllReduce}[random.IntN(4)]
 	servers := 1 + random.IntN(4)
 	j := newJob(t, d, a, servers)
-	if err := j.d.Place(a, servers, 1+random.IntN(200)); err != nil {
+	if err := j.d.AssignPieces(a, servers, 1+random.IntN(200)); err != nil {
 		t.Fatal(err)
 	}
 	if slices.ContainsFunc(j.d.Holders, isServer) && random.IntN(4) > 0 {

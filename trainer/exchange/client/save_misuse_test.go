@@ -166,7 +166,7 @@ func TestInvalidFirstStepIsRefused(t *testing.T) {
 		{"", 3, false}, {"x", layout.MaxFirst + 1, false}, {strings.Repeat("x", layout.MaxCheckpoint+1), 1, false},
 	} {
 		d := example(1, 1)
-		if err := d.Place(policy.Servers, 1, 0); err != nil {
+		if err := d.AssignPieces(policy.Servers, 1, 0); err != nil {
 			t.Fatal(err)
 		}
 		d.Checkpoint, d.First = c.checkpoint, c.first

@@ -69,7 +69,7 @@ func fill(d layout.Dtype, b []byte, x float64) {
 
 // downBy checks that all elements of a part have decreased by the same number,
 // and returns that number.
-func downBy(t *testing.T, d *layout.Declaration, k aggregate.Kept) float64 {
+func downBy(t *testing.T, d *layout.Declaration, k aggregate.SavedPiece) float64 {
 	t.Helper()
 	var all []float64
 	if d.Variables[k.Variable].Dtype == layout.Float32 {
@@ -203,7 +203,7 @@ func countOn(t *testing.T, last []transition.Snapshot, mode string) {
 	d.VirtualWorkers, d.Workers = 4, ranges(4, 2)
 	d.Checkpoint, d.First = "under load", last[0].Step
 	j := newJob(t, d, policy.Servers, 2)
-	if err := j.d.Place(policy.Servers, 2, 100); err != nil { // otherwise
+	if err := j.d.AssignPieces(policy.Servers, 2, 100); err != nil { // otherwise
 		t.Fatal(err)
 	}
 	j.store.fill(last)
@@ -251,7 +251,7 @@ func countOn(t *testing.T, last []transition.Snapshot, mode string) {
 
 // checkOverlaps checks that a restored part has the highest number of updates
 // of all saved parts that it overlaps.
-func checkOverlaps(t *testing.T, k aggregate.Kept, from []transition.Snapshot) {
+func checkOverlaps(t *testing.T, k aggregate.SavedPiece, from []transition.Snapshot) {
 	t.Helper()
 	most := uint64(0)
 	for _, x := range from {
@@ -311,7 +311,7 @@ func spreadOut(d *layout.Declaration, snapshots []transition.Snapshot, variable 
 func TestMoveJoinsPiecesWithUnevenUpdateCounts(t *testing.T) {
 	d := movableTables(2, 2, optimizer.Adam)
 	j := restored(t, d, 3, policy.Servers, 2)
-	var parts []aggregate.Kept
+	var parts []aggregate.SavedPiece
 	for _, k := range j.store.has {
 		half := (k.Count + 1) / 2
 		parts = append(parts, slice(&d, k, 0, half))

@@ -214,7 +214,7 @@ func TestSaveWhileOtherWorkersBeginStep(t *testing.T) {
 					}
 				})
 			}
-			var want [][]aggregate.Kept
+			var want [][]aggregate.SavedPiece
 			for s := range uint64(steps) {
 				eventually(t, "all but the chief have begun", func() bool {
 					return !slices.ContainsFunc(engines, func(e *aggregate.Shards) bool { return !othersWait(e) })

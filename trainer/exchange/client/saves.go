@@ -40,7 +40,7 @@ const (
 // soon. In mode sync, Cut does nothing and returns nil.
 func (s *Saves) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
 	h := s.holders
-	if err := s.savable(); err != nil || !h.d.Sync.Cuts() {
+	if err := s.savable(); err != nil || !h.d.Sync.UsesCuts() {
 		return nil, err
 	}
 	if s.cut != nil {
@@ -74,7 +74,7 @@ func (s *Saves) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
 // are those of the cut that [Saves.Cut] returned, and other workers get no
 // report.
 func (s *Saves) Save() error {
-	h, step, inStep := s.holders, s.progress.step, !s.holders.d.Sync.Cuts()
+	h, step, inStep := s.holders, s.progress.step, !s.holders.d.Sync.UsesCuts()
 	if err := s.savable(); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Saves) Conclude(ctx context.Context, most time.Duration) (alone bool, e
 	if err := s.savable(); err != nil {
 		return false, err
 	}
-	if !h.d.Sync.Cuts() {
+	if !h.d.Sync.UsesCuts() {
 		return false, fmt.Errorf("step %d is the last one of all workers", s.progress.step)
 	}
 	if err := h.tell(wire.Frame{Header: wire.Header{Kind: wire.Alone}}); err != nil {

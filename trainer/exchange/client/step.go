@@ -266,7 +266,7 @@ func (c *Client) finishable(sums [][]float64) error {
 // its outcome.
 func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	h := c.holders
-	if h.d.Sync.Competes() {
+	if h.d.Sync.WorkersCompete() {
 		return c.compete(ctx)
 	}
 	end, err := h.wait(ctx)
@@ -325,7 +325,7 @@ func (c *Client) compete(ctx context.Context) (Outcome, error) {
 // Finish. A caller that has work to do after every step should call Begin and
 // Finish itself.
 func (c *Client) Join(ctx context.Context) error {
-	if c.holders.d.Sync.Competes() {
+	if c.holders.d.Sync.WorkersCompete() {
 		return c.holders.reason()
 	}
 	var absent []int

@@ -21,7 +21,7 @@ import (
 type store struct {
 	mu      sync.Mutex
 	took    []transition.Snapshot
-	has     []aggregate.Kept // parts of all variables
+	has     []aggregate.SavedPiece // parts of all variables
 	instead func(ctx context.Context, d *layout.Declaration, p layout.Piece, into transition.Restoring) error
 }
 
@@ -57,7 +57,7 @@ func (s *store) Restore(ctx context.Context, d *layout.Declaration, p layout.Pie
 		return s.instead(ctx, d, p, into)
 	}
 	random := rand.New(rand.NewPCG(uint64(p.Variable), uint64(p.Offset)))
-	var parts []aggregate.Kept
+	var parts []aggregate.SavedPiece
 	for _, k := range s.has {
 		if k.Variable == p.Variable {
 			parts = append(parts, shred(d, k, random)...)
@@ -80,7 +80,7 @@ func (s *store) Restore(ctx context.Context, d *layout.Declaration, p layout.Pie
 
 // shred divides a part at random positions, even inside blocks and at
 // rows that were never updated.
-func shred(d *layout.Declaration, k aggregate.Kept, random *rand.Rand) (all []aggregate.Kept) {
+func shred(d *layout.Declaration, k aggregate.SavedPiece, random *rand.Rand) (all []aggregate.SavedPiece) {
 	for _, r := range randomRanges(random, k.Count) {
 		all = append(all, slice(d, k, k.Offset+r.Lo, k.Offset+r.Hi))
 	}
@@ -88,13 +88,13 @@ func shred(d *layout.Declaration, k aggregate.Kept, random *rand.Rand) (all []ag
 }
 
 // slice returns a copy of the elements or rows [lo, hi) of a part.
-func slice(d *layout.Declaration, k aggregate.Kept, lo, hi int) aggregate.Kept {
+func slice(d *layout.Declaration, k aggregate.SavedPiece, lo, hi int) aggregate.SavedPiece {
 	size, from, to := d.Variables[k.Variable].UnitBytes(), lo-k.Offset, hi-k.Offset
 	if k.Rows != nil {
 		from, _ = slices.BinarySearch(k.Rows, int64(lo))
 		to, _ = slices.BinarySearch(k.Rows, int64(hi))
 	}
-	cut := aggregate.Kept{Variable: k.Variable, Offset: lo, Count: hi - lo, Updates: k.Updates, Values: bytes.Clone(k.Values[from*size : to*size])}
+	cut := aggregate.SavedPiece{Variable: k.Variable, Offset: lo, Count: hi - lo, Updates: k.Updates, Values: bytes.Clone(k.Values[from*size : to*size])}
 	if k.Rows != nil {
 		cut.Rows = k.Rows[from:to]
 	}
@@ -129,9 +129,9 @@ func (j *testJob) saved(t *testing.T, pieces []layout.Piece, step uint64) []tran
 }
 
 // whole joins the saved parts of a variable.
-func whole(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot, variable int) aggregate.Kept {
+func whole(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot, variable int) aggregate.SavedPiece {
 	t.Helper()
-	var parts []aggregate.Kept
+	var parts []aggregate.SavedPiece
 	for _, x := range snapshots {
 		for _, k := range x.Pieces {
 			if k.Variable == variable {
@@ -139,9 +139,9 @@ func whole(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot,
 			}
 		}
 	}
-	slices.SortFunc(parts, func(a, b aggregate.Kept) int { return cmp.Compare(a.Offset, b.Offset) })
+	slices.SortFunc(parts, func(a, b aggregate.SavedPiece) int { return cmp.Compare(a.Offset, b.Offset) })
 	v := d.Variables[variable]
-	all := aggregate.Kept{Variable: variable, Updates: parts[0].Updates, Slots: make([][]byte, d.Rule(v).Slots())}
+	all := aggregate.SavedPiece{Variable: variable, Updates: parts[0].Updates, Slots: make([][]byte, d.Rule(v).Slots())}
 	for _, k := range parts {
 		if k.Offset != all.Count || k.Updates != all.Updates || (k.Rows == nil) != (v.Sparse == nil) || len(k.Slots) != len(all.Slots) {
 			t.Fatalf("%s: a part from %d on with %d updates behind %d with %d", v.Name, k.Offset, k.Updates, all.Count, all.Updates)
@@ -157,9 +157,9 @@ func whole(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot,
 
 // kept returns the state of all variables of the reference, as a checkpoint
 // contains it.
-func (t *reference) kept() (all []aggregate.Kept) {
+func (t *reference) kept() (all []aggregate.SavedPiece) {
 	for i, v := range t.d.Variables {
-		k := aggregate.Kept{Variable: i, Count: v.Units(), Updates: t.steps, Slots: [][]byte{}}
+		k := aggregate.SavedPiece{Variable: i, Count: v.Units(), Updates: t.steps, Slots: [][]byte{}}
 		switch {
 		case v.Sparse != nil:
 			table := t.tables[i].Keep()
@@ -182,7 +182,7 @@ func (t *reference) kept() (all []aggregate.Kept) {
 
 // checkSaved checks that snapshots have the same bits as the state of the
 // reference.
-func checkSaved(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot, want []aggregate.Kept) {
+func checkSaved(t *testing.T, d *layout.Declaration, snapshots []transition.Snapshot, want []aggregate.SavedPiece) {
 	t.Helper()
 	for i, k := range want {
 		got := whole(t, d, snapshots, i)

@@ -101,7 +101,7 @@ func (c *connections) farewell() {
 	for _, p := range c.close() {
 		telling.Go(func() {
 			if err := c.server.Err(); err != nil {
-				p.session.Tell(err, message.Farewell)
+				p.session.CloseWithError(err, message.Farewell)
 			}
 			p.session.Close()
 			<-p.over
@@ -145,7 +145,7 @@ func (c *connections) write(e *aggregate.Shards, m *members) {
 		if e.Contributor(rank) != nil {
 			events = p.subscribe(m, e.Events()+4+len(c.peers)) // room for the events of one step, and for events that do not occur in every step
 			for _, shard := range e.All() {
-				shard.Keep(e.Audience(rank)) // keep a copy of the values for this worker, because faster workers may begin the next step before this worker has received them
+				shard.Snapshot(e.ReaderGroup(rank)) // keep a copy of the values for this worker, because faster workers may begin the next step before this worker has received them
 			}
 		}
 		c.server.running.Go(newWriter(e, p, events).run)
@@ -238,7 +238,7 @@ func (p *peer) start() (filled bool, err error) {
 	if err := p.server.declare(p.rank, d); err != nil {
 		return false, err
 	}
-	p.session.SetSilence(d.Silence())
+	p.session.SetPeerTimeout(d.Silence())
 	p.step = contribution{rank: p.rank, begun: d.FirstStep(p.rank), ahead: d.StartsAhead(p.rank)}
 	if p.chief != nil && d.Checkpoint == "" {
 		return true, p.fill(p.server.Shards())

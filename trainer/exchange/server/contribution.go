@@ -32,7 +32,7 @@ func (c *contribution) read(h wire.Header, e *aggregate.Shards, from message.Pay
 	if err := from.Payload(c.payload); err != nil {
 		return err
 	}
-	jumps := e.Declaration().Sync.Competes() && h.Step > c.begun // in mode backup, a worker whose gradients came too late skips steps
+	jumps := e.Declaration().Sync.WorkersCompete() && h.Step > c.begun // in mode backup, a worker whose gradients came too late skips steps
 	if h.Step != c.begun && !jumps || c.need > 0 || c.ahead {
 		return fmt.Errorf("begins step %d during step %d, with %d gradients to come", h.Step, c.begun, c.need)
 	}
@@ -94,7 +94,7 @@ func (c *contribution) push(h wire.Header, e *aggregate.Shards, read func([]byte
 // current step. In mode backup it returns false, because there a worker sends
 // gradients only if the step uses them.
 func (c *contribution) unfinished(e *aggregate.Shards) bool {
-	return c.need > 0 && !e.Declaration().Sync.Competes()
+	return c.need > 0 && !e.Declaration().Sync.WorkersCompete()
 }
 
 // lose completes, on this shard holder, the last step in which a lost worker

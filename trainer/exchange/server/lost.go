@@ -106,7 +106,7 @@ func (p *peer) without(h wire.Header) error {
 	s := p.server
 	s.mu.Lock()
 	e := s.shards
-	if e == nil || !e.Declaration().Sync.Competes() || e.Selection() != nil || h.Length != 0 ||
+	if e == nil || !e.Declaration().Sync.WorkersCompete() || e.Selection() != nil || h.Length != 0 ||
 		h.Part == 0 || h.Part >= uint32(len(s.connected.peers)) || int(h.Part) == p.rank {
 		s.mu.Unlock()
 		return fmt.Errorf("unexpected %s frame for worker %d", h.Kind, h.Part)

@@ -128,7 +128,7 @@ func (r *workers) absent() (n int) {
 // together reports whether workers a and b must take the same number of steps,
 // because they belong to one group.
 func together(e *aggregate.Shards, a, b int) bool {
-	if e.Declaration().Sync.Competes() {
+	if e.Declaration().Sync.WorkersCompete() {
 		return false
 	}
 	x, y := e.Contributor(a), e.Contributor(b)

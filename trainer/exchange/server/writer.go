@@ -155,7 +155,7 @@ func (w *writer) next(wait bool) (aggregate.Event, bool) {
 // frame refers to the shard's memory and does not copy it.
 func (w *writer) value(shard int) {
 	at := w.shards.All()[shard]
-	payload := at.Value(w.shards.Audience(w.peer.rank))
+	payload := at.Value(w.shards.ReaderGroup(w.peer.rank))
 	if l := w.peer.server.local; l.Aggregator != nil { // if there is an aggregator, the new value is in the memory of this process's worker
 		payload = l.Values(at.Piece)
 	}

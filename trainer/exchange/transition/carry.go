@@ -107,7 +107,7 @@ func tie(training context.Context, session *peers.Session) (untie func()) {
 	stop := context.AfterFunc(training, func() {
 		defer close(told)
 		if why := context.Cause(training); why != ErrEnded {
-			session.Tell(why, farewell)
+			session.CloseWithError(why, farewell)
 		}
 		session.Close() // ignore the error: nothing more is sent or received
 	})
@@ -153,7 +153,7 @@ func (m *Repartition) expect(d *layout.Declaration, session *peers.Session) ([]l
 	if holder < 0 || !d.Movable {
 		return nil, errors.New("it is no holder of movable variables")
 	}
-	session.SetSilence(d.Silence())
+	session.SetPeerTimeout(d.Silence())
 	timer := time.NewTimer(d.Silence())
 	defer timer.Stop()
 	select {

@@ -19,7 +19,7 @@ type Snapshot struct {
 	Number      uint64              // number of earlier saves, which tells apart several saves at the same Step
 	Declaration *layout.Declaration // declaration with the current placement of pieces
 	Holder      cluster.Task
-	Pieces      []aggregate.Kept
+	Pieces      []aggregate.SavedPiece
 	Held        time.Duration // how long this copy delayed the training; in modes with cuts (all except sync), how long it delayed the steps after the cut
 }
 
@@ -28,7 +28,7 @@ type Snapshot struct {
 type Restoring interface {
 	// Put copies those elements or rows of k that belong to the shard, and
 	// ignores the others; see aggregate.Restoring.
-	Put(k aggregate.Kept) error
+	Put(k aggregate.SavedPiece) error
 }
 
 // Checkpoints saves and restores the shards of one shard holder.

@@ -21,7 +21,7 @@ import (
 // Each image is one matrix product in the BLAS library that Gorgonia uses. The
 // result of an image therefore does not depend on the rest of the batch.
 func Conv2D(x, filters *gorgonia.Node, stride, pad int) (*gorgonia.Node, error) {
-	return Conv(x, filters, Steps{Stride: stride, Pad: pad}, Steps{Stride: stride, Pad: pad}, 1)
+	return Conv(x, filters, Window{Stride: stride, Pad: pad}, Window{Stride: stride, Pad: pad}, 1)
 }
 
 // Conv is like Conv2D, but supports different strides and pads in the two
@@ -30,7 +30,7 @@ func Conv2D(x, filters *gorgonia.Node, stride, pad int) (*gorgonia.Node, error) 
 // applied only to the channels of that group. The filters then have shape
 // (count, channels / groups, kernel height, kernel width). Convolutions that
 // use one of these features run only on the CPU.
-func Conv(x, filters *gorgonia.Node, down, across Steps, groups int) (*gorgonia.Node, error) {
+func Conv(x, filters *gorgonia.Node, down, across Window, groups int) (*gorgonia.Node, error) {
 	const what = "convolution"
 	dtype, err := floats(what, x, filters)
 	if err != nil {
@@ -247,8 +247,8 @@ func addLine[T float](stride int, to, from []T) {
 	}
 }
 
-// Steps describes how a kernel moves along one axis of an image.
-type Steps struct {
+// Window describes how a kernel moves along one axis of an image.
+type Window struct {
 	Stride   int
 	Pad      int // number of zeros added before and after the image
 	Dilation int // distance between neighboring kernel elements, in image elements; 0 means 1
@@ -256,19 +256,19 @@ type Steps struct {
 
 // at returns the index of the first image element that the kernel covers at a
 // position. The index is negative if that element is in the padding.
-func (s Steps) at(place int) int { return place*s.Stride - s.Pad }
+func (s Window) at(place int) int { return place*s.Stride - s.Pad }
 
 // inside returns the range [from, to) of image elements that the kernel covers
 // at a position along this axis. size is the length of the axis. The kernel
 // must not be dilated.
-func (s Steps) inside(place, kernel, size int) (from, to int) {
+func (s Window) inside(place, kernel, size int) (from, to int) {
 	return max(s.at(place), 0), min(s.at(place)+kernel, size)
 }
 
 // within returns the range [from, to) of positions at which kernel element k
 // covers the image and not the padding. places is the number of positions
 // along the axis, and size is its length. The range is empty if from >= to.
-func (s Steps) within(k, places, size int) (from, to int) {
+func (s Window) within(k, places, size int) (from, to int) {
 	k *= s.Dilation
 	if first := s.Pad - k; first > 0 {
 		from = (first + s.Stride - 1) / s.Stride
@@ -281,7 +281,7 @@ func (s Steps) within(k, places, size int) (from, to int) {
 
 // span is the number of image elements from the first to the last element of
 // the kernel, including the gaps of a dilated kernel.
-func (s Steps) span(kernel int) int { return (kernel-1)*s.Dilation + 1 }
+func (s Window) span(kernel int) int { return (kernel-1)*s.Dilation + 1 }
 
 // window describes how a kernel moves over images (batch, channels, height,
 // width): it begins at the top left corner of the padded image and advances by
@@ -289,7 +289,7 @@ func (s Steps) span(kernel int) int { return (kernel-1)*s.Dilation + 1 }
 type window struct {
 	batch, channels, height, width int // shape of the images
 	kernelHeight, kernelWidth      int
-	down, across                   Steps
+	down, across                   Window
 	outHeight, outWidth            int // number of kernel positions in each direction, the size of the result
 }
 
@@ -302,7 +302,7 @@ func (w window) gpu() gpu.Window {
 
 // newWindow checks the parameters of a window over the images x and returns
 // the window. Its errors begin with what.
-func newWindow(what string, x *gorgonia.Node, kernelHeight, kernelWidth int, down, across Steps) (window, error) {
+func newWindow(what string, x *gorgonia.Node, kernelHeight, kernelWidth int, down, across Window) (window, error) {
 	s := x.Shape()
 	if len(s) != 4 {
 		return window{}, fmt.Errorf("%s: x is %s, want (batch, channels, height, width)", what, told(x))
@@ -311,7 +311,7 @@ func newWindow(what string, x *gorgonia.Node, kernelHeight, kernelWidth int, dow
 		batch: s[0], channels: s[1], height: s[2], width: s[3],
 		kernelHeight: kernelHeight, kernelWidth: kernelWidth, down: down, across: across,
 	}
-	for _, along := range []*Steps{&w.down, &w.across} {
+	for _, along := range []*Window{&w.down, &w.across} {
 		along.Dilation = cmp.Or(along.Dilation, 1)
 		if kernelHeight < 1 || kernelWidth < 1 || along.Stride < 1 || along.Pad < 0 {
 			return w, fmt.Errorf("%s: kernel %d x %d, stride %d, pad %d: want at least 1, 1 and 0", what, kernelHeight, kernelWidth, along.Stride, along.Pad)

@@ -57,7 +57,7 @@ var everything = map[string]struct {
 		return Conv2D(x, f, 2, 1)
 	})},
 	"convolution in groups": {[][]int{{2, 4, 5, 5}, {2, 2, 3, 2}}, 2, twoInputs(func(x, f *gorgonia.Node) (*gorgonia.Node, error) {
-		return Conv(x, f, Steps{Stride: 2, Pad: 1}, Steps{Stride: 1, Dilation: 2}, 2)
+		return Conv(x, f, Window{Stride: 2, Pad: 1}, Window{Stride: 1, Dilation: 2}, 2)
 	})},
 }
 
@@ -279,8 +279,8 @@ func TestHashesDiffer(t *testing.T) {
 		must2(Dropout(x, 0.5, "a")), must2(Dropout(x, 0.5, "b")), must2(Dropout(x, 0.25, "c")),
 		must2(MaxPool2D(x, 2, 2, 0)), must2(MaxPool2D(x, 2, 1, 0)), must2(MaxPool2D(x, 3, 2, 1)), must2(MaxPool2D(x, 2, 2, 1)), must2(AvgPool2D(x, 2, 2, 0)),
 		must2(Conv2D(x, f, 1, 1)), must2(Conv2D(x, f, 1, 2)), must2(Conv2D(x, f, 2, 1)),
-		must2(Conv(x, f, Steps{1, 1, 2}, Steps{1, 1, 2}, 1)), must2(Conv(x, f, Steps{1, 1, 1}, Steps{1, 1, 2}, 1)), must2(Conv(x, f, Steps{1, 1, 1}, Steps{1, 2, 1}, 1)),
-		must2(Conv(x, half, Steps{1, 1, 1}, Steps{1, 1, 1}, 2)),
+		must2(Conv(x, f, Window{1, 1, 2}, Window{1, 1, 2}, 1)), must2(Conv(x, f, Window{1, 1, 1}, Window{1, 1, 2}, 1)), must2(Conv(x, f, Window{1, 1, 1}, Window{1, 2, 1}, 1)),
+		must2(Conv(x, half, Window{1, 1, 1}, Window{1, 1, 1}, 2)),
 		must2(norm(1e-3, "a")), must2(norm(1e-5, "a")), must2(norm(1e-3, "b")),
 		must2(Flatten(x)), must2(AddBias(m, c)), must2(Linear(m, m, nil)), must2(Linear(m, m, c)),
 		must2(CrossEntropy(m, m)), must2(SumCrossEntropy(m, m)), must2(CrossEntropy(m, c)), must2(CrossEntropy(m, index)),

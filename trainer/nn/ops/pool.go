@@ -47,7 +47,7 @@ type Walk struct {
 	Pad    int // elements of padding before and after the image
 }
 
-func (w Walk) steps() Steps { return Steps{Stride: w.Stride, Pad: w.Pad} }
+func (w Walk) steps() Window { return Window{Stride: w.Stride, Pad: w.Pad} }
 
 func newPool(what string, mean bool, x *gorgonia.Node, down, across Walk, k kernels[pool]) (*gorgonia.Node, error) {
 	if _, err := floats(what, x); err != nil {

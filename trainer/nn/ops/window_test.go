@@ -212,17 +212,17 @@ func TestConv2D(t *testing.T) {
 func TestConv(t *testing.T) {
 	for _, c := range []struct {
 		image, kernel           [2]int // height and width
-		down, across            Steps
+		down, across            Window
 		channels, count, groups int // count is the number of filters
 	}{
-		{[2]int{5, 7}, [2]int{1, 7}, Steps{Stride: 1}, Steps{Stride: 1, Pad: 3}, 2, 3, 1},
-		{[2]int{6, 5}, [2]int{3, 2}, Steps{Stride: 2, Pad: 1}, Steps{Stride: 1}, 1, 2, 1},
-		{[2]int{1, 1}, [2]int{1, 1}, Steps{Stride: 1}, Steps{Stride: 2, Pad: 1}, 1, 1, 1},
-		{[2]int{7, 8}, [2]int{3, 3}, Steps{Stride: 1, Pad: 2, Dilation: 2}, Steps{Stride: 1, Pad: 2, Dilation: 2}, 2, 2, 1},
-		{[2]int{7, 6}, [2]int{2, 3}, Steps{Stride: 3, Pad: 1, Dilation: 3}, Steps{Stride: 1, Dilation: 2}, 1, 2, 1},
-		{[2]int{4, 4}, [2]int{1, 1}, Steps{Stride: 1, Dilation: 3}, Steps{Stride: 1}, 4, 2, 2},
-		{[2]int{5, 5}, [2]int{3, 3}, Steps{Stride: 1, Pad: 1}, Steps{Stride: 1, Pad: 1}, 3, 3, 3},
-		{[2]int{5, 4}, [2]int{2, 2}, Steps{Stride: 2, Pad: 1}, Steps{Stride: 1, Dilation: 2}, 4, 6, 2},
+		{[2]int{5, 7}, [2]int{1, 7}, Window{Stride: 1}, Window{Stride: 1, Pad: 3}, 2, 3, 1},
+		{[2]int{6, 5}, [2]int{3, 2}, Window{Stride: 2, Pad: 1}, Window{Stride: 1}, 1, 2, 1},
+		{[2]int{1, 1}, [2]int{1, 1}, Window{Stride: 1}, Window{Stride: 2, Pad: 1}, 1, 1, 1},
+		{[2]int{7, 8}, [2]int{3, 3}, Window{Stride: 1, Pad: 2, Dilation: 2}, Window{Stride: 1, Pad: 2, Dilation: 2}, 2, 2, 1},
+		{[2]int{7, 6}, [2]int{2, 3}, Window{Stride: 3, Pad: 1, Dilation: 3}, Window{Stride: 1, Dilation: 2}, 1, 2, 1},
+		{[2]int{4, 4}, [2]int{1, 1}, Window{Stride: 1, Dilation: 3}, Window{Stride: 1}, 4, 2, 2},
+		{[2]int{5, 5}, [2]int{3, 3}, Window{Stride: 1, Pad: 1}, Window{Stride: 1, Pad: 1}, 3, 3, 3},
+		{[2]int{5, 4}, [2]int{2, 2}, Window{Stride: 2, Pad: 1}, Window{Stride: 1, Dilation: 2}, 4, 6, 2},
 	} {
 		groupIn, groupOut := c.channels/c.groups, c.count/c.groups
 		shapes := [][]int{{2, c.channels, c.image[0], c.image[1]}, {c.count, groupIn, c.kernel[0], c.kernel[1]}}
@@ -307,12 +307,18 @@ func TestWindowErrors(t *testing.T) {
 		{func() (*gorgonia.Node, error) { return Conv2D(x, flat, 1, 1) }, "(count, channels, height, width)"},
 		{func() (*gorgonia.Node, error) { return Conv2D(x, f, 1, -1) }, "pad -1"},
 		{func() (*gorgonia.Node, error) { return Conv2D(x, nil, 1, 1) }, "nil"},
-		{func() (*gorgonia.Node, error) { return Conv(x, f, Steps{Stride: 1}, Steps{}, 1) }, "stride 0"},
-		{func() (*gorgonia.Node, error) { return Conv(x, f, Steps{Stride: 1, Dilation: 2}, Steps{Stride: 1}, 1) }, "smaller than the kernel, 5 x 3"},
-		{func() (*gorgonia.Node, error) { return Conv(x, f, Steps{Stride: 1}, Steps{Stride: 1, Dilation: 3}, 1) }, "smaller than the kernel, 3 x 7"},
-		{func() (*gorgonia.Node, error) { return Conv(x, f, Steps{Stride: 1, Dilation: -1}, Steps{Stride: 1}, 1) }, "dilation -1"},
-		{func() (*gorgonia.Node, error) { return Conv(x, f, Steps{Stride: 1}, Steps{Stride: 1}, 3) }, "in 3 groups"},
-		{func() (*gorgonia.Node, error) { return Conv(x, f, Steps{Stride: 1}, Steps{Stride: 1}, 0) }, "in 0 groups"},
+		{func() (*gorgonia.Node, error) { return Conv(x, f, Window{Stride: 1}, Window{}, 1) }, "stride 0"},
+		{func() (*gorgonia.Node, error) {
+			return Conv(x, f, Window{Stride: 1, Dilation: 2}, Window{Stride: 1}, 1)
+		}, "smaller than the kernel, 5 x 3"},
+		{func() (*gorgonia.Node, error) {
+			return Conv(x, f, Window{Stride: 1}, Window{Stride: 1, Dilation: 3}, 1)
+		}, "smaller than the kernel, 3 x 7"},
+		{func() (*gorgonia.Node, error) {
+			return Conv(x, f, Window{Stride: 1, Dilation: -1}, Window{Stride: 1}, 1)
+		}, "dilation -1"},
+		{func() (*gorgonia.Node, error) { return Conv(x, f, Window{Stride: 1}, Window{Stride: 1}, 3) }, "in 3 groups"},
+		{func() (*gorgonia.Node, error) { return Conv(x, f, Window{Stride: 1}, Window{Stride: 1}, 0) }, "in 0 groups"},
 		{func() (*gorgonia.Node, error) { return GlobalAvgPool(flat) }, `global average pool: x is "flat" (2, 3)`},
 		{func() (*gorgonia.Node, error) { return GlobalAvgPool(nil) }, "nil"},
 		{func() (*gorgonia.Node, error) { return MaxPool2D(nil, 1, 1, 0) }, "nil"},

@@ -7,7 +7,7 @@ import (
 	"github.com/plx-run/plx/trainer/random"
 )
 
-// Made is a dataset of artificial images that At computes on demand. An image
+// Synthetic is a dataset of artificial images that At computes on demand. An image
 // depends only on the seed and the image's number. Integer arithmetic makes it
 // identical on every machine.
 //
@@ -17,7 +17,7 @@ import (
 // MakeDigits, a linear model classified 93 % of unseen images correctly, and a
 // model with one hidden layer of 100 units 96 %. For MakePictures, the linear
 // model classified 85 % correctly, and the other model 86 %.
-type Made struct {
+type Synthetic struct {
 	form     form
 	samples  int // number of images
 	first    int // number of the first image in the dataset; the images of a seed are numbered from 0
@@ -47,22 +47,22 @@ const (
 // channel of 28 x 28 pixels, 10 classes. The dataset holds the images first to
 // first+samples-1 of the seed. For training and test data, use two disjoint
 // ranges.
-func MakeDigits(seed uint64, first, samples int) (*Made, error) {
-	return newMade("digits", form{channels: 1, side: 28, cell: 4, patterns: 3, share: 144}, seed, first, samples)
+func MakeDigits(seed uint64, first, samples int) (*Synthetic, error) {
+	return newSynthetic("digits", form{channels: 1, side: 28, cell: 4, patterns: 3, share: 144}, seed, first, samples)
 }
 
 // MakePictures returns a dataset of artificial images of CIFAR-10's form:
 // three channels of 32 x 32 pixels, 10 classes. The parameters are those of
 // MakeDigits.
-func MakePictures(seed uint64, first, samples int) (*Made, error) {
-	return newMade("pictures", form{channels: 3, side: 32, cell: 8, background: 64, patterns: 8, share: 112}, seed, first, samples)
+func MakePictures(seed uint64, first, samples int) (*Synthetic, error) {
+	return newSynthetic("pictures", form{channels: 3, side: 32, cell: 8, background: 64, patterns: 8, share: 112}, seed, first, samples)
 }
 
-func newMade(name string, f form, seed uint64, first, samples int) (*Made, error) {
+func newSynthetic(name string, f form, seed uint64, first, samples int) (*Synthetic, error) {
 	if first < 0 || samples < 0 || first > maxSamples || samples > maxSamples {
 		return nil, fmt.Errorf("make %s: samples %d to %d+%d, want 0 to %d", name, first, first, samples, int64(maxSamples))
 	}
-	m := &Made{form: f, samples: samples, first: first, stream: random.New(seed, "made "+name)}
+	m := &Synthetic{form: f, samples: samples, first: first, stream: random.New(seed, "made "+name)}
 	classes := madeClasses * f.patterns
 	all := make([][]uint8, classes+madeOthers)
 	patterns := random.New(seed, "patterns of "+name)
@@ -74,10 +74,10 @@ func newMade(name string, f form, seed uint64, first, samples int) (*Made, error
 }
 
 // Len is the number of images.
-func (m *Made) Len() int { return m.samples }
+func (m *Synthetic) Len() int { return m.samples }
 
 // At computes image i into newly allocated memory.
-func (m *Made) At(i int) (Image, error) {
+func (m *Synthetic) At(i int) (Image, error) {
 	if err := checkIndex(i, m.samples); err != nil {
 		return Image{}, err
 	}

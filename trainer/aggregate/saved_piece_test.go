@@ -16,43 +16,43 @@ import (
 // halves returns a declaration of two variables and checkpoint parts with the
 // second half of each: of variable 0, which is dense, and of variable 1, a
 // sparse table.
-func halves() (d layout.Declaration, dense, table Kept) {
+func halves() (d layout.Declaration, dense, table SavedPiece) {
 	d = layout.Declaration{Optimizer: optimizer.Settings{Rule: optimizer.Momentum}, Variables: []layout.Variable{
 		{Name: "w", Dtype: layout.Float32, Shape: []int{10}},
 		{Name: "t", Dtype: layout.Float32, Shape: []int{10, 2}, Sparse: &layout.Sparse{}},
 	}}
-	dense = Kept{Variable: 0, Offset: 5, Count: 5, Updates: 3, Values: make([]byte, 20), Slots: [][]byte{make([]byte, 20)}}
-	table = Kept{Variable: 1, Offset: 5, Count: 5, Updates: 3, Rows: []int64{6, 9}, Values: make([]byte, 16), Slots: [][]byte{make([]byte, 16)}}
+	dense = SavedPiece{Variable: 0, Offset: 5, Count: 5, Updates: 3, Values: make([]byte, 20), Slots: [][]byte{make([]byte, 20)}}
+	table = SavedPiece{Variable: 1, Offset: 5, Count: 5, Updates: 3, Rows: []int64{6, 9}, Values: make([]byte, 16), Slots: [][]byte{make([]byte, 16)}}
 	return d, dense, table
 }
 
 func TestRestoreRejectsInvalidParts(t *testing.T) {
 	for name, c := range map[string]struct {
 		variable int
-		change   func(k *Kept)
+		change   func(k *SavedPiece)
 		want     string
 	}{
-		"good":            {0, func(*Kept) {}, ""},
-		"good rows":       {1, func(*Kept) {}, ""},
-		"no rows":         {1, func(k *Kept) { *k = Kept{Variable: 1, Count: 10, Slots: [][]byte{nil}} }, ""},
-		"other variable":  {0, func(k *Kept) { k.Variable = 1 }, "a part of variable 1, want one of 0"},
-		"before it":       {0, func(k *Kept) { k.Offset = -1 }, "no part of 5 from -1 on"},
-		"behind it":       {0, func(k *Kept) { k.Offset = 6 }, "no part of 5 from 6 on"},
-		"far behind it":   {0, func(k *Kept) { k.Offset = 1 << 62; k.Count = 1 << 62 }, "no part"},
-		"nothing":         {0, func(k *Kept) { k.Count = 0 }, "no part of 0"},
-		"rows of dense":   {0, func(k *Kept) { k.Rows = []int64{} }, "rows of a dense variable"},
-		"short":           {0, func(k *Kept) { k.Values = k.Values[1:] }, "19 bytes for"},
-		"other type":      {0, func(k *Kept) { k.Values = make([]byte, 40) }, "40 bytes for"},
-		"no slots":        {0, func(k *Kept) { k.Slots = nil }, "0 slots of the optimiser, want 1"},
-		"two slots":       {1, func(k *Kept) { k.Slots = append(k.Slots, k.Slots[0]) }, "2 slots of the optimiser, want 1"},
-		"short slot":      {0, func(k *Kept) { k.Slots = [][]byte{nil} }, "0 bytes for"},
-		"row before":      {1, func(k *Kept) { k.Rows[0] = 4 }, "row 4 is outside [5, 10)"},
-		"row behind":      {1, func(k *Kept) { k.Rows[1] = 10 }, "row 10 is outside [5, 10)"},
-		"rows descending": {1, func(k *Kept) { k.Rows[0] = 9 }, "row 9 after row 9"},
-		"values of more":  {1, func(k *Kept) { k.Rows = k.Rows[:1] }, "16 bytes for 1 rows of 8"},
+		"good":            {0, func(*SavedPiece) {}, ""},
+		"good rows":       {1, func(*SavedPiece) {}, ""},
+		"no rows":         {1, func(k *SavedPiece) { *k = SavedPiece{Variable: 1, Count: 10, Slots: [][]byte{nil}} }, ""},
+		"other variable":  {0, func(k *SavedPiece) { k.Variable = 1 }, "a part of variable 1, want one of 0"},
+		"before it":       {0, func(k *SavedPiece) { k.Offset = -1 }, "no part of 5 from -1 on"},
+		"behind it":       {0, func(k *SavedPiece) { k.Offset = 6 }, "no part of 5 from 6 on"},
+		"far behind it":   {0, func(k *SavedPiece) { k.Offset = 1 << 62; k.Count = 1 << 62 }, "no part"},
+		"nothing":         {0, func(k *SavedPiece) { k.Count = 0 }, "no part of 0"},
+		"rows of dense":   {0, func(k *SavedPiece) { k.Rows = []int64{} }, "rows of a dense variable"},
+		"short":           {0, func(k *SavedPiece) { k.Values = k.Values[1:] }, "19 bytes for"},
+		"other type":      {0, func(k *SavedPiece) { k.Values = make([]byte, 40) }, "40 bytes for"},
+		"no slots":        {0, func(k *SavedPiece) { k.Slots = nil }, "0 slots of the optimiser, want 1"},
+		"two slots":       {1, func(k *SavedPiece) { k.Slots = append(k.Slots, k.Slots[0]) }, "2 slots of the optimiser, want 1"},
+		"short slot":      {0, func(k *SavedPiece) { k.Slots = [][]byte{nil} }, "0 bytes for"},
+		"row before":      {1, func(k *SavedPiece) { k.Rows[0] = 4 }, "row 4 is outside [5, 10)"},
+		"row behind":      {1, func(k *SavedPiece) { k.Rows[1] = 10 }, "row 10 is outside [5, 10)"},
+		"rows descending": {1, func(k *SavedPiece) { k.Rows[0] = 9 }, "row 9 after row 9"},
+		"values of more":  {1, func(k *SavedPiece) { k.Rows = k.Rows[:1] }, "16 bytes for 1 rows of 8"},
 	} {
 		d, dense, table := halves()
-		k := []Kept{dense, table}[c.variable]
+		k := []SavedPiece{dense, table}[c.variable]
 		c.change(&k)
 		if err := k.Check(&d, c.variable); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: got %v", name, err)
@@ -64,22 +64,22 @@ func TestRestoreRejectsInvalidParts(t *testing.T) {
 // updates of all parts is used. A rejected part leaves its range missing.
 // After Close, Put takes no part.
 func TestRestoreFromPartsInAnyOrder(t *testing.T) {
-	at := func(offset, count int, updates uint64, fill byte) Kept {
-		return Kept{Offset: offset, Count: count, Updates: updates, Values: slices.Repeat([]byte{fill}, 4*count), Slots: [][]byte{make([]byte, 4*count)}}
+	at := func(offset, count int, updates uint64, fill byte) SavedPiece {
+		return SavedPiece{Offset: offset, Count: count, Updates: updates, Values: slices.Repeat([]byte{fill}, 4*count), Slots: [][]byte{make([]byte, 4*count)}}
 	}
 	for name, c := range map[string]struct {
-		parts   []Kept
+		parts   []SavedPiece
 		refused bool // Put must reject the last part
 		missing string
 	}{
-		"whole":        {parts: []Kept{at(0, 10, 7, 1)}},
-		"out of order": {parts: []Kept{at(4, 6, 5, 1), at(2, 2, 7, 1), at(0, 2, 6, 1)}},
-		"overlapping":  {parts: []Kept{at(0, 9, 7, 1), at(1, 9, 6, 1), at(2, 2, 5, 1)}},
+		"whole":        {parts: []SavedPiece{at(0, 10, 7, 1)}},
+		"out of order": {parts: []SavedPiece{at(4, 6, 5, 1), at(2, 2, 7, 1), at(0, 2, 6, 1)}},
+		"overlapping":  {parts: []SavedPiece{at(0, 9, 7, 1), at(1, 9, 6, 1), at(2, 2, 5, 1)}},
 		"nothing":      {missing: "[0, 10) is missing"},
-		"no start":     {parts: []Kept{at(1, 9, 7, 1)}, missing: "[0, 1) is missing"},
-		"no end":       {parts: []Kept{at(0, 9, 7, 1)}, missing: "[9, 10) is missing"},
-		"a gap":        {parts: []Kept{at(5, 5, 7, 1), at(0, 4, 7, 1)}, missing: "[4, 5) is missing"},
-		"a bad part":   {parts: []Kept{at(0, 9, 7, 1), at(9, 2, 7, 1)}, refused: true, missing: "[9, 10) is missing"},
+		"no start":     {parts: []SavedPiece{at(1, 9, 7, 1)}, missing: "[0, 1) is missing"},
+		"no end":       {parts: []SavedPiece{at(0, 9, 7, 1)}, missing: "[9, 10) is missing"},
+		"a gap":        {parts: []SavedPiece{at(5, 5, 7, 1), at(0, 4, 7, 1)}, missing: "[4, 5) is missing"},
+		"a bad part":   {parts: []SavedPiece{at(0, 9, 7, 1), at(9, 2, 7, 1)}, refused: true, missing: "[9, 10) is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, _, _ := halves()
@@ -129,7 +129,7 @@ func FuzzKept(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := Kept{Variable: variable, Offset: offset, Count: count, Values: make([]byte, values), Slots: [][]byte{make([]byte, slot)}}
+		k := SavedPiece{Variable: variable, Offset: offset, Count: count, Values: make([]byte, values), Slots: [][]byte{make([]byte, slot)}}
 		for _, row := range index {
 			k.Rows = append(k.Rows, int64(row))
 		}

@@ -8,14 +8,14 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Home stores the values of shards outside of the host's memory, for example
-// on a GPU. A Home also has the gradients. When a worker contributes them, the
-// Home has already updated the values, and package aggregate does not read the
+// DeviceMemory stores the values of shards outside of the host's memory, for example
+// on a GPU. A DeviceMemory also has the gradients. When a worker contributes them, the
+// DeviceMemory has already updated the values, and package aggregate does not read the
 // gradients. The values in the host's memory are out of date until Fetch
 // copies the new ones.
-type Home interface {
+type DeviceMemory interface {
 	// Updated returns the step number, learning rate and scale with which the
-	// Home has updated a variable. If gradients are clipped, the scale has no
+	// DeviceMemory has updated a variable. If gradients are clipped, the scale has no
 	// meaning.
 	Updated(variable int) optimizer.Step
 	// Squares appends the sums of squares of the variable's gradient: one
@@ -26,11 +26,11 @@ type Home interface {
 	Fetch() error
 }
 
-// KeepIn makes h the storage of all variables. The task must hold every
+// KeepOnDevice makes h the storage of all variables. The task must hold every
 // variable whole. The training must have a single virtual worker, because
 // gradients of several virtual workers would have to be added in the host's
 // memory.
-func (s *Shards) KeepIn(h Home) error {
+func (s *Shards) KeepOnDevice(h DeviceMemory) error {
 	d := s.steps.d
 	if d.VirtualWorkers != 1 || !d.Sync.InStep() {
 		return errors.New("variables cannot be kept on the device: gradients are added in host memory")
@@ -42,25 +42,25 @@ func (s *Shards) KeepIn(h Home) error {
 		if v := d.Variable(shard.Variable); v.Sparse != nil || shard.Count != v.NumElements() {
 			return fmt.Errorf("variable %q cannot be kept on the device: it is sparse, or cut into pieces", v.Name)
 		}
-		shard.keepIn(h)
+		shard.keepOnDevice(h)
 	}
-	s.home = h
+	s.device = h
 	return nil
 }
 
 // Refresh copies the current values to the host's memory, if they are stored
 // elsewhere.
 func (s *Shards) Refresh() error {
-	if s.home == nil {
+	if s.device == nil {
 		return nil
 	}
-	return s.home.Fetch()
+	return s.device.Fetch()
 }
 
-func (s *Shard) keepIn(h Home) {
+func (s *Shard) keepOnDevice(h DeviceMemory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.home, s.state = h, deviceState{s.state, s.Variable, h}
+	s.device, s.state = h, deviceState{s.state, s.Variable, h}
 }
 
 // Slots returns the optimiser state of a dense shard in the host's memory: one
@@ -86,15 +86,15 @@ func (s *elementsState[T]) slots() (all [][]byte) {
 	return all
 }
 
-// deviceState is the state of a shard whose values are stored in a Home, such as
+// deviceState is the state of a shard whose values are stored in a DeviceMemory, such as
 // a GPU. The embedded state is the copy in the host's memory.
 type deviceState struct {
 	state
 	variable int
-	home     Home
+	home     DeviceMemory
 }
 
-// apply checks that the Home has already made the update s.
+// apply checks that the DeviceMemory has already made the update s.
 func (e deviceState) apply(t total, s optimizer.Step) error {
 	if t == nil {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func made(t *testing.T, digits bool, seed uint64, first, samples int) *Made {
+func made(t *testing.T, digits bool, seed uint64, first, samples int) *Synthetic {
 	t.Helper()
 	maker := MakePictures
 	if digits {
