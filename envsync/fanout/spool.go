@@ -16,7 +16,7 @@ import (
 type Spool struct {
 	file  *os.File
 	ended chan struct{} // closed by the method End: nothing more will be written
-	err   error         // why the stream could not be completed; nil: it is complete; valid once ended is closed
+	err   error         // why the stream could not be completed, or nil if it is complete; valid after ended is closed
 
 	mu    sync.Mutex
 	size  int64         // number of bytes written so far
@@ -51,8 +51,8 @@ func (s *Spool) Write(b []byte) (int, error) {
 }
 
 // End marks the end of the stream. A nil err means that the stream is
-// complete; otherwise err is why it never will be. End must be called exactly
-// once.
+// complete. Any other err is the reason why the stream will never be complete.
+// End must be called exactly once.
 func (s *Spool) End(err error) {
 	s.err = err
 	close(s.ended)
