@@ -34,7 +34,7 @@ type cached struct {
 	Inode   uint64 `json:"inode"`
 	Device  uint64 `json:"dev"`
 	Sum     string `json:"sum"`
-	Chunks  Chunks `json:"chunks,omitempty"` // chunks of a file of at least leastChunked bytes; else empty
+	Chunks  Chunks `json:"chunks,omitempty"` // chunks of the file if it has at least leastChunked bytes; empty for a smaller file
 }
 
 // cache stores the hashes of the files of one folder, by path relative to the

@@ -9,7 +9,7 @@ import (
 	"iter"
 
 	chunkers "github.com/PlakarKorp/go-cdc-chunkers"
-	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc" // registers the algorithm
+	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc" // registers the chunking algorithm fastcdc
 )
 
 // Chunks lists the consecutive chunks of a large file: for each chunk its
@@ -30,7 +30,7 @@ const chunkSize = len(ChunkSum{}) + 4
 const (
 	leastChunked = 1 << 20   // minimum size in bytes of a file that is split into chunks
 	minChunk     = 16 << 10  // minimum length in bytes of a chunk; the last one may be shorter
-	meanChunk    = 64 << 10  // mean length in bytes of a chunk; with 20 bytes per chunk, the list of chunks is 0.03 % of the file
+	meanChunk    = 64 << 10  // mean length in bytes of a chunk; the list of chunks has 20 bytes per chunk, so it is 0.03 % of the file's size
 	maxChunk     = 256 << 10 // maximum length in bytes of a chunk
 )
 
@@ -75,7 +75,7 @@ func (c Chunks) check(size int64) error {
 	return nil
 }
 
-// splitChunks splits the content of r into chunks. It writes all that it reads to w,
+// splitChunks splits the content of r into chunks. It copies the content to w,
 // and returns the chunks and the number of bytes.
 func splitChunks(r io.Reader, w io.Writer) (Chunks, int64, error) {
 	c, err := chunkers.NewChunker("fastcdc-v1.0.0", r, &chunkers.ChunkerOpts{MinSize: minChunk, NormalSize: meanChunk, MaxSize: maxChunk})
