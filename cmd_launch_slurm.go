@@ -94,7 +94,7 @@ func mustSubmit(ctx *cli.Context) (bool, error) {
 	}
 	for _, flag := range []string{"hosts", "host", "via", "local", "no-slurm"} {
 		if typed(ctx, flag) && !typed(ctx, "slurm") {
-			return false, nil // --slurm comes from the user's defaults, which the command line overrides
+			return false, nil // The default for --slurm comes from the user's configuration, and the command line overrides it.
 		}
 		if typed(ctx, flag) {
 			return false, exit.Mistake(fmt.Errorf("--slurm and --%s exclude each other: Slurm chooses the hosts", flag), "leave one of them out; --sbatch-option --nodelist=NAMES names nodes")
@@ -135,7 +135,7 @@ func scriptFlags(ctx *cli.Context) (all []string) {
 func nameSlurmJob(job *slurm.Job, cfg *launcher.Config) {
 	if cfg.Submission = os.Getenv(slurm.SubmissionVariable); cfg.Submission != "" {
 		os.Unsetenv(slurm.SubmissionVariable) // the tasks must not inherit the variable
-		cfg.Detach, cfg.DryRun = false, false // --detach and --dry-run in the user's defaults are meant for the submission
+		cfg.Detach, cfg.DryRun = false, false // Defaults for --detach and --dry-run concern the plx process that submits the script, not the launch within the script.
 		if cfg.Resume == "" {
 			cfg.Name = cmp.Or(cfg.Name, cfg.Submission)
 		}

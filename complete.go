@@ -12,8 +12,8 @@ import (
 	"github.com/plx-run/plx/launcher/jobs"
 )
 
-// Shell completion scripts replace these words by the names of files or of
-// directories.
+// These words stand for names of files or directories. The shell completion
+// scripts replace them by such names.
 const (
 	files   = ":files"
 	folders = ":folders"
