@@ -64,9 +64,9 @@ func (c *command) submit(ctx *cli.Context) error {
 	return err
 }
 
-// notInScript lists the flags that are not copied into the batch script. The plx
-// that submits the script handles them itself, or they choose other hosts than
-// Slurm's.
+// notInScript lists the flags that are not copied into the batch script for
+// Slurm. Some of them are for the plx process that submits the script. The
+// others choose hosts, but Slurm chooses the hosts of the script.
 var notInScript = []string{"slurm", "partition", "nodes", "gpus", "sbatch-option", "detach", "dry-run", "color", "grep", "task", "rank", "verbose",
 	"hosts", "host", "via", "local", "no-slurm", "env", "env-file", "help"}
 
