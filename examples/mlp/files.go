@@ -63,8 +63,8 @@ func readTable(skipped *data.Skipped, name string, header bool) (*data.Table, er
 	return data.ReadCSV(skipped, name, header)
 }
 
-// samples converts the rows with indices in [from, to) to a dataset. A row contains the
-// features, followed by the class.
+// samples converts the rows with indices in [from, to) to a dataset. A row
+// contains the features, followed by the class.
 func (s *settings) samples(rows data.Dataset[[]float32], from, to int) (*dataset, error) {
 	d := &dataset{features: s.dimIn, classes: s.classes}
 	for i := from; i < to; i++ {

@@ -125,8 +125,8 @@ func (d *myDP) hook() trainer.Hook {
 	}
 }
 
-// batch returns the rows [from, to) of the batch of a step. Each row is
-// a point on a curve; its class is the quarter of the curve in which it lies.
+// batch returns the rows [from, to) of the batch of a step. Each row is a point
+// on a curve; its class is the quarter of the curve in which it lies.
 func batch(step, from, to int) trainer.Feed {
 	var x, y []float32
 	for row := from; row < to; row++ {

@@ -35,8 +35,9 @@ var (
 func main() { trainer.Main(train) }
 
 // model builds the model: it distinguishes pairs of words that occur near each
-// other from random pairs, by the product of their vectors. each is the number
-// of pairs of one sample.
+// other from random pairs, by the product of their vectors. The parameter each
+// is the number of pairs in one row of a batch: a pair of neighbours and its
+// random pairs.
 func model(b *nn.Builder, words, width, each int) {
 	n, first, others := b.Batch()*each, b.Embedding("words", words, width, 0.5/float64(width)), b.Embedding("others", words, width, 0)
 	products := b.Node(nn.RowDots(b.Lookup(first, "word", n), b.Lookup(others, "other", n)))
