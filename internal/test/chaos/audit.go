@@ -63,7 +63,7 @@ func (a *account) audit() error {
 		}
 	}
 	if err := errors.Join(a.sort(), a.trace()); err != nil {
-		return err // the other checks need the results of sort and trace
+		return err // the other checks need the results of sort and trace, which failed
 	}
 	var errs []error
 	for g := range ledger.Generations {
@@ -97,8 +97,8 @@ func (a *account) cut(name string, k key, later int) int {
 	return a.end(name, k)
 }
 
-// end returns the first step of a worker from which on the variable has
-// applied none of its pushes.
+// end returns the first step of a worker such that the variable has applied no
+// push of this worker from this step on.
 func (a *account) end(name string, k key) int {
 	for step := ledger.Steps; step > a.books[k].from; step-- {
 		if a.count(name, k, step-1) != 0 {
@@ -109,8 +109,8 @@ func (a *account) end(name string, k key) int {
 }
 
 // bounds returns the smallest and the largest number of times that a variable
-// may have applied a push. If least is greater than most, any number is an
-// error.
+// may have applied a push. If least is greater than most, every number of
+// times violates a rule.
 func (a *account) bounds(k key, step, cut int) (least, most float64) {
 	b := a.books[k]
 	_, effective := a.next[k.generation]
@@ -119,8 +119,8 @@ func (a *account) bounds(k key, step, cut int) (least, most float64) {
 	case b == nil || b.late[step] || !last && (!effective || step < b.from || step >= cut):
 	case b.made[step]:
 		least, most = 1, 1
-	// The worker did not begin this step: the checkpoint already contains it,
-	// and the next generation skips it.
+	// The worker did not begin this step. The checkpoint contains the step
+	// already, so the next generation skips it.
 	case !b.begun[step] && !last && a.mode != "backup":
 		least = 1
 	case b.begun[step]: // the worker began the step and was never told its outcome
@@ -135,8 +135,8 @@ func (a *account) bounds(k key, step, cut int) (least, most float64) {
 	return least, most
 }
 
-// examine compares a worker's ledger with the pushes that the variables have
-// counted.
+// examine compares a worker's ledger with the numbers of times that the
+// variables have applied the worker's pushes.
 func (a *account) examine(k key) error {
 	var errs []error
 	wrong := func(name string, step int, format string, args ...any) {

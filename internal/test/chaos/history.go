@@ -108,7 +108,7 @@ func (a *account) sort() error {
 }
 
 // take adds an entry to its worker's book. It returns false if the entry is
-// not allowed there.
+// not allowed after the entries so far.
 func (a *account) take(e ledger.Entry) bool {
 	k := key{e.Generation, e.Worker}
 	b := a.books[k]
