@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/internal/bounded"
 )
 
-// EnvironmentHint is the hint to print below an error of [Environment] if the
-// error has no hint of its own.
+// EnvironmentHint is the hint to print below an error of [Environment] that
+// has no own hint.
 const EnvironmentHint = "--env NAME=VALUE, or --env NAME for the value that it has here; each line of the file of --env-file is like either"
 
 // maxEnvFile is the maximum size in bytes of a file passed to --env-file.

@@ -28,7 +28,7 @@ const joinTime = 3 * time.Second
 type Group struct {
 	content   *Spool
 	key       Key
-	low, high int // range of ports on which hosts may listen, see Route.Low and Route.High
+	low, high int // first and last port on which hosts may listen, as in Route.Low and Route.High; 0 and 0 mean any port
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced whenever a field below changes; guarded by mu
@@ -67,8 +67,9 @@ func NewGroup(content *Spool, n int, direct bool, low, high int) *Group {
 	return g
 }
 
-// FailedLinks returns one message for each connection between two hosts that failed.
-// The sender has uploaded the rest of the stream to those hosts itself.
+// FailedLinks returns one message for each connection between two hosts that
+// failed. The sender has then uploaded the missing part of the stream to the
+// receiving host itself.
 func (g *Group) FailedLinks() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

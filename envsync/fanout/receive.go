@@ -113,7 +113,8 @@ func (p *Receiver) begin() {
 func (p *Receiver) Read(b []byte) (int, error) { return p.stream.Read(b) }
 
 // fill writes the stream to w. It receives the stream from the host at
-// Route.From; if that connection fails, the sender sends the rest.
+// Route.From. If that connection fails, fill asks the sender for the missing
+// part of the stream.
 func (p *Receiver) fill(w io.Writer) error {
 	if p.route.From != "" {
 		err := p.fromPeer(w)
@@ -221,7 +222,7 @@ func (p *Receiver) serve() {
 }
 
 // pass sends the stream to another host. If an error occurs, the other host
-// gets the rest of the stream from the sender.
+// gets the missing part of the stream from the sender.
 func (p *Receiver) pass(raw net.Conn) {
 	defer raw.Close() // the receiver knows from the end frame that the stream is complete, so an error of Close does not matter
 	defer context.AfterFunc(p.ctx, func() { raw.Close() })()

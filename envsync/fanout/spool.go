@@ -11,8 +11,8 @@ import (
 )
 
 // Spool is a stream that one goroutine writes once and many goroutines read
-// while it grows. Its bytes are in an unlinked temporary file, which the
-// kernel deletes however this process exits.
+// while it grows. Its bytes are in an unlinked temporary file. The kernel
+// deletes the file when this process ends, even if the process is killed.
 type Spool struct {
 	file  *os.File
 	ended chan struct{} // closed by the method End: nothing more will be written

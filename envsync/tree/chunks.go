@@ -12,15 +12,16 @@ import (
 	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc" // registers the chunking algorithm fastcdc
 )
 
-// Chunks lists the consecutive chunks of a large file: for each chunk its
-// ChunkSum and its length, as bytes, so that entries are comparable. Chunk
-// boundaries depend only on the bytes around them. If bytes in the middle of a
-// file change, the chunks before and after stay the same, so a host that has
-// the old file lacks only a few chunks of the new one.
+// Chunks lists the consecutive chunks of a large file. The string holds the
+// ChunkSum and the length of each chunk, as bytes, so that entries of a
+// manifest are comparable with ==. Chunk boundaries depend only on the bytes
+// around them. If bytes in the middle of a file change, the chunks before and
+// after stay the same. So a host that has the old file lacks only a few chunks
+// of the new one.
 type Chunks string
 
-// ChunkSum identifies a chunk: the first 16 bytes of its SHA-256. The whole
-// file is verified by its full SHA-256, see Sum.
+// ChunkSum identifies a chunk by the first 16 bytes of its SHA-256. The host
+// verifies the whole file by its full SHA-256 (type Sum).
 type ChunkSum [16]byte
 
 // chunkSize is the number of bytes in a Chunks string per chunk: the sum and a

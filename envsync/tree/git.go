@@ -120,7 +120,7 @@ func (r *repository) pattern(base, in string) (string, error) {
 	if _, err := io.WriteString(r.in, asked+"\x00"); err != nil {
 		return "", fmt.Errorf("git check-ignore: %w", err)
 	}
-	var fields [4]string // file, line, pattern, path
+	var fields [4]string // the four fields that git prints for a path: file, line and pattern that match, and the path
 	for i := range fields {
 		text, err := r.out.ReadString(0)
 		if err != nil {

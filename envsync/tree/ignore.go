@@ -230,7 +230,7 @@ func hasGit(dir string) bool {
 // enter reads the pattern files of the folder dir before its entries are
 // scanned. p is the path of dir relative to the scanned folder.
 func (g *ignore) enter(ctx context.Context, dir, p string) error {
-	if p != "" && hasGit(dir) { // a nested git repository
+	if p != "" && hasGit(dir) { // dir is the root of a nested git repository
 		g.of[p] = g.open(ctx, dir, p)
 	}
 	in := path.Join(g.base, p)

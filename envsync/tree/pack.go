@@ -14,10 +14,11 @@ import (
 	"github.com/plx-run/plx/envsync/fanout"
 )
 
-// pack is the stream of pieces (see Piece) that is sent to all hosts that lack
-// the same pieces. It is one byte, Packed (zstd) or Plain, followed by the
-// pieces in order, without their lengths, which the manifest contains. A pack
-// is written once, to disk, and sent while it grows.
+// pack is the stream of pieces (chunks of large files, and whole smaller
+// files) that is sent to all hosts that lack the same pieces. The stream
+// begins with one byte, Packed (zstd) or Plain. The pieces follow in order,
+// without their lengths, which the manifest contains. A pack is written once,
+// to disk, and sent while it grows.
 type pack struct {
 	*fanout.Spool
 	raw   int64         // uncompressed size of all pieces in bytes

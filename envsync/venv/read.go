@@ -34,7 +34,7 @@ type Options struct {
 type Venv struct {
 	Folder *tree.Folder // files of the environment to send
 	Base   *tree.Folder // installation folder of the base interpreter, which is sent to hosts too; nil if the hosts must already have an interpreter
-	Python Python       // description of the interpreter
+	Python Python       // description of the base interpreter
 	Notes  []string     // notes for the user about files that hosts will lack
 	// InPlace lists folders below Options.Workdir, as paths relative to it,
 	// from which editable installs (pip install -e) are imported. Hosts find

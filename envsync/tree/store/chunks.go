@@ -185,7 +185,7 @@ func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 	err := s.put(io.MultiReader(parts...), e.Sum, e.Size)
 	if errors.Is(err, errDamaged) && len(files) > 0 {
 		err = &tree.DamagedError{Dir: s.dir, Files: []string{e.Path}}
-		// One of these stored contents, or its list of chunks, is wrong.
+		// One of the contents in files, or its list of chunks, is wrong.
 		// Remove the lists, so that the sender sends all chunks next time.
 		for content, f := range files {
 			err = errors.Join(err, os.Remove(s.list(content)))

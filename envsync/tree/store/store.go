@@ -101,8 +101,8 @@ func verifiedDay(modified time.Time) (day int64, ok bool) {
 // sets the change time to now. Prune deletes files whose change time is old.
 const useInterval = time.Hour
 
-// Path returns the path of the file whose content has this SHA-256, whether or
-// not the store has it.
+// Path returns the path that the file with this SHA-256 has in the store. The
+// store need not contain the file.
 func (s *Store) Path(sum tree.Sum) string {
 	name := sum.String()
 	return s.dir + "/" + name[:2] + "/" + name[2:]
