@@ -26,6 +26,10 @@ var amdTools = []struct {
 }
 
 // readAMD adds the AMD GPUs of a host to its Report.
+//
+// TODO: run this on a host with an AMD GPU. The tests only parse output that
+// follows the source code of amd-smi and rocm-smi, and output that users have
+// published.
 func readAMD(r *Report, all sections, limit time.Duration) {
 	r.GPUTool, r.Visible = ToolNone, all.first("rocr-visible")
 	asked := false

@@ -267,8 +267,8 @@ func keyValues(lines []string) map[string]string {
 
 var majorMinor = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{1,3}\.\d{1,3}$`) })
 
-// shortVersion returns the first word of field if it is a version such as
-// "12.4", otherwise "".
+// shortVersion returns the first word of field if the word is a version such
+// as "12.4". It returns "" for any other field.
 func shortVersion(field string) string {
 	word, _, _ := strings.Cut(field, " ")
 	if !majorMinor().MatchString(word) {

@@ -79,7 +79,7 @@ func Probe(ctx context.Context, r Runner, o Options) (Report, error) {
 type Output struct {
 	Mark  string // random word that begins the lines by which the script separates sections
 	Text  string
-	Limit time.Duration // time limit that one call of nvidia-smi had
+	Limit time.Duration // time limit of each call of nvidia-smi in the script
 }
 
 // Report parses the output into a Report.

@@ -10,7 +10,8 @@ import (
 )
 
 // read makes a Report from the sections of the script's output. limit is the
-// time limit that one call of nvidia-smi had; error messages contain it.
+// time limit of each call of nvidia-smi in the script; error messages contain
+// it.
 func read(all sections, limit time.Duration) Report {
 	machine := strings.Fields(all.first("machine") + " - -")
 	_, memory, _ := strings.Cut(all.first("memory"), ":")
