@@ -33,7 +33,7 @@ import (
 //     staler than the mode allows (stale, within).
 type account struct {
 	story
-	mode    string         // "async", "ssp" or "backup"
+	mode    string         // mode of the job: "async", "ssp" or "backup"
 	entries []ledger.Entry // ledger entries of all workers
 	applied ledger.Applied // maps each counting variable to the number of times that it applied each push
 

@@ -15,7 +15,7 @@ type story struct {
 	lost    map[int][]int // maps each generation to the lost workers that the job continued without
 	held    map[int]bool  // generations that plx scale ended at a checkpoint, for which all workers paused
 	told    map[int]loss  // maps each generation to what plx printed about its resumption; no entry if plx printed nothing
-	resumed [][2]int      // one entry for each resumption of a chief, unordered: the step after which it resumed, and the generation that wrote the checkpoint
+	resumed [][2]int      // for each resumption of a chief, unordered: the step after which the chief resumed, and the generation that wrote the checkpoint
 }
 
 // tell extracts the story from the lines of a transcript.

@@ -32,8 +32,8 @@ const (
 type Promise struct {
 	Outcome Outcome       // none means that the grid does not contain the cell; the field why gives the reason
 	Within  time.Duration // longest allowed time from the fault to the next step; for outcome Ends, to the end of the job
-	Says    []string      // strings that one line of plx after the fault must all contain, with VICTIM and HOST replaced by the victim's names; nil requires nothing
-	Warns   []string      // strings that one line of a task after the fault must all contain, with HOST and ADDRESS replaced by those of the victim; nil requires nothing
+	Says    []string      // strings that a single line of plx after the fault must all contain, with VICTIM and HOST replaced by the victim's names; nil requires nothing
+	Warns   []string      // strings that a single line of a task after the fault must all contain, with HOST and ADDRESS replaced by those of the victim; nil requires nothing
 	Unsaved int           // largest number of checkpoints that may fail; used only if Warns is empty
 	Codes   []int         // allowed exit statuses of plx for outcome Ends; for other outcomes only 0 is allowed
 	why     string        // reason why the grid does not contain the cell; "" if the grid contains it
@@ -128,8 +128,8 @@ var promises = []row{
 	{loosely, needed, []Fault{Again}, Promise{Outcome: Recovers, Within: silent, Says: []string{"2 of 3)", "VICTIM", "HOST", "signal 9"}}},
 	{loosely, []Victim{ScaledChief, ScaledWorker}, []Fault{Kill}, Promise{Outcome: Either, Within: twoLease, Unsaved: oneCopy}},
 	{loosely, []Victim{Joining}, []Fault{Cut}, Promise{Outcome: Either, Within: twoLease, Unsaved: oneCopy}},
-	// These two cells run in only one mode each. backup:1 needs at least two
-	// workers, and the fault may leave only one.
+	// The cells of the next two rows run in one mode each. backup:1 needs at
+	// least two workers, and the fault may leave only one.
 	{"async", []Victim{ScaledWorker}, []Fault{Cut}, Promise{Outcome: Either, Within: twoLease, Unsaved: oneCopy}},
 	{"ssp", []Victim{ScaledChief}, []Fault{Power}, Promise{Outcome: Either, Within: twoLease, Unsaved: oneCopy}},
 	{loosely, nil, nil, Promise{why: "as where workers wait for each other: a few cells show what the modes are about"}},

@@ -16,7 +16,7 @@ type Options struct {
 	Capable int    // compute capability of the GPU, such as 70 for 7.0; 0 means 70
 	NoPTX   bool   // if true, the driver rejects all PTX code
 	Seed    int    // seed of the order in which streams advance; 0 means 1
-	Faults  bool   // the test expects faults and calls Driver.Faults; otherwise a fault fails the test
+	Faults  bool   // if true, the test expects faults and calls Driver.Faults; if false, a fault fails the test
 	Fault   int    // number of the kernel launch that fails with an illegal address, from 1; 0 means that none fails
 	Stuck   int    // number of operations after which the GPU hangs; 0 means never
 	Eager   bool   // if true, work runs immediately, in the order of the calls; tests compare other orders with the results
@@ -34,8 +34,10 @@ type Driver struct {
 // machineLibrary is the value that PLX_CUDA had when this process started.
 var machineLibrary = os.Getenv("PLX_CUDA")
 
-// OnMachine reports whether tests use this machine's GPU, because PLX_TEST_GPU
-// is set.
+// OnMachine reports whether tests use the GPU and driver of the machine on
+// which they run, because PLX_TEST_GPU is set.
+//
+// TODO: run the tests with PLX_TEST_GPU on a real GPU; this was never done.
 func OnMachine() bool { return os.Getenv("PLX_TEST_GPU") != "" }
 
 // Start sets up the stand-in for the driver until the end of the test, for

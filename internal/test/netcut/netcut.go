@@ -27,7 +27,7 @@ type Proxy struct {
 	carrying sync.WaitGroup
 
 	mu    sync.Mutex
-	conns []net.Conn // both connections, to the client and to the server, of every client; guarded by mu
+	conns []net.Conn // connections to the client and to the server, for every client; guarded by mu
 	ended bool
 }
 

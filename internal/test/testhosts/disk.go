@@ -95,9 +95,9 @@ func (d *disk) files(hosts, authorized string) map[string]string {
 	}
 }
 
-// newBootID writes a new boot ID for the host, because all hosts share the
-// kernel, whose boot ID is the same for all. If d.container is set, the boot
-// ID stays.
+// newBootID writes a new boot ID for the host, because the hosts share a
+// kernel, whose own boot ID is equal on all of them. If d.container is set,
+// the host keeps its boot ID.
 func (d *disk) newBootID() error {
 	if d.container {
 		return nil

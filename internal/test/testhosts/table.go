@@ -68,7 +68,7 @@ type table struct {
 // lifetime identifies a process of a host. A later process with the same ID
 // has another lifetime.
 type lifetime struct {
-	pid   int    // ID inside the host
+	pid   int    // process ID inside the host
 	start string // start time as in proc(5)
 }
 

@@ -46,7 +46,7 @@ type Twin struct {
 	// float64.
 	Feeds    func(ctx context.Context, job *trainer.Job, session *trainer.Session) (func(step int) (trainer.Feed, error), error)
 	Script   string         // path of the Python script
-	Settings map[string]any // parameters for the script
+	Settings map[string]any // parameters that are passed to the Python script
 	Steps    int            // number of steps; 0 means 20
 	First    float64        // largest allowed difference of the first step's loss in float32; 0 means 1e-5
 	// Gradients is the largest allowed difference of the first step's

@@ -48,7 +48,7 @@ func checkParallel(t *testing.T, err error, want int) {
 func copyAndCheckQuietly(t *testing.T, conn transport.Transport, path string, data []byte) {
 	err := conn.Copy(t.Context(), bytes.NewReader(data), path)
 	if err != nil {
-		if !strings.Contains(err.Error(), "no more sessions") { // this error is allowed, because all sessions may be in use
+		if !strings.Contains(err.Error(), "no more sessions") { // the error "no more sessions" is allowed, because all sessions may be in use
 			t.Errorf("copy: %v", err)
 		}
 		return

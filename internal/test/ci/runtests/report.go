@@ -16,7 +16,7 @@ import (
 type event struct {
 	Time        time.Time
 	Action      string
-	Package     string // "" for build events
+	Package     string // package to which the event belongs; "" for build events
 	Test        string
 	Output      string
 	FailedBuild string // the package that could not be built, if the event says that Package failed for this reason

@@ -16,7 +16,7 @@ func exchange() error {
 	if err1 != nil || err2 != nil {
 		return fmt.Errorf("RANK %q of WORLD_SIZE %q", os.Getenv("RANK"), os.Getenv("WORLD_SIZE"))
 	}
-	go func() { // This goroutine keeps running, because the Go runtime ends a program in which all goroutines are blocked.
+	go func() { // A ticking goroutine never blocks for good. Without one, the Go runtime would end the program when all goroutines are blocked.
 		for range time.Tick(time.Second) {
 			continue
 		}
