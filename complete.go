@@ -12,8 +12,8 @@ import (
 	"github.com/plx-run/plx/launcher/jobs"
 )
 
-// These words stand for names of files or directories. The shell completion
-// scripts replace them by such names.
+// Completion candidates that stand for names of files or directories. The
+// shell completion scripts replace these words by such names.
 const (
 	files   = ":files"
 	folders = ":folders"

@@ -37,7 +37,7 @@ import (
 type Flag struct {
 	Repeatable       bool // the flag may be given several times
 	Switch           bool // the flag needs no value, as a bool flag
-	Path             bool // values are paths on this machine, in which ~ means the user's home
+	Path             bool // values are paths on the local machine; ~ at the beginning means the user's home
 	CommandTableOnly bool // another command has a different flag of the same name, so only the table of this flag's own command may set it
 	CommandLineOnly  bool // only the command line may set the flag; a default for it is an error
 
@@ -52,7 +52,7 @@ type Flags map[string]map[string]Flag
 
 // Setting is the default that the user has set for a flag of a command.
 type Setting struct {
-	Values []string // one value, or several for a repeatable flag
+	Values []string // values of the flag; only a repeatable flag may have more than one
 	From   string   // source of the values: "$PLX_LEASE", or file and line
 }
 

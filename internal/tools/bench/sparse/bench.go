@@ -127,7 +127,8 @@ func (b *bench) describe(systems []system) (err error) {
 	return nil
 }
 
-// one measures one run of a system (a method of training) in a round.
+// one makes one run of the system x (a method of training) and adds its
+// measurements to the samples.
 func (b *bench) one(ctx context.Context, x system, hosts int, rate string, round int) error {
 	name := fmt.Sprintf("LM/system=%s/hosts=%d/rate=%s", x.key, hosts, rate)
 	r, err := b.follow(ctx, x, hosts, fmt.Sprintf("%s-%dhosts-%s-round%d.log", rate, hosts, x.key, round+1))

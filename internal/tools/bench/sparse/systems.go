@@ -32,7 +32,8 @@ var compared = []system{
 	{key: "hybrid", name: "plx hybrid", servers: true, moves: true, formula: hybrid, args: []string{"--arch=hybrid"}},
 }
 
-// best is the key of the system that the others are compared with.
+// best is the key of the system with which the tables compare all other
+// systems.
 const best = "hybrid"
 
 // searching is the key of the run in which plx searches for the number of

@@ -20,7 +20,7 @@ type model struct {
 	batch int      // number of rows of a step's batch, for all workers together
 	steps int      // number of the last timed step
 	every int      // number of steps between two printed lines; the first line ends the warm-up
-	plx   []string // flags of the example
+	plx   []string // flags of the example program of plx
 	peer  []string // flags of torch_step.py
 	goals [3]float64
 }

@@ -69,8 +69,9 @@ func (b *bench) copies() []line {
 	}
 }
 
-// both returns a setup that runs two ways. After it, the hosts have the files
-// that each way sends, which the method forget had renamed.
+// both returns a setup that runs the two ways a and b. After the setup, the
+// hosts have the files that each way sends, which the method forget had
+// renamed.
 func both(a, b way) func(context.Context) error {
 	return func(ctx context.Context) error { return errors.Join(a.run(ctx), b.run(ctx)) }
 }
@@ -166,8 +167,8 @@ func (b *bench) forget() error {
 	return errors.Join(errs...)
 }
 
-// fill creates a folder like that of a software project. A third of the bytes
-// is incompressible data, the rest is text.
+// fill creates a folder that resembles a software project. A third of the
+// bytes is incompressible data, the other bytes are text.
 func fill(folder string) error {
 	const files = 5000
 	r := mathrand.New(mathrand.NewPCG(1, 1))
