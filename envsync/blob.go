@@ -32,7 +32,7 @@ type Blob struct {
 	// Path is the path of the file on the local machine.
 	Path string
 
-	pack func() ([]byte, error) // compresses the content for Packed; computed once for all hosts
+	pack func() ([]byte, error) // compresses the content for the method Packed; computed once for all hosts
 }
 
 // FileBlob makes a Blob of a regular file, such as a program. It reads the

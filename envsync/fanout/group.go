@@ -41,10 +41,10 @@ type Group struct {
 
 // node is a host that forwards the stream to other hosts.
 type node struct {
-	addr   string // host:port
+	addr   string // address of the host's open port, as host:port
 	taking int    // number of hosts that receive the stream from this node now
-	given  int    // number of hosts ever assigned to this node, at most fanOut
-	gone   bool   // the node has received the whole stream or has failed; no further hosts are assigned to it
+	given  int    // number of hosts that were ever told to receive the stream from this node, at most fanOut
+	gone   bool   // true if the node has received the whole stream or has failed; no further host is told to receive the stream from it
 }
 
 func (n *node) take()  { n.taking, n.given = n.taking+1, n.given+1 }

@@ -261,7 +261,7 @@ func (p *Receiver) Finish() error {
 func (p *Receiver) Close() {
 	p.cancel()
 	if p.port != nil {
-		p.port.Close() // a listener: no data can be lost
+		p.port.Close() // closing a listener loses no data, so an error of Close does not matter
 	}
 	p.stream.Close() // makes writes to the pipe fail, which ends the goroutine that fills it
 	p.running.Wait()

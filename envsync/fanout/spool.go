@@ -20,7 +20,7 @@ type Spool struct {
 
 	mu    sync.Mutex
 	size  int64         // number of bytes written so far
-	moved chan struct{} // closed and replaced when size changes
+	moved chan struct{} // closed and replaced whenever size changes
 }
 
 // NewSpool returns an empty Spool whose file is in the folder dir. An empty
@@ -117,7 +117,7 @@ func (s *Spool) Copy(ctx context.Context, w io.Writer, from int64, idle func() e
 		select {
 		case <-moved:
 		case <-s.ended:
-			complete = true // loop once more: bytes may have been written before End
+			complete = true // read once more, because bytes may have been written before End was called
 		case <-tick.C:
 			if err := idle(); err != nil {
 				return err

@@ -75,7 +75,7 @@ func (f *Folder) gather(ctx context.Context, p string, o Options) error {
 	}
 	for _, e := range w.entries {
 		if prefix == "" {
-			e.Path = name // if p is a link, the file that it points to may have another name
+			e.Path = name // if p is a symbolic link, its target may have another base name than p
 		} else {
 			e.Path = path.Join(prefix, e.Path)
 		}

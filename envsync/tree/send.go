@@ -34,7 +34,7 @@ type SendOptions struct {
 	Sent     func(bytes int64)       // called after each write to a host, with the number of content bytes written; may be nil
 	Low      int                     // first port on which hosts listen to forward data to each other; any port if Low and High are 0
 	High     int                     // last port on which hosts listen to forward data to each other; any port if Low and High are 0
-	Spool    func(size int64) string // returns the folder for a temporary file of about size bytes; nil: use os.TempDir()
+	Spool    func(size int64) string // returns the folder for a temporary file of about size bytes; if nil, the file is in os.TempDir()
 	Lost     func(what []string)     // called at the end with a message for each failed connection between two hosts, for which the local machine has sent the data instead; may be nil
 }
 
@@ -145,7 +145,12 @@ func describe(targets []Target) string {
 // wait forever for a host whose home folder is on a hung file server.
 const (
 	answerTime = time.Minute // base of the time that a host may take to report which contents it lacks, or to write them; the time for all bytes at the speed slowest is added
-	slowest    = 1 << 20     // assumed minimum speed, in bytes per second, at which a host hashes or writes files
+	// slowest is the assumed minimum speed, in bytes per second, at which a
+	// host hashes or writes files.
+	//
+	// TODO: measure the speed of hosts with a slow file server; 1 MiB/s is a
+	// guess.
+	slowest = 1 << 20
 )
 
 type sender struct {
@@ -157,7 +162,7 @@ type sender struct {
 
 	mu     sync.Mutex
 	packs  map[string]*pack // packs maps the bit set of pieces that a host lacks to the pack with these pieces
-	unread error            // error of a local file that could not be packed; nil: none so far
+	unread error            // first error of a local file that could not be packed, or nil
 }
 
 // host sends the contents that the host t lacks.
@@ -279,7 +284,7 @@ func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 		// once after its cancellation.
 		Fail: func(err error) {
 			cancel(err)
-			stdout.Close() // opened for reading: an error of Close does not matter
+			stdout.Close() // the reading end of a pipe: Close returns no error
 		},
 		Timeout: patience, TimeoutErr: silent,
 		Progress: func(n int64) { s.progress(t.Name, n, p.total()) },

@@ -30,7 +30,7 @@ func (v *Venv) notePackagesOutside(ctx context.Context, workdir string) (notes [
 	notes = append(notes, v.fromStart(start, places)...)
 	slices.Sort(notes)
 	sources := maps.Clone(places)
-	sites, _ := filepath.Glob(filepath.Join(v.root, "lib", "*", "site-packages")) // the pattern is valid, so there is no error
+	sites, _ := filepath.Glob(filepath.Join(v.root, "lib", "*", "site-packages")) // Glob returns an error only for a malformed pattern
 	for _, site := range sites {
 		v.fromRecords(site, places)
 	}
@@ -80,7 +80,7 @@ func isFolder(path string) bool {
 // fromRecords adds editable installs (pip install -e) to places. pip records
 // them in direct_url.json.
 func (v *Venv) fromRecords(site string, places map[string]string) {
-	files, _ := filepath.Glob(filepath.Join(site, "*.dist-info", "direct_url.json")) // the pattern is valid, so there is no error
+	files, _ := filepath.Glob(filepath.Join(site, "*.dist-info", "direct_url.json")) // Glob returns an error only for a malformed pattern
 	for _, file := range files {
 		var from struct {
 			URL string `json:"url"`

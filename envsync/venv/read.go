@@ -42,7 +42,7 @@ type Venv struct {
 	InPlace []string
 
 	root        string   // absolute path of the environment, symbolic links resolved
-	names       []string // absolute paths by which the environment's own files, such as scripts, may refer to it
+	names       []string // absolute paths under which the environment's own files, such as scripts, may refer to the environment
 	links       []string // paths in the environment that are links to, or copies of, the interpreter
 	interpreter string   // absolute path of the interpreter, symbolic links resolved
 	baseRoot    string   // absolute path of the base interpreter's installation folder; "" if that folder is not sent
@@ -305,7 +305,7 @@ func (v *Venv) leaveLink(root, p, real string, err error) (why string) {
 func loaderOf(file string) string {
 	program, err := elf.Open(file)
 	if err != nil {
-		return "" // not an ELF file: an executable of another operating system
+		return "" // the file is not an ELF file but an executable of another operating system
 	}
 	defer program.Close() // opened for reading: an error of Close does not matter
 	section := program.Section(".interp")

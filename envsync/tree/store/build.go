@@ -45,7 +45,7 @@ func (s *Store) Build(ctx context.Context, id tree.Sum, dir string, finish func(
 		err = finish(temporary)
 	}
 	if err == nil {
-		err = os.Rename(temporary, dir) // rename last, so that a folder at dir is always complete
+		err = os.Rename(temporary, dir) // Rename last, so that a folder at the path dir is always complete.
 	}
 	if err != nil {
 		err = errors.Join(err, os.RemoveAll(temporary))

@@ -91,12 +91,12 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network 
 // removeAbandoned removes temporary files that interrupted transfers have left more than
 // a day ago.
 func (s *Store) removeAbandoned() {
-	entries, _ := os.ReadDir(s.incoming()) // on an error the next Serve tries again
+	entries, _ := os.ReadDir(s.incoming()) // on an error the next call of Serve tries again
 	for _, e := range entries {
 		// Use the change time: put sets the modification time to a date in
 		// 1980 before it renames the file.
 		if info, err := e.Info(); err == nil && time.Since(changeTime(info)) > abandoned {
-			_ = os.Remove(filepath.Join(s.incoming(), e.Name())) // on an error the next Serve tries again
+			_ = os.Remove(filepath.Join(s.incoming(), e.Name())) // on an error the next call of Serve tries again
 		}
 	}
 }

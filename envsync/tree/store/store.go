@@ -94,7 +94,7 @@ func dayOf(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
 // Earlier versions of plx set day 0.
 func verifiedDay(modified time.Time) (day int64, ok bool) {
 	day = modified.Unix() - verifiedEpoch.Unix()
-	return day, 0 <= day && day <= dayOf(time.Now())+1 // one day of tolerance, because clocks of hosts that share a home folder differ
+	return day, 0 <= day && day <= dayOf(time.Now())+1 // day may be tomorrow, because the clocks of hosts that share a home folder differ
 }
 
 // useInterval is how old a file's change time must be before a use of the file

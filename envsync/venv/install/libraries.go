@@ -52,7 +52,7 @@ func (f relocator) libraries(at string) error {
 func runpath(file string) (offset uint64, paths string, err error) {
 	program, err := elf.Open(file)
 	if err != nil {
-		return 0, "", nil // not an ELF file, for example a script
+		return 0, "", nil // the file is not an ELF file; it may be a script
 	}
 	defer program.Close() // opened for reading: an error of Close does not matter
 	dynamic := program.SectionByType(elf.SHT_DYNAMIC)
