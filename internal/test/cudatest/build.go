@@ -112,7 +112,7 @@ func (b builder) cached(work func(builder), more string, patterns ...string) bui
 	b.must(os.MkdirAll(b.folder, 0o755))
 	lock, err := os.Create(filepath.Join(b.folder, "lock"))
 	b.must(err)
-	defer func() { _ = lock.Close() }() // the error is ignored: nothing was written
+	defer func() { _ = lock.Close() }() // nothing was written to the lock file, so an error of Close does not matter
 	b.must(syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	if _, err := os.Stat(filepath.Join(b.folder, "done")); err != nil {
 		work(b)

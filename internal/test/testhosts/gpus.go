@@ -27,7 +27,7 @@ func (d *disk) setGPUs(count int, facts ...string) error {
 	if err != nil {
 		return err
 	}
-	facts = append(recorded, facts...) // if two facts conflict, the later one wins
+	facts = append(recorded, facts...) // the fake nvidia-smi uses the later line if two lines conflict
 	if err := replaceFile(d.path("gpus/facts"), strings.Join(facts, "\n")+"\n", 0o644); err != nil {
 		return err
 	}

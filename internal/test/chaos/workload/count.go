@@ -140,7 +140,7 @@ func (c *counter) loop(ctx context.Context) error {
 			return err
 		}
 		result, err := c.session.Step(ctx, c.feed(step, 1))
-		if errors.Is(err, trainer.ErrDone) { // the other workers have finished
+		if errors.Is(err, trainer.ErrDone) { // ErrDone means that the other workers have finished all steps
 			result.Late = true
 		} else if err != nil {
 			return err

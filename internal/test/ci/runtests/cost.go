@@ -26,7 +26,7 @@ import (
 type costs struct {
 	module, folder string                         // path and folder of the tested Go module
 	groups         string                         // folder with a control group for each package; "" if this user may not create control groups
-	usage          func(pkg string) time.Duration // returns the CPU time of a package so far
+	usage          func(pkg string) time.Duration // returns the CPU time that the tests of the package pkg have used so far
 	packages       map[string]*cost
 }
 

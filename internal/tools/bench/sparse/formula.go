@@ -4,7 +4,7 @@ import "golang.org/x/perf/benchfmt"
 
 // demand is the number of bytes that a training step must send over the links.
 type demand struct {
-	direction float64 // bytes in the busier direction of the busiest link
+	direction float64 // bytes that the busiest link carries in its busier direction
 	series    float64 // bytes that must be sent one after the other, without overlap; 0 means that only the field direction limits the step
 }
 
@@ -116,6 +116,9 @@ func (d demand) values(bytesPerSecond float64) []benchfmt.Value {
 // true, the two follow each other. If series is false, the link's time
 // overlaps with the backward pass, which is assumed to take two thirds of
 // computing.
+//
+// TODO: measure the share of the backward pass; two thirds is the usual
+// estimate.
 func allowed(link, computing float64, series bool) float64 {
 	if series {
 		return computing + link

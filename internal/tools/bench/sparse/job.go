@@ -99,7 +99,7 @@ func (r *runOf) values() []benchfmt.Value {
 	// does not affect the time between the two snapshots of counters, so
 	// relate their differences to that time.
 	perStep := step / r.after.at.Sub(r.before.at).Seconds()
-	for i, before := range r.before.link { // the busier direction of the busiest link counts
+	for i, before := range r.before.link { // only the busier direction of the busiest link counts
 		after := r.after.link[i]
 		link = max(link, math.Round(float64(max(after[0]-before[0], after[1]-before[1]))*perStep))
 	}
@@ -125,7 +125,7 @@ func (b *bench) follow(ctx context.Context, x system, hosts int, logName string)
 	last := ""
 	err = measured.Follow(b.command(ctx, x, hosts), func(line string) (bool, error) {
 		last = line
-		fmt.Fprintln(log, line) // an error of the log must not stop the run
+		fmt.Fprintln(log, line) // an error of writing the log must not stop the run
 		return r.line(line, time.Now())
 	})
 	if err == nil && !r.window.finished {

@@ -33,7 +33,7 @@ import (
 type settings struct {
 	part   string // name of the only part to measure; "" means all parts
 	rounds int
-	out    string // folder of the page and of the samples
+	out    string // folder for the page and the samples
 	check  bool   // if true, compare with the recorded samples and record nothing
 }
 
@@ -93,7 +93,7 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(scratch) // if this fails, the system clears its temporary folder later
+	defer os.RemoveAll(scratch) // if the removal fails, the system clears its temporary folder later
 	plx := filepath.Join(scratch, "plx")
 	if err := measured.Build(ctx, plx, ".", "-ldflags", "-s -w"); err != nil {
 		return err
