@@ -88,7 +88,7 @@ type Report struct {
 // CUDA with CUDA_DEVICE_ORDER=PCI_BUS_ID.
 type GPU struct {
 	Index              int       `json:"index"`
-	RuntimeID          string    `json:"runtime_id,omitempty"` // number of the GPU in AMD's runtime; empty if it equals Index
+	RuntimeID          string    `json:"runtime_id,omitempty"` // number that AMD's runtime gives the GPU; empty if the number is Index
 	UUID               string    `json:"uuid"`
 	Name               string    `json:"name"`
 	MemoryTotalMiB     int       `json:"memory_total_mib"`    // size of the GPU's memory; Unknown if the tool does not report it
@@ -116,7 +116,7 @@ type Process struct {
 	PID       int    `json:"pid"`
 	Name      string `json:"name"`
 	User      string `json:"user,omitempty"`
-	MemoryMiB int    `json:"memory_mib"` // memory on the GPU; Unknown if the tool does not report it
+	MemoryMiB int    `json:"memory_mib"` // size of the process's memory on the GPU; Unknown if the tool does not report it
 }
 
 // MIG is one of the MIG devices into which a GPU is divided.

@@ -11,8 +11,8 @@ import (
 // Use is the current utilisation of a GPU.
 type Use struct {
 	GPU                 // contains only the fields that UseScript queries; its Processes have no User
-	Temperature int     // in degrees Celsius; Unknown if the tool does not report it
-	Power       float64 // in watts; Unknown if the tool does not report it
+	Temperature int     // temperature in degrees Celsius; Unknown if the tool does not report it
+	Power       float64 // power in watts; Unknown if the tool does not report it
 }
 
 // ID returns the GPU's UUID, or its PCI bus address if it has no UUID.
