@@ -290,7 +290,7 @@ func logLimit(text string) (int64, error) {
 	if m[2] != "" && m[3] == "B" {
 		unit = 1000
 	}
-	number, _ := strconv.ParseFloat(m[1], 64) // no error is possible, since the pattern matches only numbers
+	number, _ := strconv.ParseFloat(m[1], 64) // ParseFloat returns no error, since the pattern matches only numbers
 	bytes := number * math.Pow(unit, float64(1+strings.Index("KMGT", m[2])))
 	if m[2] == "" {
 		bytes = number

@@ -134,7 +134,7 @@ func scriptFlags(ctx *cli.Context) (all []string) {
 // submitted with --slurm uses the id of its submission.
 func nameSlurmJob(job *slurm.Job, cfg *launcher.Config) {
 	if cfg.Submission = os.Getenv(slurm.SubmissionVariable); cfg.Submission != "" {
-		os.Unsetenv(slurm.SubmissionVariable) // the tasks must not inherit the variable
+		os.Unsetenv(slurm.SubmissionVariable) // tasks must not inherit the variable, because they may run plx themselves
 		cfg.Detach, cfg.DryRun = false, false // Defaults for --detach and --dry-run concern the plx process that submits the script, not the launch within the script.
 		if cfg.Resume == "" {
 			cfg.Name = cmp.Or(cfg.Name, cfg.Submission)

@@ -83,8 +83,8 @@ func flagWords(cmd *cli.Command) (words []string) {
 type commandLine struct {
 	app   *cli.App
 	cmd   *cli.Command
-	args  []string          // arguments that are not flags
-	flags map[string]string // values of the flags, by the name under which each was typed
+	args  []string          // the command's arguments that are not flags
+	flags map[string]string // maps the name of each flag, as typed, to its value
 }
 
 // read parses words. It returns the flag whose value comes next, or "". ended

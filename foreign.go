@@ -16,7 +16,7 @@ const (
 	deepspeed        = "deepspeed"
 	accelerate       = "accelerate"
 	srun             = "srun"
-	severalLaunchers = "" // several launchers have such a flag
+	severalLaunchers = "" // stands for several launchers that have the same flag
 )
 
 // launchers lists the programs that plx launch replaces.
@@ -45,7 +45,7 @@ const (
 // counterpart describes what a user of plx does instead of using a flag of
 // another launcher.
 type counterpart struct {
-	of   string // name of the other launcher; empty: several launchers
+	of   string // name of the other launcher, or severalLaunchers
 	here string // equivalent plx flag, or a description of what to do instead
 }
 
@@ -90,7 +90,7 @@ var counterparts = sync.OnceValue(func() map[string]counterpart {
 // the command has.
 func foreignFlagHint(ctx *cli.Context, name string) string {
 	if name == "worker" && ctx.Command.Name != "launch" && flagOf(ctx.Command, "rank") != nil {
-		return "--rank N" // --rank selects one of the existing workers
+		return "--rank N" // a user who types --worker wants to select an existing worker, which --rank does
 	}
 	c, known := counterparts()[strings.ReplaceAll(name, "_", "-")]
 	if !known {

@@ -101,7 +101,7 @@ func defaultValue(f cli.DocGenerationFlag) string {
 	if !f.TakesValue() || slices.Contains([]string{"0", "0s", "-1"}, value) {
 		return ""
 	}
-	for _, zero := range []string{"m0s", "h0m"} { // write 5m0s as 5m, and 1h0m0s as 1h
+	for _, zero := range []string{"m0s", "h0m"} { // for example, print 5m0s as 5m, and 1h0m0s as 1h
 		if strings.HasSuffix(value, zero) {
 			value = value[:len(value)-2]
 		}

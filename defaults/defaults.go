@@ -35,8 +35,8 @@ import (
 
 // Flag describes a command-line flag to this package.
 type Flag struct {
-	Repeatable       bool // the flag may be given several times
-	Switch           bool // the flag needs no value, as a bool flag
+	Repeatable       bool // the flag may occur several times on the command line
+	Switch           bool // the flag needs no value, because it is a bool flag
 	Path             bool // values are paths on the local machine; ~ at the beginning means the user's home
 	CommandTableOnly bool // another command has a different flag of the same name, so only the table of this flag's own command may set it
 	CommandLineOnly  bool // only the command line may set the flag; a default for it is an error
@@ -58,13 +58,13 @@ type Setting struct {
 
 // Mistake is an error in the configuration file or in an environment variable.
 type Mistake struct {
-	Where string   // file and line, or the variable's name
-	Name  string   // unknown key or command; empty for another kind of mistake
+	Where string   // place of the mistake: file and line, or the name of the variable
+	Name  string   // unknown name of a key or command; empty if the mistake is of another kind
 	Known []string // valid names, among which the user may find the one that he meant by Name
 	Text  string   // description of the mistake
 
 	advice string // hint for the user; empty if Text is enough
-	cause  error  // error of reading the file; nil for another kind of mistake
+	cause  error  // error of reading the file; nil if the mistake is of another kind
 }
 
 func (m *Mistake) Error() string { return m.Where + ": " + m.Text }
@@ -111,7 +111,7 @@ type Defaults struct {
 	flags Flags
 	path  string
 	keys  map[string]any // decoded content of the configuration file
-	lines map[string]int // line of each key in the file, by ".key" or ".table.key"
+	lines map[string]int // maps each key, as ".key" or ".table.key", to its line in the file
 }
 
 // Read reads and checks the configuration file at path and the environment

@@ -13,7 +13,7 @@ type Host struct {
 	User     string  // login name for SSH; empty if the host's line gives no user
 	Name     string  // name or address as written; an IPv6 address has no brackets
 	Port     int     // SSH port; 0 if the host's line gives no port
-	Devices  Devices // devices that workers may use
+	Devices  Devices // devices of the host that workers may use
 	DataAddr string  // IP address under which tasks on other hosts reach this host's tasks; empty for the default address
 	// Interface is the name of the network interface for the data between
 	// tasks; empty for the default interface.

@@ -113,7 +113,7 @@ type report struct {
 
 	patience  int     // number of evaluations without a lower loss after which training stops; 0 never stops it
 	waited    float64 // number of evaluations since the lowest loss
-	evaluated int     // step after which loss was computed; -1 before the first evaluation
+	evaluated int     // step after which loss was computed; -1 if it was not computed yet
 	loss      float64 // loss over the test samples
 }
 

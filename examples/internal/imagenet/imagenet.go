@@ -24,7 +24,7 @@ import (
 // Example describes the network that an example program trains.
 type Example struct {
 	Size  int                   // default of the flag --size, in pixels
-	Flags func(f *flag.FlagSet) // adds flags for the network; nil if it has no flags
+	Flags func(f *flag.FlagSet) // adds the flags of the example's network; nil if the network has no flags
 	// Name returns the name of the network that the flags select, or an error
 	// that names the invalid flag.
 	Name func() (string, error)

@@ -13,7 +13,7 @@ import (
 // function.
 type network struct {
 	logits        func(b *nn.Builder, x *nn.Node, classes int) *nn.Node
-	side, classes int     // height and width of an image in pixels; number of classes
+	side, classes int     // side is the height and width of an image in pixels, classes the number of classes
 	smooth        float64 // label smoothing: the fraction of each label that is divided among all classes
 }
 
