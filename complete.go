@@ -209,9 +209,10 @@ func (l *commandLine) tasks() (names []string) {
 }
 
 // hosts returns candidates for a placeholder of the help text that stands for
-// hosts. They come from the resource file, or else from the record of the job.
-// After "HOST:" the host's device ids are the candidates. A list is completed
-// after its last comma.
+// hosts. The candidates come from the resource file. Without a resource file,
+// they come from the record of the job. After "HOST:", the candidates are the
+// host's device ids. In a comma-separated list, hosts completes the item after
+// the last comma.
 func (l *commandLine) hosts(word, last string) (names []string) {
 	before := last[:strings.LastIndex(last, ",")+1]
 	host, _, devices := strings.Cut(last, ":")

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// section is a part of the probe script's output, between two lines with the
-// script's mark.
+// section is a part of the probe script's output. It stands between two lines
+// that begin with a random word, the script's mark.
 type section struct {
 	name, word string // words on the line that begins the section; word is empty if that line contains only a name
 	// status is the exit status of the program that printed the section. It is

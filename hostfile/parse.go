@@ -17,7 +17,8 @@ const (
 )
 
 // Parse reads a resource file from r to its end and returns its hosts, at
-// least one. Positions and errors name the file as file.
+// least one. The parameter file is the name of the file in positions and
+// errors.
 func Parse(r io.Reader, file string) ([]Host, error) {
 	lines := bufio.NewScanner(r)
 	// The scanner's buffer must hold a line of maxLine bytes, its line end and

@@ -176,7 +176,7 @@ func ReadManifest(r *bufio.Reader) (Manifest, error) {
 	return Decode(text.Bytes())
 }
 
-// Contents returns one file entry for each distinct content: the first file
+// Contents returns one file entry for each distinct content: the first entry
 // with that SHA-256.
 func (m Manifest) Contents() (files []Entry) {
 	seen := make(map[Sum]bool, len(m.Entries))
