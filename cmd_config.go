@@ -86,9 +86,9 @@ func printSettings(to console.Terminal, rows []setting) error {
 	return table.Write(to)
 }
 
-// commandsOf returns the commands that share a row of a flag, or "all but" the
-// other commands with this flag if that is shorter. same reports whether a
-// setting belongs to the row.
+// commandsOf returns the names of the commands that share a row of the table
+// for a flag. If most commands share the row, it returns "all but" and the
+// names of the others. same reports whether a setting belongs to the row.
 func commandsOf(rows []setting, flag string, same func(setting) bool) string {
 	var names, others []string
 	for _, r := range rows {

@@ -140,14 +140,14 @@ func (c *command) launch(ctx *cli.Context) error {
 	}
 	signals, stop := c.signals()
 	defer stop()
-	c.reported = true // from now on package launcher reports errors of the launch
+	c.reported = true // From now on, package launcher prints each error of the launch itself, so main does not.
 	c.code, err = launcher.Launch(context.Background(), cfg, signals)
 	return err
 }
 
 // lateHosts returns an error if --hosts or --host comes after the program and
-// no hosts come before it. plx would pass the flag on to the program and run
-// the job on this machine.
+// no hosts come before it. Without this error, plx would pass the flag to the
+// program and run the job on the local machine.
 func lateHosts(ctx *cli.Context, cfg launcher.Config) error {
 	if len(cfg.Hosts) > 0 || ctx.IsSet("local") {
 		return nil
@@ -177,12 +177,13 @@ func warnOfFlags(cfg launcher.Config) {
 	}
 }
 
-// ownFlags lists flags of plx launch that other programs rarely have.
+// ownFlags lists flags of plx launch that other programs rarely have. If one
+// of them follows the program, the user probably meant it for plx.
 var ownFlags = []string{"--hosts", "--host", "--ps", "--detach", "--local", "--dry-run", "--fetch", "--max-restarts",
 	"--min-workers", "--wait-host", "--workers-per-host", "--checkpoint-timeout"}
 
 // settings reads all flags of plx launch, except those that choose the hosts.
-// r has the hosts.
+// The parameter r already contains the hosts.
 func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config, err error) {
 	cfg.Reach, cfg.Stdin = r, os.Stdin
 	if cfg.LocalHosts, cfg.LocalWorkers, err = local(ctx.String("local")); err != nil {
@@ -229,17 +230,17 @@ func (c *command) settings(ctx *cli.Context, r hosts.Reach) (cfg launcher.Config
 	cfg.Copy, cfg.Chdir, cfg.Setup, cfg.Path = ctx.StringSlice("copy"), ctx.String("chdir"), ctx.String("setup"), ctx.String("path")
 	cfg.LogDir, cfg.LogLevel = ctx.String("log-dir"), os.Getenv("PLX_LOG_LEVEL")
 	cfg.Verbose = ctx.Bool("v") || strings.EqualFold(cfg.LogLevel, "debug") || strings.EqualFold(cfg.LogLevel, "verbose")
-	// Without --workdir, --setup runs within each task, to which no SSH agent
-	// is forwarded.
+	// Without --workdir, the command of --setup runs within each task, and plx
+	// forwards no SSH agent to tasks.
 	cfg.ForwardAgent = cfg.Setup != "" && ctx.String("workdir") != ""
 	cfg.StartTimeout, cfg.MaxTime, cfg.SetupTime = ctx.Duration("start-timeout"), ctx.Duration("max-time"), ctx.Duration("setup-timeout")
-	cfg.DialTime = cfg.StartTimeout // a host that connects later cannot start its tasks in time
+	cfg.DialTime = cfg.StartTimeout // A host that takes longer than StartTimeout to connect cannot start its tasks in time.
 	cfg.TLS = ctx.Bool("tls")
 	cfg.Lease, cfg.Grace = ctx.Duration("lease"), ctx.Duration("grace")
 	cfg.CommandLine, cfg.Version = append([]string{"plx"}, os.Args[1:]...), versionLine()
 	cfg.KeepDiff = ctx.Bool("keep-diff")
 	if cfg.Notify = ctx.String("notify"); cfg.Detach && !typed(ctx, "notify") {
-		cfg.Notify = "" // --notify in the user's defaults is only for jobs that plx follows
+		cfg.Notify = "" // A default for --notify applies only to jobs that plx follows to their end, so a detached job ignores it.
 	}
 	cfg.JSON = ctx.Bool("json")
 	cfg.Output = ctx.StringSlice("output")
@@ -289,7 +290,7 @@ func logLimit(text string) (int64, error) {
 	if m[2] != "" && m[3] == "B" {
 		unit = 1000
 	}
-	number, _ := strconv.ParseFloat(m[1], 64) // no error is possible, since the pattern matches only numbers
+	number, _ := strconv.ParseFloat(m[1], 64) // ParseFloat returns no error, since the pattern matches only numbers
 	bytes := number * math.Pow(unit, float64(1+strings.Index("KMGT", m[2])))
 	if m[2] == "" {
 		bytes = number

@@ -64,9 +64,9 @@ func (c *command) submit(ctx *cli.Context) error {
 	return err
 }
 
-// notInScript lists the flags that are not copied into the batch script. The plx
-// that submits the script handles them itself, or they choose other hosts than
-// Slurm's.
+// notInScript lists the flags that are not copied into the batch script for
+// Slurm. Some of them are for the plx process that submits the script. The
+// others choose hosts, but Slurm chooses the hosts of the script.
 var notInScript = []string{"slurm", "partition", "nodes", "gpus", "sbatch-option", "detach", "dry-run", "color", "grep", "task", "rank", "verbose",
 	"hosts", "host", "via", "local", "no-slurm", "env", "env-file", "help"}
 
@@ -94,7 +94,7 @@ func mustSubmit(ctx *cli.Context) (bool, error) {
 	}
 	for _, flag := range []string{"hosts", "host", "via", "local", "no-slurm"} {
 		if typed(ctx, flag) && !typed(ctx, "slurm") {
-			return false, nil // --slurm comes from the user's defaults, which the command line overrides
+			return false, nil // The default for --slurm comes from the user's configuration, and the command line overrides it.
 		}
 		if typed(ctx, flag) {
 			return false, exit.Mistake(fmt.Errorf("--slurm and --%s exclude each other: Slurm chooses the hosts", flag), "leave one of them out; --sbatch-option --nodelist=NAMES names nodes")
@@ -134,8 +134,8 @@ func scriptFlags(ctx *cli.Context) (all []string) {
 // submitted with --slurm uses the id of its submission.
 func nameSlurmJob(job *slurm.Job, cfg *launcher.Config) {
 	if cfg.Submission = os.Getenv(slurm.SubmissionVariable); cfg.Submission != "" {
-		os.Unsetenv(slurm.SubmissionVariable) // the tasks must not inherit the variable
-		cfg.Detach, cfg.DryRun = false, false // --detach and --dry-run in the user's defaults are meant for the submission
+		os.Unsetenv(slurm.SubmissionVariable) // tasks must not inherit the variable, because they may run plx themselves
+		cfg.Detach, cfg.DryRun = false, false // Defaults for --detach and --dry-run concern the plx process that submits the script, not the launch within the script.
 		if cfg.Resume == "" {
 			cfg.Name = cmp.Or(cfg.Name, cfg.Submission)
 		}

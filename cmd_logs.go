@@ -25,8 +25,8 @@ func (c *command) logsCommand() *cli.Command {
 	}
 }
 
-// linesOut is the name of the flag of plx logs that excludes lines. For other
-// commands the flag --exclude excludes hosts.
+// linesOut is the name of the flag with which plx logs leaves out lines. In
+// other commands, the flag --exclude leaves out hosts.
 const linesOut = "exclude"
 
 // choosesHosts reports whether f is --include or --exclude, which select hosts
@@ -34,8 +34,8 @@ const linesOut = "exclude"
 // what it prints.
 func choosesHosts(f cli.Flag) bool { return longName(f) == "include" || longName(f) == "exclude" }
 
-// logs implements plx logs. For it --host names the hosts whose logs are
-// printed, not the hosts to connect to.
+// logs implements plx logs. In this command, --host names the hosts whose logs
+// are printed, not the hosts to connect to.
 func (c *command) logs(ctx *cli.Context) error {
 	cfg := jobs.LogsConfig{Follow: ctx.Bool("f"), Tasks: shownTasks(ctx), Tail: ctx.Int("tail"),
 		Since: ctx.Duration("since"), JSON: ctx.Bool("json"), Plan: ctx.Bool("v"), Hosts: ctx.StringSlice("host"), Stamps: ctx.Bool("timestamps"), NoPrefix: ctx.Bool("no-prefix")}

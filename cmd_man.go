@@ -24,7 +24,7 @@ func manCommand() *cli.Command {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return err
 			}
-			pages := map[string]string{"plx.1": overview(ctx.App)} // file names and their text in Markdown
+			pages := map[string]string{"plx.1": overview(ctx.App)} // pages maps the file name of each manual page to its text in Markdown.
 			for _, c := range ctx.App.VisibleCommands() {
 				pages["plx-"+c.Name+".1"] = manPage(c)
 			}

@@ -46,7 +46,7 @@ func (c *command) probe(ctx *cli.Context) error {
 	var hints []string
 	for _, row := range rows {
 		if row.Err != nil {
-			c.code = exit.CodePlx // the error itself is printed in the host's row
+			c.code = exit.CodePlx // the exit status shows that a probe failed; the error itself is printed in the host's row
 			hints = append(hints, exit.Hint(row.Err))
 		}
 		err = errors.Join(err, row.Unmet)

@@ -38,8 +38,8 @@ func (c *command) pruneCommand() *cli.Command {
 				}
 				cfg.Older = 0
 			} else if !typed(flags, "hosts") && !typed(flags, "host") {
-				// These hosts come from the user's defaults, and may have
-				// nothing to do with the jobs.
+				// The hosts in cfg come from the user's defaults, and are
+				// perhaps not the hosts of the jobs to prune.
 				cfg.Reach.Hosts = nil
 			}
 			return jobs.Prune(ctx, cfg)

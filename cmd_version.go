@@ -9,9 +9,9 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Release builds and "make build" set these variables with -ldflags. Otherwise
-// commit and date come from the version control data that go build records, if
-// there are any.
+// Release builds and "make build" set these variables with -ldflags. In any
+// other build, commit and date come from the version control data that go
+// build records, if there are any.
 var (
 	version = "dev"
 	commit  = ""
@@ -36,7 +36,7 @@ func versionLine() string {
 	var parts []string
 	recorded, number := map[string]string{}, version
 	if info, ok := debug.ReadBuildInfo(); ok {
-		if number == "dev" && strings.HasPrefix(info.Main.Version, "v") { // go install sets the version of the main module
+		if number == "dev" && strings.HasPrefix(info.Main.Version, "v") { // "go install MODULE@VERSION" sets the version of the main module.
 			number = info.Main.Version
 		}
 		for _, s := range info.Settings {

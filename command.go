@@ -23,8 +23,8 @@ type command struct {
 	reported       bool // true if package launcher itself reports the end of the job
 }
 
-// ended is an error that only carries the exit status; its cause was printed
-// already.
+// ended is an error that only carries the exit status, because plx has already
+// printed the cause.
 type ended struct{ code int }
 
 func (e *ended) Error() string { return fmt.Sprintf("exit status %d", e.code) }

@@ -12,8 +12,8 @@ import (
 	"github.com/plx-run/plx/launcher/jobs"
 )
 
-// Shell completion scripts replace these words by the names of files or of
-// directories.
+// Completion candidates that stand for names of files or directories. The
+// shell completion scripts replace these words by such names.
 const (
 	files   = ":files"
 	folders = ":folders"
@@ -83,8 +83,8 @@ func flagWords(cmd *cli.Command) (words []string) {
 type commandLine struct {
 	app   *cli.App
 	cmd   *cli.Command
-	args  []string          // arguments that are not flags
-	flags map[string]string // values of the flags, by the name under which each was typed
+	args  []string          // the command's arguments that are not flags
+	flags map[string]string // maps the name of each flag, as typed, to its value
 }
 
 // read parses words. It returns the flag whose value comes next, or "". ended
@@ -209,9 +209,10 @@ func (l *commandLine) tasks() (names []string) {
 }
 
 // hosts returns candidates for a placeholder of the help text that stands for
-// hosts. They come from the resource file, or else from the record of the job.
-// After "HOST:" the host's device ids are the candidates. A list is completed
-// after its last comma.
+// hosts. The candidates come from the resource file. Without a resource file,
+// they come from the record of the job. After "HOST:", the candidates are the
+// host's device ids. In a comma-separated list, hosts completes the item after
+// the last comma.
 func (l *commandLine) hosts(word, last string) (names []string) {
 	before := last[:strings.LastIndex(last, ",")+1]
 	host, _, devices := strings.Cut(last, ":")

@@ -20,7 +20,7 @@ import (
 	"github.com/plx-run/plx/launcher/slurm"
 )
 
-// reachFlags returns the flags that choose hosts, those that decide how to
+// reachFlags returns the flags that choose hosts, the flags that decide how to
 // connect to them, --color, and the flags in more.
 func reachFlags(more ...cli.Flag) []cli.Flag {
 	return append(group("Hosts",
@@ -34,8 +34,9 @@ func reachFlags(more ...cli.Flag) []cli.Flag {
 	), more...)
 }
 
-// targetFlags returns reachFlags and --no-slurm. They are for commands that
-// run on named hosts or, within a Slurm allocation, on its nodes.
+// targetFlags returns the flags of reachFlags and --no-slurm. They are for
+// commands that run on the hosts that the flags name or, within a Slurm
+// allocation, on its nodes.
 func targetFlags(more ...cli.Flag) []cli.Flag {
 	all := reachFlags()
 	return slices.Concat(all, group("Hosts", &cli.BoolFlag{Name: "no-slurm", Usage: "ignore the Slurm allocation that plx runs in"}), more)
@@ -48,7 +49,7 @@ func probeFlag() cli.Flag {
 
 func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "write JSON"} }
 
-// verboseFlag returns the flag -v for commands that follow a running job.
+// verboseFlag returns the flag -v, for commands that follow a running job.
 func verboseFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "print plans and cost tables too; plx logs always does"}
 }
@@ -110,7 +111,8 @@ const lineHint = `a line is a host and its GPU ids, such as "gpu01: 0,1", or a h
 func reach(ctx *cli.Context) (hosts.Reach, error) {
 	r := hosts.Reach{AcceptNewHostKeys: ctx.Bool("accept-new-host-keys"), Via: ctx.String("via")}
 	var err error
-	// --host on the command line replaces --hosts from the user's defaults.
+	// --host on the command line overrides --hosts from the user's defaults
+	// (PLX_ variables and configuration file).
 	if !typed(ctx, "host") || typed(ctx, "hosts") {
 		if r, err = fileReach(ctx); err != nil {
 			return r, err
@@ -125,14 +127,14 @@ func reach(ctx *cli.Context) (hosts.Reach, error) {
 			return r, exit.Mistake(err, lineHint)
 		}
 	}
-	if len(r.Hosts) == 0 && !typed(ctx, "via") { // without hosts, --via in the user's defaults has no meaning
+	if len(r.Hosts) == 0 && !typed(ctx, "via") { // --via from the user's defaults has no meaning without hosts
 		r.Via = ""
 	}
 	r.Hosts, err = choose(ctx, r.Hosts)
 	return r, err
 }
 
-// hostNames returns the names of the chosen hosts that --host names.
+// hostNames returns the names of those hosts in chosen that --host names.
 func hostNames(ctx *cli.Context, chosen []hostfile.Host) (names []string, err error) {
 	all, err := hostfile.ParseLines(ctx.StringSlice("host"))
 	if err != nil {
@@ -181,8 +183,8 @@ func fileReach(ctx *cli.Context) (hosts.Reach, error) {
 
 // target returns the hosts that the flags of targetFlags choose. If the
 // command line names no host and plx runs in a Slurm allocation, target
-// returns the nodes of the allocation and the Slurm job. Otherwise the job is
-// nil. Hosts in the user's defaults do not override the allocation.
+// returns the nodes of the allocation and the Slurm job. In every other case
+// the job is nil. Hosts in the user's defaults do not override the allocation.
 func target(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
 	r, job, err := chosenHosts(ctx)
 	if err == nil {
@@ -191,8 +193,8 @@ func target(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
 	return r, job, err
 }
 
-// chosenHosts returns the hosts and the Slurm job for target, which only adds
-// the value of --probe-timeout.
+// chosenHosts returns the hosts and the Slurm job that target returns. It does
+// not read --probe-timeout.
 func chosenHosts(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
 	named := slices.ContainsFunc([]string{"hosts", "host", "via", "local"}, func(flag string) bool { return typed(ctx, flag) })
 	if named || ctx.Bool("no-slurm") {
@@ -234,7 +236,7 @@ func patterns(ctx *cli.Context, name string) (*regexp.Regexp, error) {
 	var all []string
 	for _, text := range ctx.StringSlice(name) {
 		if text == "" {
-			continue // ignore an empty value, as pattern does
+			continue // ignore an empty value, as the function pattern does
 		}
 		if _, err := compiled(name, text); err != nil {
 			return nil, err
@@ -266,8 +268,8 @@ func nic(ctx *cli.Context) (string, error) {
 	return ctx.String("nic"), nil
 }
 
-// portRange parses the value of --port-range, LOW-HIGH. An empty text gives 0,
-// 0.
+// portRange parses the value of --port-range, LOW-HIGH. For an empty text it
+// returns 0 and 0.
 func portRange(text string) (low, high int, err error) {
 	if text == "" {
 		return 0, 0, nil
@@ -279,7 +281,7 @@ func portRange(text string) (low, high int, err error) {
 	return low, high, nil
 }
 
-// numbers parses two integers that are separated by sign, such as 2x1.
+// numbers parses two integers with the text sign between them, such as 2x1.
 func numbers(text, sign string) (a, b int, ok bool) {
 	before, after, _ := strings.Cut(text, sign)
 	a, err1 := strconv.Atoi(before)
@@ -298,8 +300,8 @@ func typed(ctx *cli.Context, flag string) bool {
 	return ctx.IsSet(flag) && ctx.App.Metadata[flag] == nil
 }
 
-// longName returns the longest name of a flag, which is its name in the user's
-// defaults.
+// longName returns the longest name of a flag. The configuration file and
+// environment variables use this name.
 func longName(f cli.Flag) string {
 	return slices.MaxFunc(f.Names(), func(a, b string) int { return len(a) - len(b) })
 }
@@ -319,8 +321,8 @@ func flagOf(cmd *cli.Command, name string) cli.Flag {
 func takesProgram(cmd *cli.Command) bool { return strings.HasSuffix(cmd.ArgsUsage, "[ARGS...]") }
 
 // flagsFirst moves the flags in args before the other arguments, so that "plx
-// logs JOB --task worker:3" works. It leaves args as it is for a command that
-// takes a program.
+// logs JOB --task worker:3" works. It changes nothing if the command takes a
+// program, whose arguments may look like flags.
 func flagsFirst(app *cli.App, args []string) []string {
 	if len(args) < 2 {
 		return args
@@ -347,8 +349,8 @@ func flagsFirst(app *cli.App, args []string) []string {
 }
 
 // asksEvents reports whether args is a plx launch with --json. It parses args
-// itself, because the error to report may come from parsing the flags. It
-// stops at the program, whose arguments may include --json too.
+// itself, because the error that plx must report as JSON may come from parsing
+// the flags. It stops at the program, whose own arguments may include --json.
 func asksEvents(app *cli.App, args []string) bool {
 	if len(args) < 2 || args[1] != "launch" {
 		return false

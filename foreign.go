@@ -8,7 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// Other launchers whose flags users of plx may type.
+// Other launchers, whose flags users of plx may type by mistake.
 const (
 	torchrun         = "torchrun"
 	mpirun           = "mpirun"
@@ -16,7 +16,7 @@ const (
 	deepspeed        = "deepspeed"
 	accelerate       = "accelerate"
 	srun             = "srun"
-	severalLaunchers = "" // several launchers have such a flag
+	severalLaunchers = "" // stands for several launchers that have the same flag
 )
 
 // launchers lists the programs that plx launch replaces.
@@ -28,7 +28,7 @@ var synonyms = sync.OnceValue(func() map[string]string {
 		"kill": "stop", "cancel": "stop", "log": "logs", "tail": "logs", "get": "fetch", "clean": "prune", "check": "doctor"}
 })
 
-// Hints for flags of other launchers that have the same plx counterpart. A
+// Hints for flags that several other launchers have under different names. A
 // hint that begins with a dash is a flag of plx.
 const (
 	perHost   = "--workers-per-host N"
@@ -45,12 +45,12 @@ const (
 // counterpart describes what a user of plx does instead of using a flag of
 // another launcher.
 type counterpart struct {
-	of   string // name of the other launcher; empty: several launchers
-	here string // equivalent plx flag, or what to do instead
+	of   string // name of the other launcher, or severalLaunchers
+	here string // equivalent plx flag, or a description of what to do instead
 }
 
-// counterparts maps flags of other launchers to their plx equivalents. The
-// keys have no leading dashes, and dashes instead of underscores.
+// counterparts maps flags of other launchers to what plx offers instead. A key
+// has no leading dashes, and has dashes where the flag may have underscores.
 var counterparts = sync.OnceValue(func() map[string]counterpart {
 	return map[string]counterpart{
 		"nproc-per-node": {torchrun, perHost}, "nnodes": {torchrun, everyHost}, "standalone": {torchrun, "leave it out: without hosts plx runs on this machine, --local 1x2 with two workers"},
@@ -85,12 +85,12 @@ var counterparts = sync.OnceValue(func() map[string]counterpart {
 	}
 })
 
-// foreignFlagHint returns a hint for a flag of another launcher, or "" if it knows
-// none. For commands other than plx launch it only suggests flags that the
-// command has.
+// foreignFlagHint returns a hint for a flag of another launcher, or "" if it
+// knows none. For commands other than plx launch it suggests only flags that
+// the command has.
 func foreignFlagHint(ctx *cli.Context, name string) string {
 	if name == "worker" && ctx.Command.Name != "launch" && flagOf(ctx.Command, "rank") != nil {
-		return "--rank N" // --rank selects one of the existing workers
+		return "--rank N" // a user who types --worker wants to select an existing worker, which --rank does
 	}
 	c, known := counterparts()[strings.ReplaceAll(name, "_", "-")]
 	if !known {

@@ -18,8 +18,8 @@ const (
 	commandColumn = 14
 )
 
-// group sets the heading under which the help lists the flags, and returns the
-// flags.
+// group sets the heading under which plx's help lists the flags, and returns
+// the flags.
 func group(heading string, flags ...cli.Flag) []cli.Flag {
 	for _, f := range flags {
 		switch f := f.(type) {
@@ -101,7 +101,7 @@ func defaultValue(f cli.DocGenerationFlag) string {
 	if !f.TakesValue() || slices.Contains([]string{"0", "0s", "-1"}, value) {
 		return ""
 	}
-	for _, zero := range []string{"m0s", "h0m"} { // write 5m0s as 5m, and 1h0m0s as 1h
+	for _, zero := range []string{"m0s", "h0m"} { // for example, print 5m0s as 5m, and 1h0m0s as 1h
 		if strings.HasSuffix(value, zero) {
 			value = value[:len(value)-2]
 		}
@@ -109,8 +109,8 @@ func defaultValue(f cli.DocGenerationFlag) string {
 	return value
 }
 
-// dashed returns a flag name with its dashes: one for a short name, and two
-// for a long one.
+// dashed returns a flag name with its dashes: one dash before a name of one
+// letter, two before a longer name.
 func dashed(name string) string { return strings.Repeat("-", min(len(name), 2)) + name }
 
 // entry returns a help entry: left, and then right wrapped at helpWidth and

@@ -35,10 +35,10 @@ import (
 
 // Flag describes a command-line flag to this package.
 type Flag struct {
-	Repeatable       bool // the flag may be given several times
-	Switch           bool // the flag needs no value, as a bool flag
-	Path             bool // values are paths on this machine, in which ~ means the user's home
-	CommandTableOnly bool // other commands have a different flag of this name, so only the command's own table sets it
+	Repeatable       bool // the flag may occur several times on the command line
+	Switch           bool // the flag needs no value, because it is a bool flag
+	Path             bool // values are paths on the local machine; ~ at the beginning means the user's home
+	CommandTableOnly bool // another command has a different flag of the same name, so only the table of this flag's own command may set it
 	CommandLineOnly  bool // only the command line may set the flag; a default for it is an error
 
 	// Wrong checks a value. For a wrong value it returns what the flag accepts
@@ -52,19 +52,19 @@ type Flags map[string]map[string]Flag
 
 // Setting is the default that the user has set for a flag of a command.
 type Setting struct {
-	Values []string // one value, or several for a repeatable flag
+	Values []string // values of the flag; only a repeatable flag may have more than one
 	From   string   // source of the values: "$PLX_LEASE", or file and line
 }
 
 // Mistake is an error in the configuration file or in an environment variable.
 type Mistake struct {
-	Where string   // file and line, or the variable's name
-	Name  string   // unknown key or command; empty for another kind of mistake
-	Known []string // valid names, from which the user may have meant one instead of Name
+	Where string   // place of the mistake: file and line, or the name of the variable
+	Name  string   // unknown name of a key or command; empty if the mistake is of another kind
+	Known []string // valid names, among which the user may find the one that he meant by Name
 	Text  string   // description of the mistake
 
 	advice string // hint for the user; empty if Text is enough
-	cause  error  // error of reading the file; nil for another kind of mistake
+	cause  error  // error of reading the file; nil if the mistake is of another kind
 }
 
 func (m *Mistake) Error() string { return m.Where + ": " + m.Text }
@@ -80,9 +80,9 @@ func Variable(flag string) string {
 	return "PLX_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// taskVariables lists the environment variables that plx sets for its tasks and that
-// look like variables of flags. They set no flag, because a task may itself
-// run plx.
+// taskVariables lists environment variables that plx sets for its tasks and
+// whose names look like the variable of a flag. Read does not report them as
+// unknown, because a task may itself run plx.
 var taskVariables = []string{"PLX_RANK", "PLX_CHECKPOINTS"}
 
 // otherVariables lists the environment variables that plx reads and that set no flag.
@@ -111,7 +111,7 @@ type Defaults struct {
 	flags Flags
 	path  string
 	keys  map[string]any // decoded content of the configuration file
-	lines map[string]int // line of each key in the file, by ".key" or ".table.key"
+	lines map[string]int // maps each key, as ".key" or ".table.key", to its line in the file
 }
 
 // Read reads and checks the configuration file at path and the environment
@@ -251,7 +251,7 @@ func (d *Defaults) read(command, flag string) (*Setting, error) {
 		if value, set = d.keys[flag]; !set || about.CommandTableOnly {
 			return nil, nil
 		}
-		if _, isTable := value.(map[string]any); isTable { // a table for the command that has the same name as the flag
+		if _, isTable := value.(map[string]any); isTable { // The value is the table of the command that has the same name as the flag.
 			return nil, nil
 		}
 		from = d.at(flag)

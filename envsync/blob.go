@@ -14,10 +14,10 @@ import (
 	"github.com/plx-run/plx/internal/digest"
 )
 
-// Progress is called for every piece of a blob that was written to a host's
-// connection, or that a host has received from another host. sent is the
-// number of bytes of the named blob that have reached the host so far, of
-// total. The first call has sent == 0. Progress must not block.
+// Progress is called whenever the sender has written a piece of a blob to a
+// host's connection, or a host has received a piece from another host. sent is
+// the number of bytes of the blob that have reached the host so far, total the
+// size of the blob. The first call has sent == 0. Progress must not block.
 type Progress func(host, blob string, sent, total int64)
 
 // Blob is one immutable file that is sent to hosts. It may be sent to several
@@ -32,7 +32,7 @@ type Blob struct {
 	// Path is the path of the file on the local machine.
 	Path string
 
-	pack func() ([]byte, error) // compresses the content for Packed; computed once for all hosts
+	pack func() ([]byte, error) // compresses the content for the method Packed; computed once for all hosts
 }
 
 // FileBlob makes a Blob of a regular file, such as a program. It reads the
@@ -105,7 +105,7 @@ func (b Blob) compress() ([]byte, error) {
 // relative to the home folder.
 func BlobPath(sum string) string { return ".plx/blobs/" + sum }
 
-// rootCause strips "open PATH:" from a file error, because the callers'
+// rootCause removes "open PATH:" from a file error, because the callers'
 // messages already name the path.
 func rootCause(err error) error {
 	if e, ok := err.(*fs.PathError); ok {

@@ -2,8 +2,8 @@
 // remote hosts.
 //
 // A file becomes a Blob, which is named by the SHA-256 of its content and
-// stored on a host as ~/.plx/blobs/<sum>. Having and Settle manage the blobs
-// on a host, and Here describes the host:
+// stored on a host as ~/.plx/blobs/<sum>. CachedBlobs checks the blobs on a
+// host, StoreBlob adds a blob, and DescribeHost describes the host:
 //
 //	program, err := envsync.FileBlob("./train")
 //	...

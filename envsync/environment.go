@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/internal/bounded"
 )
 
-// EnvironmentHint is the hint to print below an error of [Environment] if the
-// error has no hint of its own.
+// EnvironmentHint is the hint to print below an error of [Environment] that
+// has no own hint.
 const EnvironmentHint = "--env NAME=VALUE, or --env NAME for the value that it has here; each line of the file of --env-file is like either"
 
 // maxEnvFile is the maximum size in bytes of a file passed to --env-file.
@@ -66,12 +66,14 @@ var (
 	quoted = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)^('.*'|".*")$`) })
 )
 
-// ValueNotes returns notes about values that a shell would have expanded, and that
-// plx leaves as they are. The notes contain only the variables' names, because
-// values may be secrets. Doubts returns nil if [Environment] returns an error
-// for the same arguments.
+// ValueNotes returns notes about values that a shell would have expanded, and
+// that plx leaves as they are. The notes contain only the variables' names,
+// because values may be secrets. ValueNotes returns nil if [Environment]
+// returns an error for the same arguments.
 func ValueNotes(specs, files []string) (notes []string) {
-	given, here := map[string]string{}, func(string) (string, bool) { return "", true } // values of the local machine are not literals that the user typed, so Doubts does not check them
+	// The user did not type the values that come from the local machine, so
+	// ValueNotes does not check them.
+	given, here := map[string]string{}, func(string) (string, bool) { return "", true }
 	for _, file := range files {
 		content, err := readEnvFile(file)
 		if err != nil || addLines(given, file, content, here) != nil {
@@ -156,9 +158,9 @@ func addVariable(values map[string]string, spec string, lookup func(string) (str
 	return nil
 }
 
-// reserved maps each variable that plx sets for every task to the reason why
-// the user must not set it, and to a hint. Names that begin with PLX_ are
-// reserved too, except for those in settings.
+// reserved maps each variable that plx sets for every task to a hint and to
+// the reason why the user must not set it. Names that begin with PLX_ are
+// reserved too, except for those in the list settings.
 var reserved = map[string]struct{ why, hint string }{
 	"CUDA_VISIBLE_DEVICES": {"it follows the devices of the resource file", "write the GPU ids after the host, such as gpu01: 0,1"},
 	"ROCR_VISIBLE_DEVICES": {"it follows the devices of the resource file", "write the GPU ids after the host, such as gpu01: 0,1"},

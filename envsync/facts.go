@@ -36,8 +36,8 @@ type Facts struct {
 	FileSystem string `json:"fsid"`
 }
 
-// ReadFacts parses the output of Here, which ran on a host. It validates every
-// field, because the host is not trusted.
+// ReadFacts parses the output of DescribeHost, which ran on a host. It
+// validates every field, because the host is not trusted.
 func ReadFacts(out []byte) (f Facts, err error) {
 	if err := json.Unmarshal(out, &f); err != nil {
 		return Facts{}, fmt.Errorf("the host printed no valid description of itself: %q: %w", short(string(out)), err)
@@ -58,8 +58,9 @@ func ReadFacts(out []byte) (f Facts, err error) {
 
 var fileSystemName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[[:xdigit:]]{32}$`) })
 
-// goArchs maps a machine name of uname -m to Go's name. Names that are equal
-// in both, such as ppc64le, riscv64 and s390x, are not listed.
+// goArchs maps a machine name that uname -m prints to Go's name of the
+// architecture. Names that are equal in both, such as ppc64le, riscv64 and
+// s390x, are not listed.
 var goArchs = map[string]string{
 	"x86_64": "amd64", "aarch64": "arm64", "i386": "386", "i486": "386", "i586": "386", "i686": "386",
 	"armv6l": "arm", "armv7l": "arm", "armv8l": "arm", "loongarch64": "loong64",

@@ -62,26 +62,29 @@ func ownFolder(plx string) (string, error) {
 		}
 	}
 	file := filepath.Join(plx, "fsid")
-	name, _ := firstLine(file) // if several processes find no identifier at once, the first one's link wins, and all read that one below
+	// Several processes may find no identifier at the same time. The first one
+	// to create the link wins, and all of them read its identifier below.
+	name, _ := firstLine(file)
 	fresh := name == ""
 	if fresh {
 		id := make([]byte, 16)
-		rand.Read(id) // never fails
+		rand.Read(id) // rand.Read never returns an error
 		name = hex.EncodeToString(id)
 	}
 	probe := filepath.Join(plx, ".fsid."+rand.Text())
 	if err := os.WriteFile(probe, []byte(name+"\n"), 0o600); err != nil {
 		return "", errors.Join(err, os.RemoveAll(probe))
 	}
-	defer os.RemoveAll(probe) // the file was just written, so it can be removed
+	// The removal cannot fail, since the file was just written.
+	defer os.RemoveAll(probe)
 	if !fresh {
 		return name, nil
 	}
 	if info, err := os.Lstat(file); err == nil && info.Size() == 0 {
-		_ = os.Remove(file) // a full disk has left an empty file; another process may remove it first
+		_ = os.Remove(file) // A full disk has left an empty file. An error does not matter, because another process may already have removed the file.
 	}
 	if err := os.Link(probe, file); err != nil && !errors.Is(err, os.ErrExist) {
-		if err := os.Rename(probe, file); err != nil { // the file system has no hard links
+		if err := os.Rename(probe, file); err != nil { // the file system has no hard links, so rename the file instead
 			return "", err
 		}
 	}
@@ -101,11 +104,12 @@ func firstLine(path string) (string, error) {
 	return line, nil
 }
 
-// CachedBlobs checks which blobs are stored on this host. wanted maps the SHA-256
-// of each blob to its size in bytes. sums are the blobs that are present and
-// intact, damaged those with wrong content. Having hashes a blob again only if
-// its size, times or inode have changed, after a reboot, and once a day. It
-// updates the modification time of the blobs, so that they count as used.
+// CachedBlobs checks which blobs are stored on this host. wanted maps the
+// SHA-256 of each blob to its size in bytes. sums are the blobs that are
+// present and intact, damaged those with wrong content. CachedBlobs computes
+// the hash of a blob only if its size, times or inode have changed, after a
+// reboot, and once a day. It updates the modification time of the blobs, so
+// that they count as used.
 func CachedBlobs(wanted map[string]int64) (sums, damaged []string) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -144,9 +148,9 @@ func isSum(s string) bool {
 	return err == nil && len(sum) == sha256.Size
 }
 
-// StoreBlob moves file, whose content has the SHA-256 sum, to its place among the
-// blobs, after flushing it to disk. If another process moves the same file at
-// the same time, Settle returns nil as long as the blob is there.
+// StoreBlob flushes file to disk and moves it to the folder of blobs. sum is
+// the SHA-256 of its content. If another process stores the same blob at the
+// same time, StoreBlob returns nil provided that the blob is there.
 func StoreBlob(file, sum string, size int64) error {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -163,7 +167,7 @@ func settle(home, file, sum string, size int64) error {
 	if err := makeDurable(file); err != nil {
 		return err
 	}
-	if verify(home, sum, size) == nil { // the blob may be a program that is running, so it is not replaced
+	if verify(home, sum, size) == nil { // A blob may be a program that is running, so an intact one is not replaced.
 		return os.Remove(file)
 	}
 	blob := filepath.Join(home, BlobPath(sum))
@@ -177,7 +181,7 @@ func settle(home, file, sum string, size int64) error {
 	}
 	if folder, err := os.Open(filepath.Dir(blob)); err == nil {
 		_ = folder.Sync() // an error is ignored, because some file systems cannot sync a folder
-		folder.Close()    // only read
+		folder.Close()    // the folder was only read, so an error of Close does not matter
 	}
 	if as, err := identity(blob); err == nil {
 		writeRecord(home, sum, as)
@@ -213,7 +217,7 @@ func recordPath(home, sum string) string {
 }
 
 const (
-	useInterval = time.Hour      // update a blob's modification time at a use if the time is older than this
+	useInterval = time.Hour      // a use of a blob updates its modification time only if that time is older than useInterval
 	verifiedFor = 24 * time.Hour // a verified blob with unchanged inode, size and times is not hashed again for this long
 )
 
@@ -250,7 +254,7 @@ func verify(home, sum string, size int64) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() // opened for reading
+	defer f.Close() // opened for reading: an error of Close does not matter
 	_, got, err := digest.Of(f)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
@@ -262,17 +266,17 @@ func verify(home, sum string, size int64) error {
 	return nil
 }
 
-// readRecord returns the content of the file that recordPath names. It returns "" if
-// there is no such file or if the file is more than a day old: a disk can
-// corrupt a blob without changing the blob's times, so the blob must be hashed
-// again.
+// readRecord returns the content of the file that recordPath names. It returns
+// "" if there is no such file or if the file is more than a day old. A disk
+// can corrupt a blob without changing the blob's times, so the blob must be
+// hashed again every day.
 func readRecord(home, sum string) string {
 	file := recordPath(home, sum)
 	info, err := os.Lstat(file)
 	if err != nil || time.Since(info.ModTime()).Abs() > verifiedFor {
 		return ""
 	}
-	text, _ := bounded.ReadFile(file, bounded.Words) // an unreadable file counts as none
+	text, _ := bounded.ReadFile(file, bounded.Words) // an unreadable file is treated as a missing one
 	return string(text)
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 // amdTools lists AMD's command-line tools in the order in which their output
-// is tried. list is the name of the section of the probe's output that has the
-// tool's list of GPUs.
+// is tried. The field list is the name of the section of the probe's output
+// that contains the tool's list of GPUs.
 var amdTools = []struct {
 	tool Tool
 	list string
@@ -26,6 +26,10 @@ var amdTools = []struct {
 }
 
 // readAMD adds the AMD GPUs of a host to its Report.
+//
+// TODO: run this on a host with an AMD GPU. The tests only parse output that
+// follows the source code of amd-smi and rocm-smi, and output that users have
+// published.
 func readAMD(r *Report, all sections, limit time.Duration) {
 	r.GPUTool, r.Visible = ToolNone, all.first("rocr-visible")
 	asked := false
@@ -43,7 +47,7 @@ func readAMD(r *Report, all sections, limit time.Duration) {
 			r.GPUs, r.GPUTool, r.GPUError = gpus, t.tool, ""
 			r.Driver = all.first("amdgpu")
 			return
-		case all.has("kfd"): // without /dev/kfd there is no GPU, and the tool is only part of the machine image
+		case all.has("kfd"): // Without the device /dev/kfd the host has no AMD GPU. The tool is then only a part of the machine image.
 			notes := clean(strings.Join(list.lines, "; "))
 			r.GPUTool, r.GPUError = ToolBroken, fmt.Sprintf("%s failed with status %s: %s", t.tool, list.status, cmp.Or(notes, "it printed nothing"))
 		}
@@ -57,8 +61,8 @@ func readAMD(r *Report, all sections, limit time.Duration) {
 // keys, which differs between versions of the tools.
 type object map[string]any
 
-// decoded returns the first JSON value in lines, or nil. The tools may print
-// warnings before the value.
+// decoded returns the first JSON value in lines, or nil. It skips warnings
+// that a tool may print before the value.
 func decoded(lines []string) (value any) {
 	i := slices.IndexFunc(lines, func(line string) bool {
 		line = strings.TrimSpace(line)
@@ -96,7 +100,7 @@ func (o object) at(keys ...string) any {
 }
 
 // text returns the string or number at a path of keys, made safe for a
-// terminal. It returns "" if the tool printed N/A or the like.
+// terminal. It returns "" if the tool printed N/A or a similar text.
 func (o object) text(keys ...string) string {
 	var s string
 	switch v := o.at(keys...).(type) {
@@ -112,13 +116,13 @@ func (o object) text(keys ...string) string {
 	return s
 }
 
-// units has the factor from each unit of memory to MiB; per cent stay
-// unchanged.
+// units maps each unit of memory to the factor that converts it to MiB. A
+// value in per cent stays unchanged.
 var units = map[string]float64{"B": 1.0 / (1 << 20), "KB": 1.0 / (1 << 10), "MB": 1, "GB": 1 << 10, "%": 1}
 
-// amount returns the number at a path of keys, in MiB or per cent, or Unknown.
-// The value may be a number in the given unit, a string such as "16 MB", or an
-// object with value and unit.
+// amount returns the number at a path of keys, in MiB or per cent, or Unknown
+// if there is none. The value may be a number in the given unit, a string such
+// as "16 MB", or an object with value and unit.
 func (o object) amount(unit string, keys ...string) int {
 	field := o.text(keys...)
 	if inner, ok := o.at(keys...).(map[string]any); ok {
@@ -133,7 +137,8 @@ func (o object) amount(unit string, keys ...string) int {
 	return int(n)
 }
 
-// ordinal returns the non-negative integer at a path of keys, or Unknown.
+// ordinal returns the non-negative integer at a path of keys, or Unknown if
+// there is none.
 func (o object) ordinal(keys ...string) int {
 	n, err := strconv.Atoi(o.text(keys...))
 	if err != nil || n < 0 {
@@ -168,9 +173,10 @@ func amdName(names ...string) string {
 	return ""
 }
 
-// amdGPUs sorts gpus by index and sets RuntimeID. order has, by index, the
-// position that AMD's runtime gives the GPU, or Unknown. Several parts of one
-// GPU share a UUID, so amdGPUs removes UUIDs that are not unique.
+// amdGPUs sorts gpus by index and sets their RuntimeID. order maps the index
+// of each GPU to the position at which AMD's runtime lists the GPU, or to
+// Unknown. Partitions of one GPU share a UUID, so amdGPUs removes UUIDs that
+// are not unique.
 func amdGPUs(gpus []GPU, order map[int]int) []GPU {
 	slices.SortFunc(gpus, func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
 	places := slices.Sorted(maps.Values(order))
@@ -197,8 +203,8 @@ var (
 )
 
 // readROCmSMI parses the JSON output of rocm-smi: an object for each card, and
-// an object "system" that lists the processes. ok is false if there is no such
-// output.
+// an object "system" that lists the processes. ok is false if the probe's
+// output contains no output of rocm-smi.
 func readROCmSMI(all sections) (gpus []GPU, ok bool) {
 	whole, ok := decoded(all.find("rocm").lines).(map[string]any)
 	if !ok {
@@ -234,12 +240,12 @@ func readROCmSMI(all sections) (gpus []GPU, ok bool) {
 }
 
 // placeROCm assigns the processes to their GPUs. rocm-smi reports only the
-// number of GPUs that a process uses. The kernel reports how much memory each
-// process uses on each GPU. For a process without such a report, placeROCm
-// assumes every GPU that is in use.
+// number of GPUs that a process uses. The kernel reports how much memory a
+// process uses on each GPU. If the kernel reports nothing about a process,
+// placeROCm assigns the process to every GPU that is in use.
 func placeROCm(gpus []GPU, system object, byGUID map[string]int, all sections) {
 	users := owners(all)
-	on := map[int][]int{} // by process id: indices of the GPUs whose memory the process uses
+	on := map[int][]int{} // maps a process id to the indices of the GPUs whose memory the process uses
 	for _, line := range all.find("kfd-memory").lines {
 		f := strings.Fields(line)
 		if len(f) != 3 || f[2] == "0" {
@@ -296,7 +302,8 @@ func rocmProcess(pid int, text string) Process {
 }
 
 // perGPU parses a JSON list of GPUs that amd-smi printed, and returns its
-// objects by GPU index. Newer versions wrap the list in an object.
+// objects by GPU index. In newer versions of amd-smi the list is a member of
+// an object.
 func perGPU(lines []string) (all map[int]object, ok bool) {
 	value := decoded(lines)
 	if wrapped, isObject := value.(map[string]any); isObject {
@@ -319,8 +326,8 @@ func perGPU(lines []string) (all map[int]object, ok bool) {
 	return all, ok
 }
 
-// readAMDSMI parses the JSON output of amd-smi. ok is false if there is no
-// list of GPUs.
+// readAMDSMI parses the JSON output of amd-smi. ok is false if the output
+// contains no list of GPUs.
 func readAMDSMI(all sections) (gpus []GPU, ok bool) {
 	list, ok := perGPU(all.find("amd-list").lines)
 	if !ok {
@@ -360,8 +367,8 @@ func readAMDSMI(all sections) (gpus []GPU, ok bool) {
 }
 
 // amdProcesses parses the list of processes of one GPU. If there are no
-// processes, amd-smi prints a sentence instead of the list or of an element,
-// which amdProcesses skips.
+// processes, amd-smi prints a sentence instead of the list or instead of an
+// element. amdProcesses skips this sentence.
 func amdProcesses(o object, users map[int]string) (found []Process) {
 	list, _ := o.at("process_list").([]any)
 	for _, item := range list {

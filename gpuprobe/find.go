@@ -14,8 +14,8 @@ type Device struct {
 	MIG *MIG // MIG device of GPU; nil if the Device is the whole GPU
 }
 
-// Label returns the device's index, such as "3", or for a MIG device GPU and
-// MIG index, such as "3:0".
+// Label returns the index of the GPU, such as "3". For a MIG device it returns
+// the indices of GPU and MIG device, such as "3:0".
 func (d Device) Label() string {
 	if d.MIG == nil {
 		return strconv.Itoa(d.GPU.Index)
@@ -42,8 +42,8 @@ func (d Device) Users() (all []Process, busy bool) {
 	return d.MIG.Processes, len(d.MIG.Processes) > 0
 }
 
-// Unplaced returns the processes on a GPU in MIG mode whose MIG device
-// nvidia-smi does not report.
+// Unplaced returns the GPU's processes of which nvidia-smi does not report the
+// MIG device that they use. g must be in MIG mode.
 func (g GPU) Unplaced() (all []Process) {
 	for _, p := range g.Processes {
 		if !slices.ContainsFunc(g.MIG, func(m MIG) bool { return slices.Contains(m.Processes, p) }) {
@@ -54,7 +54,7 @@ func (g GPU) Unplaced() (all []Process) {
 }
 
 // unusable returns the reason why no program can use the device, or nil if
-// programs can.
+// programs can use it.
 func (d Device) unusable() error {
 	g := d.GPU
 	switch {
@@ -69,7 +69,7 @@ func (d Device) unusable() error {
 }
 
 // Devices returns all devices of the host. For a GPU with MIG devices it
-// returns these instead of the GPU.
+// returns the MIG devices and not the GPU.
 func (r Report) Devices() (all []Device) {
 	for _, g := range r.GPUs {
 		if len(g.MIG) == 0 {
@@ -119,12 +119,12 @@ func (r Report) lacks(names []string) []string {
 
 // Find returns the devices with the given names. A name is an index, a UUID or
 // the beginning of a UUID. Find returns an error if a name matches no device
-// or several; the error lists the host's devices. The caller adds the host's
-// name to the error.
+// or more than one; the error lists the host's devices. The caller adds the
+// host's name to the error.
 func (r Report) Find(names []string) (all []Device, err error) {
 	if missing := r.lacks(names); len(missing) > 0 {
 		if len(r.GPUs) == 0 && (r.GPUTool == ToolBroken || r.GPUTool == ToolHung) {
-			return nil, fmt.Errorf("GPU %s was not found: %s", strings.Join(missing, ", "), r.GPUError) // the GPU may exist, but the tool could not list it
+			return nil, fmt.Errorf("GPU %s was not found: %s", strings.Join(missing, ", "), r.GPUError) // The GPU may exist, because the tool could not list the GPUs.
 		}
 		return nil, fmt.Errorf("no GPU %s: %s", strings.Join(missing, ", "), r.summary(missing))
 	}
@@ -160,7 +160,7 @@ func (r Report) Check(names []string) ([]Device, error) {
 }
 
 // summary returns the second half of Find's error message: the GPUs that the
-// host has. It lists them with UUIDs if a missing name is a UUID.
+// host has. It shows their UUIDs if one of the missing names is a UUID.
 func (r Report) summary(missing []string) string {
 	have := "the host has none"
 	byUUID := slices.ContainsFunc(missing, func(name string) bool { _, err := strconv.Atoi(name); return err != nil })

@@ -16,6 +16,6 @@ type localShell struct{}
 func (localShell) Run(ctx context.Context, command string, stdin io.Reader, stdout, stderr io.Writer) error {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
-	cmd.WaitDelay = endGrace // an nvidia-smi that hangs may keep the output pipe open
+	cmd.WaitDelay = endGrace // A hanging nvidia-smi may keep the output pipe open, so wait only endGrace for the end of the output.
 	return cmd.Run()
 }

@@ -12,10 +12,10 @@ import (
 	"unicode/utf8"
 )
 
-// section is a part of the probe script's output, between two lines with the
-// script's mark.
+// section is a part of the probe script's output. It stands between two lines
+// that begin with a random word, the script's mark.
 type section struct {
-	name, word string // from the line that begins the section; word is empty if that line has only a name
+	name, word string // words on the line that begins the section; word is empty if that line contains only a name
 	// status is the exit status of the program that printed the section. It is
 	// "late" if the script stopped waiting for the program, and empty if no
 	// program ran.
@@ -54,7 +54,8 @@ func (all sections) has(name string) bool {
 	return slices.ContainsFunc(all, func(s section) bool { return s.name == name })
 }
 
-// find returns the first section with the given name, or an empty section.
+// find returns the first section with the given name. If there is none, it
+// returns an empty section.
 func (all sections) find(name string) section {
 	if i := slices.IndexFunc(all, func(s section) bool { return s.name == name }); i >= 0 {
 		return all[i]
@@ -62,8 +63,8 @@ func (all sections) find(name string) section {
 	return section{}
 }
 
-// first returns the first line of the named section, made safe for a terminal,
-// or "".
+// first returns the first line of the named section, made safe for a terminal.
+// It returns "" if the section is missing or empty.
 func (all sections) first(name string) string {
 	if lines := all.find(name).lines; len(lines) > 0 {
 		return clean(lines[0])
@@ -71,8 +72,8 @@ func (all sections) first(name string) string {
 	return ""
 }
 
-// clean makes a short text from a host safe to print on a terminal: printable
-// characters and valid UTF-8, at most about 300 bytes.
+// clean makes a short text from a host safe to print on a terminal. The result
+// contains only printable characters and at most about 300 bytes.
 func clean(s string) string {
 	const limit = 300
 	s = strings.TrimSpace(strings.Map(func(r rune) rune {
@@ -126,8 +127,9 @@ func parseGPU(line string, optional int) (g GPU, ok bool) {
 }
 
 // fault returns the reason why no program can use the GPU that the fields
-// describe, or "". "Unknown error" counts only in the fields for memory and
-// name, because some working GPUs report it as their utilisation.
+// describe, or "" if programs can use it. The text "Unknown error" is such a
+// reason only in the fields for memory and name, because some working GPUs
+// report it as their utilisation.
 func fault(fields []string) string {
 	for i, f := range fields {
 		low := strings.ToLower(f)
@@ -165,7 +167,8 @@ func amount(field string) int {
 }
 
 // canonicalBus formats a PCI address as Linux does: "0000:3b:00.0". nvidia-smi
-// prints the domain with eight digits, and before driver 384 with four.
+// prints the domain, the first number, with eight digits, and before driver
+// 384 with four.
 func canonicalBus(address string) string {
 	var domain, bus, device, function uint32
 	if n, err := fmt.Sscanf(address, "%x:%x:%x.%x", &domain, &bus, &device, &function); n != 4 || err != nil {
@@ -223,8 +226,8 @@ func parseList(lines []string) map[string][]MIG {
 }
 
 // procGPUs returns the GPUs described in /proc/driver/nvidia/gpus, except
-// those that the driver is configured to exclude. It numbers them in the order
-// of their bus addresses, as nvidia-smi does.
+// those that the driver is configured to exclude. It numbers the GPUs in the
+// order of their bus addresses, as nvidia-smi does.
 func procGPUs(all sections) []GPU {
 	var gpus []GPU
 	for _, s := range all {
@@ -264,8 +267,8 @@ func keyValues(lines []string) map[string]string {
 
 var majorMinor = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\d{1,3}\.\d{1,3}$`) })
 
-// shortVersion returns the first word of field if it is a version such as
-// "12.4", otherwise "".
+// shortVersion returns the first word of field if the word is a version such
+// as "12.4". It returns "" for any other field.
 func shortVersion(field string) string {
 	word, _, _ := strings.Cut(field, " ")
 	if !majorMinor().MatchString(word) {
@@ -275,8 +278,8 @@ func shortVersion(field string) string {
 }
 
 // cudaVersion returns the driver's CUDA version from the output of nvidia-smi
-// -q. Drivers before 410 do not report it. Drivers from 610 on report it in
-// two lines, and will drop the older line.
+// -q. Drivers before 410 do not report the version. Drivers from 610 on report
+// it under two names, and will drop the older name.
 func cudaVersion(lines []string) string {
 	facts := keyValues(lines)
 	return cmp.Or(shortVersion(facts["CUDA UMD Version"]), shortVersion(facts["CUDA Version"]))
@@ -296,9 +299,9 @@ func procDriver(line string) string {
 }
 
 // blasChoice chooses the best BLAS library from lines of the form "FILE PATH".
-// It prefers OpenBLAS to MKL, and MKL to BLIS. Next, it prefers a file name
-// with a version, because a name without a version is meant for linkers. Among
-// equals it takes the first path.
+// It prefers OpenBLAS to MKL, and MKL to BLIS. Within one library, it prefers
+// a file name with a version, because a name without a version is meant for
+// linkers. Among equally good files it takes the first path.
 func blasChoice(lines []string) (file, path string) {
 	best := 0
 	for _, line := range lines {
@@ -322,9 +325,10 @@ func blasRank(file string) int {
 	return 0
 }
 
-// owners returns the user of each process by process id, from the script's
-// lines "uid PID UID" and its lines of the password file. If the password file
-// does not name a user, the value is the numeric UID.
+// owners returns the name of the user of each process, indexed by process id.
+// It reads the script's lines "uid PID UID" and its lines of the password
+// file. If the password file does not name a user, the value is the numeric
+// UID.
 func owners(all sections) map[int]string {
 	names := map[string]string{}
 	for _, line := range all.find("passwd").lines {

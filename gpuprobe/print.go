@@ -64,7 +64,7 @@ func gpuCount(r Report) string {
 	if len(r.GPUs) == 0 {
 		return "-"
 	}
-	if r.GPUTool == ToolProc || r.GPUTool == ToolBroken || r.GPUTool == ToolHung { // it is unknown which GPUs are in use
+	if r.GPUTool == ToolProc || r.GPUTool == ToolBroken || r.GPUTool == ToolHung { // The tool did not work, so it is unknown which GPUs are in use.
 		return strconv.Itoa(len(r.GPUs))
 	}
 	count := 0
@@ -76,8 +76,8 @@ func gpuCount(r Report) string {
 	return fmt.Sprintf("%d, %d free", len(r.GPUs), count)
 }
 
-// state returns the word for a host's state, and the reason if the state is
-// not simply "ok".
+// state returns the word for a host's state. If the state is not "ok", why is
+// the reason.
 func (row Row) state() (state, why string) {
 	switch r := row.Report; {
 	case row.Err != nil:
@@ -114,7 +114,7 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// free is the text of the table's USED BY column for a GPU that a job may use.
+// free is the text in the table's column USED BY for a GPU that a job may use.
 const free = "free"
 
 // UsedBy returns the names of the users whose processes run on the GPU, each
@@ -133,8 +133,8 @@ func (g GPU) UsedBy() string {
 	return usedBy(g.Processes, free)
 }
 
-// usedBy returns the names of the users of processes, each once with the
-// number of processes. If all is empty, it returns none.
+// usedBy returns the names of the users of the processes all, each once with
+// the number of its processes. If all is empty, it returns the parameter none.
 func usedBy(all []Process, none string) string {
 	if len(all) == 0 {
 		return none
@@ -159,8 +159,8 @@ func oneLine(s string) string {
 	return strings.Join(lines, "; ")
 }
 
-// answer is the JSON object for one host. The fields up to "gpus" are a stable
-// interface for scripts.
+// answer is the JSON object for one host. The fields up to and including
+// "gpus" are a stable interface for scripts.
 type answer struct {
 	Host  string `json:"host"`
 	OK    bool   `json:"ok"`
@@ -170,9 +170,9 @@ type answer struct {
 
 // JSON writes an array with one object for each row, in the order of rows. The
 // field "ok" is true if the probe succeeded and the host has all requested
-// GPUs; otherwise "error" has the reason. If the probe succeeded, the object
-// has the host's values even if "ok" is false. "gpus" is always an array, and
-// a number that the tool did not report is null.
+// GPUs. If "ok" is false, "error" is the reason. If the probe succeeded, the
+// object has the host's values even if "ok" is false. "gpus" is always an
+// array, and a number that the tool did not report is null.
 func JSON(w io.Writer, rows []Row) error {
 	answers := make([]answer, 0, len(rows))
 	for _, row := range rows {

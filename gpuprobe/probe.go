@@ -32,29 +32,29 @@ type Options struct {
 	// nvidia-smi, in whole seconds. 0 means DefaultToolTime.
 	ToolTime time.Duration
 	// Slow is called from another goroutine if the probe has not finished
-	// SlowAfter after its first call of nvidia-smi. It may be nil.
+	// SlowAfter (5 s) after its first call of nvidia-smi. It may be nil.
 	Slow func()
 
-	slowAfter time.Duration // used by tests instead of SlowAfter; 0 means SlowAfter
+	slowAfter time.Duration // replaces SlowAfter in tests; 0 means SlowAfter
 }
 
-// SlowAfter is the time after which the calls of nvidia-smi are reported as
-// slow, see Options.Slow.
+// SlowAfter is the time after which a probe that waits for nvidia-smi is
+// reported as slow, by calling Options.Slow.
 const SlowAfter = 5 * time.Second
 
 const (
 	// otherTime is the part of a probe's time limit that is not for its six
-	// calls of nvidia-smi: it covers looking up user names and the start of a
-	// slow host's shell.
+	// calls of nvidia-smi. In this time the script starts on a slow host and
+	// looks up user names.
 	otherTime = 15 * time.Second
-	// outputLimit is the greatest size of a host's output, in bytes. The
-	// output for 16 GPUs with a few hundred processes each takes a tenth of
-	// it.
+	// outputLimit is the maximum size of a host's output, in bytes. The output
+	// for 16 GPUs with a few hundred processes each is about a tenth of
+	// outputLimit.
 	outputLimit = 1 << 20
 	stderrLimit = 4 << 10
-	// endGrace is how long the run may take to end after the script's last
-	// line. Only an nvidia-smi that hangs and keeps the output open takes
-	// longer.
+	// endGrace is how long Runner.Run may continue after the script has
+	// printed its last line. Run continues longer only if an nvidia-smi hangs
+	// and keeps the output open.
 	endGrace = time.Second
 )
 
@@ -63,8 +63,8 @@ var script string
 
 // Probe determines the GPUs, cores, memory and BLAS library of one host. It
 // calls r.Run once. Its time limit is six times o.ToolTime plus 15 seconds, or
-// the end of ctx if that is earlier. The error means that the script could not
-// run; problems with the GPUs are in the Report.
+// the end of ctx if that is earlier. An error means that the script could not
+// run. Problems with the GPUs are part of the Report.
 func Probe(ctx context.Context, r Runner, o Options) (Report, error) {
 	answer, err := ask(ctx, r, "", o)
 	if err != nil {
@@ -73,13 +73,13 @@ func Probe(ctx context.Context, r Runner, o Options) (Report, error) {
 	return answer.Report(), nil
 }
 
-// Output is the output of the probe script from one host. The output is
-// untrusted, as everything that a host sends; the method Report makes it safe
+// Output is the output of the probe script from one host. The output is not
+// trusted, because the host may send anything; the method Report makes it safe
 // to print.
 type Output struct {
 	Mark  string // random word that begins the lines by which the script separates sections
 	Text  string
-	Limit time.Duration // time limit that one call of nvidia-smi had
+	Limit time.Duration // time limit of each call of nvidia-smi in the script
 }
 
 // Report parses the output into a Report.
@@ -88,8 +88,8 @@ func (a Output) Report() Report {
 }
 
 // ask runs the script. In tests, root is the folder that replaces / on the
-// host; otherwise it is empty. If ask returns an error, the Answer contains
-// the output that came before the error.
+// host; in other programs root is empty. If ask returns an error, the Output
+// contains the text that the script printed before the error.
 func ask(ctx context.Context, r Runner, root string, o Options) (Output, error) {
 	limit := cmp.Or(o.ToolTime, DefaultToolTime)
 	probeLimit := Limit(o.ToolTime)
@@ -115,8 +115,8 @@ func ask(ctx context.Context, r Runner, root string, o Options) (Output, error) 
 	if !done {
 		return answer, probeError(ctx, err, errs)
 	}
-	// Ignore err: after the script's last line, an error only means that
-	// endGrace cut off the run.
+	// The script has printed its last line, so an error only means that the
+	// run did not end within endGrace.
 	return answer, nil
 }
 
@@ -138,25 +138,26 @@ func probeError(ctx context.Context, err error, stderr *transcript) error {
 	case words != "" && ctx.Err() == nil:
 		err = fmt.Errorf("%w: %s", err, words)
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // err is only the effect of the deadline on the run
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // Run failed only because its deadline passed, so err says nothing more.
 		err = context.Cause(ctx)
 	}
 	return fmt.Errorf("probe: %w", err)
 }
 
-// transcript is a Writer that stores the first limit bytes written to it. When
-// the bytes contain tool, it calls started; when they contain mark, it calls
-// complete. Its content may be read while a writer still writes.
+// transcript is a Writer that stores the first limit bytes written to it. It
+// calls started when the stored bytes first contain tool, and complete when
+// they first contain mark. Its content may be read while another goroutine
+// still writes.
 type transcript struct {
 	limit    int    // greatest number of bytes to store
-	mark     []byte // if empty, complete is never called
+	mark     []byte // text after which complete is called; if empty, complete is never called
 	complete func()
-	tool     []byte // if empty, started is never called
+	tool     []byte // text after which started is called; if empty, started is never called
 	started  func()
 
 	mu   sync.Mutex
 	buf  bytes.Buffer
-	done bool // the bytes so far contain mark
+	done bool // true if the bytes stored so far contain mark
 }
 
 func (t *transcript) Write(p []byte) (int, error) {

@@ -10,7 +10,8 @@ import (
 )
 
 // read makes a Report from the sections of the script's output. limit is the
-// time limit that one call of nvidia-smi had; error messages contain it.
+// time limit of each call of nvidia-smi in the script; error messages contain
+// it.
 func read(all sections, limit time.Duration) Report {
 	machine := strings.Fields(all.first("machine") + " - -")
 	_, memory, _ := strings.Cut(all.first("memory"), ":")
@@ -33,8 +34,8 @@ func read(all sections, limit time.Duration) Report {
 }
 
 // readVendors adds the GPUs of the first vendor that has GPUs, or a failing
-// tool, on the host. If there is no such vendor, it keeps the result with an
-// error, if any.
+// tool, on the host. If no vendor has either, it returns a report without
+// GPUs, which contains an error if one of the vendors has reported an error.
 func readVendors(host Report, all sections, limit time.Duration) (r Report) {
 	for i, f := range vendors() {
 		one := host
@@ -90,21 +91,21 @@ func readGPUs(r *Report, all sections, limit time.Duration) {
 	case len(inProc) == 0 && foundNone(notes), notes == "" && answer.status == "0" && !hardware:
 		r.GPUTool = ToolSMI
 	case strings.Contains(notes, "communicate with the NVIDIA driver") && !hardware:
-		r.GPUTool = ToolNone // without NVIDIA hardware, the tool is only part of the machine image
+		r.GPUTool = ToolNone // The host has no NVIDIA hardware, so the tool is only a part of the machine image.
 	default:
 		r.GPUs, r.GPUTool = inProc, ToolBroken
 		r.GPUError = fmt.Sprintf("nvidia-smi failed with status %s: %s", answer.status, cmp.Or(notes, "it printed nothing"))
 	}
 }
 
-// queries lists the names of the script's sections for GPU queries, the last
-// query first. Each query has one optional field more than the element before
-// it in this list.
+// queries lists the names of the script's sections for GPU queries. The script
+// makes the queries in reverse order, until one succeeds. Each query has one
+// optional field more than the query before it in this list.
 var queries = []string{"gpus-without-mig", "gpus-without-cap", "gpus"}
 
 // readQuery parses the section of the last GPU query that the script made. It
-// returns the section, the GPUs in index order, and the lines that describe no
-// GPU.
+// returns that section, the GPUs in index order, and the lines of the section
+// that do not describe a GPU.
 func readQuery(all sections) (answer section, gpus []GPU, notes string) {
 	optional := max(0, slices.IndexFunc(queries, all.has))
 	answer = all.find(queries[optional])
@@ -133,8 +134,8 @@ func foundNone(notes string) bool {
 	return strings.Contains(low, "no devices were found") || strings.Contains(low, "no supported gpus were found")
 }
 
-// noDriver returns a message if the host has NVIDIA hardware, because it has
-// no driver then. It returns "" if the host has no such hardware.
+// noDriver returns a message if the host has NVIDIA hardware, because the
+// driver is then missing. It returns "" if the host has no NVIDIA hardware.
 func noDriver(all sections) string {
 	devices := all.find("pci").lines
 	if len(devices) == 0 {
@@ -176,7 +177,9 @@ func readProcesses(r *Report, all sections, limit time.Duration) {
 		if !ok || i < 0 {
 			continue
 		}
-		if p.Name != "" { // a process without a name belongs to another pid namespace, so its pid means another process here
+		// A process without a name is in another pid namespace, so its pid
+		// belongs to another process in the namespace of the script.
+		if p.Name != "" {
 			p.User = users[p.PID]
 		}
 		r.GPUs[i].add(uuid, p)

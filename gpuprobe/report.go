@@ -8,7 +8,7 @@ import (
 // becomes null.
 const Unknown = -1
 
-// Thresholds for GPU.Busy; the package documentation describes the rule.
+// Thresholds for GPU.Busy. The package documentation says when a GPU is busy.
 const (
 	BusyMemoryMiB          = 1024
 	BusyUtilizationPercent = 10
@@ -49,9 +49,10 @@ type Report struct {
 	// GPUs lists the GPUs in index order. After Probe it is never nil.
 	GPUs []GPU `json:"gpus"`
 	// Vendor is the maker of the GPUs, or of the GPU or tool that GPUError
-	// describes. It is empty without GPUs and without an error.
+	// describes. It is empty if there are no GPUs and no error.
 	Vendor Vendor `json:"gpu_vendor,omitempty"`
-	// GPUTool is the source of GPUs, or the reason why there are none.
+	// GPUTool is the source of the list GPUs, or the reason why the list is
+	// empty.
 	GPUTool Tool `json:"gpu_tool"`
 	// GPUError describes a problem with the tool, the driver or the list of
 	// processes; empty means no problem. GPUs may be complete even if GPUError
@@ -66,8 +67,8 @@ type Report struct {
 	// CUDA is the newest CUDA version that the driver supports, such as
 	// "12.4"; empty if unknown. nvidia-smi reports it since driver 410.
 	CUDA string `json:"cuda_version"`
-	// Visible is the value of the vendor's variable, such as
-	// CUDA_VISIBLE_DEVICES, in the host's own environment; empty if the
+	// Visible is the value that the vendor's variable, such as
+	// CUDA_VISIBLE_DEVICES, has in the host's own environment; empty if the
 	// variable is not set.
 	Visible string `json:"visible_devices,omitempty"`
 	// BLAS is the file name of the best BLAS library on the host, such as
@@ -87,18 +88,18 @@ type Report struct {
 // CUDA with CUDA_DEVICE_ORDER=PCI_BUS_ID.
 type GPU struct {
 	Index              int       `json:"index"`
-	RuntimeID          string    `json:"runtime_id,omitempty"` // number of the GPU in AMD's runtime; empty if it equals Index
+	RuntimeID          string    `json:"runtime_id,omitempty"` // number that AMD's runtime gives the GPU; empty if the number is Index
 	UUID               string    `json:"uuid"`
 	Name               string    `json:"name"`
-	MemoryTotalMiB     int       `json:"memory_total_mib"`    // Unknown if the tool does not report it
-	MemoryUsedMiB      int       `json:"memory_used_mib"`     // Unknown if the tool does not report it
-	UtilizationPercent int       `json:"utilization_percent"` // Unknown if the tool does not report it
+	MemoryTotalMiB     int       `json:"memory_total_mib"`    // size of the GPU's memory; Unknown if the tool does not report it
+	MemoryUsedMiB      int       `json:"memory_used_mib"`     // memory in use; Unknown if the tool does not report it
+	UtilizationPercent int       `json:"utilization_percent"` // share of time in which the GPU computed; Unknown if the tool does not report it
 	Busy               bool      `json:"busy"`                // the GPU is in use, as defined in the package documentation
 	Driver             string    `json:"driver"`
 	PCIBusID           string    `json:"pci_bus_id"`
-	ComputeCapability  string    `json:"compute_capability"`     // such as "9.0", or "gfx942" for AMD; empty if unknown, as with drivers before 510
+	ComputeCapability  string    `json:"compute_capability"`     // such as "9.0" for NVIDIA or "gfx942" for AMD; empty if unknown, as with NVIDIA drivers before 510
 	ComputeMode        string    `json:"compute_mode,omitempty"` // compute mode as the tool prints it; empty if unknown
-	Processes          []Process `json:"processes"`              // compute processes on the GPU, including its MIG devices
+	Processes          []Process `json:"processes"`              // compute processes on the GPU and on its MIG devices
 	// MIG lists the MIG devices into which the GPU is divided. Programs cannot
 	// use a GPU in MIG mode as a whole.
 	MIG []MIG `json:"mig,omitempty"`
@@ -115,7 +116,7 @@ type Process struct {
 	PID       int    `json:"pid"`
 	Name      string `json:"name"`
 	User      string `json:"user,omitempty"`
-	MemoryMiB int    `json:"memory_mib"` // memory on the GPU; Unknown if the tool does not report it
+	MemoryMiB int    `json:"memory_mib"` // size of the process's memory on the GPU; Unknown if the tool does not report it
 }
 
 // MIG is one of the MIG devices into which a GPU is divided.

@@ -10,9 +10,9 @@ import (
 
 // Use is the current utilisation of a GPU.
 type Use struct {
-	GPU                 // only the fields that UseScript queries; processes have no User
-	Temperature int     // in degrees Celsius; Unknown if the tool does not report it
-	Power       float64 // in watts; Unknown if the tool does not report it
+	GPU                 // contains only the fields that UseScript queries; its Processes have no User
+	Temperature int     // temperature in degrees Celsius; Unknown if the tool does not report it
+	Power       float64 // power in watts; Unknown if the tool does not report it
 }
 
 // ID returns the GPU's UUID, or its PCI bus address if it has no UUID.
@@ -22,9 +22,9 @@ func (u Use) ID() string { return cmp.Or(u.UUID, u.PCIBusID) }
 const NoTool = 127
 
 // UseScript returns a shell script that prints the utilisation of each GPU of
-// a host, as ParseUse expects. It runs faster than Here, because it queries
-// only values that change. It looks for the tools in the same folders as
-// probe.sh.
+// a host, as ParseUse expects. It runs faster than the script of Probe,
+// because it queries only values that change. It looks for the tools in the
+// same folders as probe.sh, the script of Probe.
 func UseScript() string {
 	var there, commands []string
 	for _, f := range vendors() {
@@ -38,7 +38,7 @@ func UseScript() string {
 }
 
 // ParseUse parses the output of UseScript and returns the GPUs in index order.
-// The output comes from the tool of at most one vendor.
+// Only one vendor's tool has printed the output.
 func ParseUse(text string) []Use {
 	for _, f := range vendors() {
 		if all := f.parseUse(text); len(all) > 0 {

@@ -28,15 +28,15 @@ type vendorFacts struct {
 	// variable is the name of the environment variable that selects the
 	// devices that the vendor's runtime shows to a program.
 	variable string
-	// renumbered lists environment variables that select among the devices
-	// left by variable. They use the new numbers of these devices, which start
-	// at 0.
+	// renumbered lists environment variables that select a subset of the
+	// devices that variable selects. They use new numbers for these devices,
+	// which start at 0.
 	renumbered []string
 	trained    bool   // plx's trainer can compute on the vendor's GPUs
 	torch      string // platform for which PyTorch must be built: "CUDA" or "ROCm"
-	// use is a shell command that prints the utilisation of each GPU, for
-	// parseUse. It fails if there is no GPU. Its first word is the vendor's
-	// tool.
+	// use is a shell command that prints the utilisation of each GPU; parseUse
+	// parses its output. The command fails if there is no GPU. Its first word
+	// is the vendor's tool.
 	use      string
 	parseUse func(text string) []Use
 	remedy   string
@@ -47,9 +47,9 @@ type vendorFacts struct {
 var vendors = sync.OnceValue(func() []vendorFacts {
 	return []vendorFacts{{
 		vendor: NVIDIA, read: readNVIDIA, variable: "CUDA_VISIBLE_DEVICES", trained: true, torch: "CUDA",
-		// The first two fields are those that parseGPU does not parse. If
-		// nvidia-smi cannot list the processes, the other values are still
-		// used.
+		// The first two fields, temperature and power, are the ones that
+		// parseGPU does not parse. If nvidia-smi cannot list the processes,
+		// ParseUse still returns the other values.
 		use: "nvidia-smi --query-gpu=temperature.gpu,power.draw,index,uuid,pci.bus_id,driver_version,memory.total,memory.used,utilization.gpu,compute_mode,name " +
 			"--format=csv,noheader,nounits && { nvidia-smi --query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name --format=csv,noheader,nounits || :; }",
 		parseUse: parseNVIDIAUse,

@@ -40,8 +40,9 @@ func (h Host) devicesOf(words []string, colon, glued bool) (Devices, error) {
 	return parseDevices(word)
 }
 
-// looksLikePort reports whether n, the only number in the place of GPU ids, is
-// probably meant as a port. glued is true if the number touches the colon.
+// looksLikePort reports whether n, the only number after the colon, is
+// probably meant as a port and not as a GPU id. glued is true if the number
+// touches the colon.
 func looksLikePort(n int, glued bool) bool {
 	return n > maxID && n <= maxPort || glued && n == defaultPort
 }
@@ -81,7 +82,7 @@ func unknown(word string) error {
 	return wrong("unknown word %s, expected %s", quoted(word), known)
 }
 
-// parseCount parses text, the number after word, which is "cpu*", "slots=" or
+// parseCount parses text as the number after word. word is "cpu*", "slots=" or
 // "max_slots=".
 func parseCount(word, text string) (int, error) {
 	n, ok := number(text)
@@ -110,19 +111,19 @@ func parseDataAddr(text string) (string, error) {
 
 // options holds the name=value words at the end of a line.
 type options struct {
-	seen     map[string]bool // names of options on the line
+	seen     map[string]bool // names of all options on the line
 	slots    int             // number of slots; 0 if the line has no slots=
 	maxSlots int             // maximum number of slots; 0 if the line has no max_slots=
 	addr     string          // IP address in canonical form; empty if the line has no addr=
 	exclude  []ID            // ids of the GPUs to leave out, sorted; empty if the line has no exclude=
 	nic      string          // name of a network interface; empty if the line has no nic=
-	values   []string        // values of the line's variables; the word NAME=N stands for values[N] (see cutVariables)
+	values   []string        // values of the line's variables; cutVariables has replaced each NAME=VALUE on the line by NAME=N, where N is an index of values
 	env      []string        // variables as NAME=VALUE, in the order of the line
 }
 
 // parseOptions parses the options and variables of a line. values holds the
-// values of the variables, which cutVariables has cut out of the line. devices is true
-// if the line has devices before the options.
+// values of the variables, which cutVariables has cut out of the line. The
+// parameter devices is true if the line names devices before the options.
 func parseOptions(words, values []string, devices bool) (options, error) {
 	given := options{seen: map[string]bool{}, values: values}
 	for _, word := range words {
@@ -133,7 +134,8 @@ func parseOptions(words, values []string, devices bool) (options, error) {
 	return given, given.check(devices)
 }
 
-// apply returns the devices d changed by the options slots= and exclude=.
+// apply returns the devices d, changed as the options slots= and exclude=
+// demand.
 func (o *options) apply(d Devices) Devices {
 	if o.seen["slots"] {
 		d.Kind, d.Count = Slots, o.slots
@@ -174,19 +176,20 @@ func (o *options) set(word string) error {
 	return err
 }
 
-// setVariable adds an environment variable. In the line, cutVariables has replaced its
-// value by number, an index of o.values.
+// setVariable adds an environment variable to o.env. number is the text that
+// cutVariables has put in place of the value: an index of o.values.
 func (o *options) setVariable(name, number string) error {
 	n, err := strconv.Atoi(number)
 	if !variableStart().MatchString(name+"=") || err != nil || n >= len(o.values) {
-		return unknown(name + "=") // without the value, which may be a secret
+		return unknown(name + "=") // the error does not contain the value, which may be a secret
 	}
 	o.env = append(o.env, name+"="+o.values[n])
 	return nil
 }
 
 // check returns an error if options contradict each other or the line's
-// devices. devices is true if the line has devices before the options.
+// devices. The parameter devices is true if the line names devices before the
+// options.
 func (o *options) check(devices bool) error {
 	switch {
 	case o.seen["slots"] && devices:

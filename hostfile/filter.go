@@ -67,7 +67,8 @@ func Filter(hosts []Host, include, exclude []string) ([]Host, error) {
 	return result, nil
 }
 
-// choice combines all entries of include (or of exclude) that name one host.
+// choice combines all entries of --include, or all entries of --exclude, that
+// name one host.
 type choice struct {
 	named bool // at least one entry names the host, with or without ids
 	whole bool // at least one entry names the host without ids
@@ -136,8 +137,8 @@ func (c *choice) add(ids []ID) {
 	}
 }
 
-// parseEntry parses an entry of --include or --exclude: a line with GPU ids or
-// without devices.
+// parseEntry parses an entry of --include or --exclude: a line that names
+// hosts, either with GPU ids or without any devices.
 func parseEntry(entry string) ([]Host, error) {
 	text, values, err := content(entry)
 	if err != nil {
@@ -160,8 +161,8 @@ func parseEntry(entry string) ([]Host, error) {
 }
 
 // matches returns the indices of the hosts that the entry h names, or an error
-// if it names none. If the entry has ids, it must name exactly one host, and
-// matches returns the ids as that host's line writes them.
+// if it names none. An entry with ids must name exactly one host. matches
+// returns these ids in the form in which that host's line writes them.
 func (h Host) matches(hosts []Host) (found []int, ids []ID, err error) {
 	for i, other := range hosts {
 		if h.names(other) {
@@ -192,9 +193,9 @@ func (h Host) names(other Host) bool {
 	return h.key() == other.key()
 }
 
-// lineIDs returns ids in the form that the host's line has, for example with
-// full UUIDs. It returns an error if the line excludes an id or does not have
-// it.
+// lineIDs returns ids in the form in which the host's line writes them, for
+// example as full UUIDs. It returns an error if the line excludes one of ids
+// or does not contain it.
 func (h Host) lineIDs(ids []ID) (as []ID, err error) {
 	d := h.Devices
 	if d.Kind == CPUs || d.Kind == ServerOnly {
@@ -211,7 +212,7 @@ func (h Host) lineIDs(ids []ID) (as []ID, err error) {
 }
 
 // moreSlots adds a hint to the error err if ids contains an index that is too
-// large for the host's slots.
+// large for the number of slots of the host.
 func (h Host) moreSlots(ids []ID, err error) error {
 	last, index := slices.MaxFunc(ids, compare).Index()
 	if h.Devices.Kind != Slots || !index || last < h.Devices.Count || last >= maxCount {
@@ -220,7 +221,7 @@ func (h Host) moreSlots(ids []ID, err error) error {
 	return hinted(fmt.Sprintf("slots=%d are the GPUs 0 to %d; with GPU %d its line is %q", h.Devices.Count, h.Devices.Count-1, last, fmt.Sprintf("%s slots=%d", bracketed(h.Name), last+1)), "%v", err)
 }
 
-// lineID is lineIDs for a single id.
+// lineID does for a single id what lineIDs does for several.
 func (h Host) lineID(id ID) (ID, error) {
 	d, line := h.Devices, strings.Join(h.devices(), " ")
 	var found []ID
@@ -247,8 +248,9 @@ func (h Host) lineID(id ID) (ID, error) {
 	return id, nil
 }
 
-// comparable returns an error if one list has an index and the other a UUID:
-// only the host knows whether the two name the same GPU.
+// comparable returns an error if one list contains an index and the other a
+// UUID, because only the host knows whether an index and a UUID mean the same
+// GPU.
 func comparable(kept, removed []ID) error {
 	for _, a := range kept {
 		for _, b := range removed {
@@ -260,7 +262,7 @@ func comparable(kept, removed []ID) error {
 	return nil
 }
 
-// narrow keeps only the devices in ids.
+// narrow removes all devices except those in ids.
 func (d *Devices) narrow(ids []ID) {
 	switch d.Kind {
 	case GPUs:
@@ -270,8 +272,8 @@ func (d *Devices) narrow(ids []ID) {
 	}
 }
 
-// remove removes the devices in ids. The caller ensures that d.Excluded has
-// none of them.
+// remove removes the devices in ids. The caller ensures that d.Excluded
+// contains none of ids.
 func (d *Devices) remove(ids []ID) {
 	switch d.Kind {
 	case GPUs:

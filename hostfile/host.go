@@ -10,11 +10,11 @@ import (
 // Host is one host of a resource file with the devices that a job may use on
 // it.
 type Host struct {
-	User     string  // login name for SSH; empty if the line has none
+	User     string  // login name for SSH; empty if the host's line gives no user
 	Name     string  // name or address as written; an IPv6 address has no brackets
-	Port     int     // SSH port; 0 if the line has none
-	Devices  Devices // devices that workers may use
-	DataAddr string  // IP address that tasks on other hosts dial; empty for the default address
+	Port     int     // SSH port; 0 if the host's line gives no port
+	Devices  Devices // devices of the host that workers may use
+	DataAddr string  // IP address under which tasks on other hosts reach this host's tasks; empty for the default address
 	// Interface is the name of the network interface for the data between
 	// tasks; empty for the default interface.
 	Interface string
@@ -32,7 +32,7 @@ func (h Host) WithoutSettings() Host {
 	return h
 }
 
-// hasSettings reports whether the line has addr=, nic= or environment
+// hasSettings reports whether the host's line has addr=, nic= or environment
 // variables.
 func (h Host) hasSettings() bool { return h.DataAddr != "" || h.Interface != "" || len(h.Env) > 0 }
 
@@ -46,7 +46,7 @@ const (
 	AllGPUs Kind = iota
 	// GPUs means the GPUs and MIG devices in Devices.IDs, in that order.
 	GPUs
-	// CPUs means Devices.Count workers without GPUs.
+	// CPUs means Devices.Count workers that use no GPU.
 	CPUs
 	// ServerOnly means a parameter server and no worker.
 	ServerOnly
@@ -59,9 +59,9 @@ const (
 // AllGPUs and Slots, the devices are known only after plx has probed the host.
 type Devices struct {
 	Kind     Kind
-	IDs      []ID // only for kind GPUs: at least one id, without duplicates, in the order of the line
-	Count    int  // only for CPUs and Slots: number of devices, at least 1
-	Excluded []ID // only for AllGPUs and Slots: GPUs to leave out, sorted; for Slots only indices
+	IDs      []ID // GPU ids, only for kind GPUs: at least one, without duplicates, in the order of the line
+	Count    int  // number of devices, only for the kinds CPUs and Slots: at least 1
+	Excluded []ID // ids of GPUs to leave out, sorted, only for the kinds AllGPUs and Slots; for Slots all of them are indices
 }
 
 // Position is a line of a resource file, or one of the --host flags.
@@ -87,7 +87,7 @@ func (h Host) String() string {
 		b.WriteString(":" + strconv.Itoa(h.Port))
 	}
 	words := h.words()
-	// A port ends with a colon, even if nothing follows.
+	// A colon follows the port, even if the line has no devices.
 	if h.Port != 0 || h.Devices.word() != "" {
 		b.WriteString(":")
 	}
@@ -154,8 +154,8 @@ func bracketed(name string) string {
 	return name
 }
 
-// key returns the same string for two lines if and only if they name the same
-// host: the name in lower case, or the address, and the port.
+// key returns a string that is equal for two hosts if and only if they are the
+// same host: the name in lower case, or the address, followed by the port.
 func (h Host) key() string {
 	name := strings.ToLower(h.Name)
 	if addr, err := netip.ParseAddr(name); err == nil {

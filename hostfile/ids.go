@@ -15,12 +15,13 @@ import (
 // lower case.
 type ID string
 
-// Index returns the index if the ID is an index. If the ID is a UUID, ok is
-// false.
+// Index returns the ID as a number if the ID is an index. If the ID is a UUID,
+// ok is false.
 func (id ID) Index() (n int, ok bool) { return number(string(id)) }
 
-// identifies reports whether id identifies the GPU that has the ID other on its
-// host's line: both are equal, or id is the beginning of the UUID other.
+// identifies reports whether id means the GPU that the host's line names by
+// the ID other. This is so if both IDs are equal, or if id is the beginning of
+// the UUID other.
 func (id ID) identifies(other ID) bool {
 	_, index := id.Index()
 	return id == other || !index && strings.HasPrefix(string(other), string(id))
@@ -34,7 +35,7 @@ func (id ID) kind() string {
 	return string(id[:4])
 }
 
-// compare sorts indices by number, followed by UUIDs.
+// compare sorts indices by number, and sorts UUIDs after all indices.
 func compare(a, b ID) int {
 	m, first := a.Index()
 	n, second := b.Index()
@@ -63,7 +64,7 @@ var (
 	uuidShape = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 	})
-	amdShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{1,16}$`) }) // GPUs of AMD have 16 hexadecimal digits
+	amdShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{1,16}$`) }) // UUIDs of AMD's GPUs have at most 16 hexadecimal digits
 	oldShape = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^gpu-([0-9a-f-]+)(/[0-9]{1,3}/[0-9]{1,3})?$`) })
 )
 
@@ -92,8 +93,8 @@ func badUUID(word string) error {
 		"bad UUID %s, expected one such as GPU-02ba5a4d-8cb4-f0a5-2a8f-1f4f3c0a1b2d, GPU-9c1d2e3f4a5b6c7d or MIG-feb88891, whole or its start", quoted(word))
 }
 
-// parseIDs parses a comma-separated list of ids and index ranges without
-// spaces, such as 0-3,5.
+// parseIDs parses a comma-separated list of GPU ids and index ranges, such as
+// 0-3,5. The list contains no spaces.
 func parseIDs(text string) ([]ID, error) {
 	var ids []ID
 	for word := range strings.SplitSeq(text, ",") {
@@ -112,7 +113,7 @@ func parseIDs(text string) ([]ID, error) {
 }
 
 // parseIDRange parses word, one item of the list text: an id, or a range such
-// as 0-3.
+// as 0-3. Error messages quote text.
 func parseIDRange(word, text string) ([]ID, error) {
 	first, last, _ := strings.Cut(word, "-")
 	from, ok1 := number(first)
@@ -125,7 +126,7 @@ func parseIDRange(word, text string) ([]ID, error) {
 		return nil, wrong("bad range %s, expected the lower id first, such as 0-3", quoted(word))
 	}
 	if _, err := parseID(last, text); err != nil {
-		return nil, err // the last id of the range is too large
+		return nil, err // the last id of the range is greater than maxID
 	}
 	var ids []ID
 	for n := from; n <= to; n++ {
@@ -134,7 +135,8 @@ func parseIDRange(word, text string) ([]ID, error) {
 	return ids, nil
 }
 
-// parseID parses word, one item of the list text, as an index or a UUID.
+// parseID parses word, one item of the list text, as an index or a UUID. Error
+// messages quote text.
 func parseID(word, text string) (ID, error) {
 	n, ok := number(word)
 	switch {

@@ -9,12 +9,13 @@ import (
 	"sync"
 )
 
-// spaced matches an = , or * with the spaces and tabs around it.
+// spaced matches one of the characters = , * together with the spaces and tabs
+// around it.
 var spaced = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[ \t]*([=,*])[ \t]*`) })
 
 // parseHosts parses a line without its comment. The line may name several
 // hosts by a list or by ranges such as gpu[01-04]. values holds the values of
-// its variables, which cutVariables has cut out.
+// the line's variables, which cutVariables has cut out of the line.
 func parseHosts(text string, values []string) (hosts []Host, err error) {
 	lines, err := expand(text)
 	if err != nil {
@@ -33,8 +34,9 @@ func parseHosts(text string, values []string) (hosts []Host, err error) {
 	return hosts, nil
 }
 
-// parseHost parses a line for a single host. text is not empty and has no
-// comment. values holds the values of its variables, which cutVariables has cut out.
+// parseHost parses a line for a single host. text is not empty and contains no
+// comment. values holds the values of the line's variables, which cutVariables
+// has cut out of the line.
 func parseHost(text string, values []string) (Host, error) {
 	user, name, rest, err := cutAddress(text)
 	if err != nil {
@@ -70,8 +72,8 @@ func parseHost(text string, values []string) (Host, error) {
 	return host, nil
 }
 
-// cutAddress parses the user and host name at the beginning of text, and
-// returns them and the rest.
+// cutAddress parses the user and host name at the beginning of text. rest is
+// the text after them.
 func cutAddress(text string) (user, name, rest string, err error) {
 	first := text
 	if end := strings.IndexAny(text, " \t"); end >= 0 {
@@ -96,8 +98,8 @@ func cutAddress(text string) (user, name, rest string, err error) {
 	return user, name, text[len(name):], checkName(name)
 }
 
-// cutBrackets parses an IPv6 address in brackets at the beginning of text, and
-// returns it and the rest.
+// cutBrackets parses an IPv6 address in brackets at the beginning of text.
+// rest is the text after the brackets.
 func cutBrackets(text string) (name, rest string, err error) {
 	inside, rest, closed := strings.Cut(text[1:], "]")
 	if !closed {
@@ -117,20 +119,20 @@ func cutBrackets(text string) (name, rest string, err error) {
 // digits, as an IPv6 address does. The groups may be empty.
 var hexGroups = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[[:xdigit:]]*:[[:xdigit:]]*:[[:xdigit:]]*(:|$)`) })
 
-// bareIPv6 reports whether the first word of a line contains an IPv6 address
-// without the required brackets, perhaps with ids after it.
+// bareIPv6 reports whether word, the first word of a line, is an IPv6 address
+// without the required brackets. GPU ids may follow the address.
 func bareIPv6(word string) bool {
 	addr, err := netip.ParseAddr(strings.TrimSuffix(word, ":"))
-	// ParseAddr rejects "fd00::4:0,1", an address with an id and no brackets.
-	// Two adjacent colons or more than two colons show that it is no host name
-	// either.
+	// ParseAddr rejects "fd00::4:0,1", an address with an id and without
+	// brackets. Two adjacent colons, or more than two colons, show that the
+	// word is not a host name either.
 	return err == nil && addr.Is6() ||
 		hexGroups().MatchString(word) && (strings.Contains(word, "::") || strings.Count(word, ":") > 2)
 }
 
-// cutPort parses the port at the beginning of text, which is the part of a
-// line after the first colon. Only a number followed by a second colon is a
-// port; otherwise cutPort returns port 0.
+// cutPort parses the port at the beginning of text, the part of a line after
+// the first colon. Only a number followed by a second colon is a port. Without
+// a port, cutPort returns 0 and the whole text.
 func cutPort(text string) (port int, rest string, err error) {
 	before, rest, second := strings.Cut(text, ":")
 	before = strings.Trim(before, " \t")
@@ -169,8 +171,9 @@ var (
 	plainZone = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._-]*$`) })
 )
 
-// checkUser returns an error unless user is a plain login name, because ssh
-// commands contain the name: it must not add options or shell syntax.
+// checkUser returns an error unless user is a plain login name. ssh commands
+// contain the name, so it must not be able to add options or shell syntax to a
+// command.
 func checkUser(user string) error {
 	const expected = "expected letters, digits and . _ - + before the @, not beginning with -"
 	switch {

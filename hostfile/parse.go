@@ -12,12 +12,13 @@ import (
 )
 
 const (
-	maxLine  = 4096  // longest line, in bytes without its line end
-	maxHosts = 65536 // greatest number of hosts in a file
+	maxLine  = 4096  // maximum length of a line, in bytes without its line end
+	maxHosts = 65536 // maximum number of hosts in a file
 )
 
 // Parse reads a resource file from r to its end and returns its hosts, at
-// least one. Positions and errors name the file as file.
+// least one. The parameter file is the name of the file in positions and
+// errors.
 func Parse(r io.Reader, file string) ([]Host, error) {
 	lines := bufio.NewScanner(r)
 	// The scanner's buffer must hold a line of maxLine bytes, its line end and
@@ -54,14 +55,15 @@ func ParseFile(path string) ([]Host, error) {
 	var hosts []Host
 	f, err := os.Open(path)
 	if err == nil {
-		defer f.Close() // ignore the error: closing a file that was only read loses nothing
+		defer f.Close() // opened for reading: an error of Close does not matter
 		hosts, err = Parse(f, path)
 	}
 	var failed *fs.PathError
 	if !errors.As(err, &failed) {
 		return hosts, err
 	}
-	// Use only the inner error, because failed contains the path again.
+	// failed contains the path, which the message already names, so use only
+	// the error inside failed.
 	m := &mistake{text: fmt.Sprintf("read resource file %s: %v", path, failed.Err), cause: failed}
 	if errors.Is(failed, fs.ErrNotExist) {
 		m.hint = "check the path; to name hosts without a file, give --host LINE"
@@ -69,8 +71,9 @@ func ParseFile(path string) ([]Host, error) {
 	return nil, m
 }
 
-// ParseLines parses the values of the --host flags. Each value must name a
-// host. The first value has the position "--host:1".
+// ParseLines parses the values of the flags --host. Each value must name a
+// host. The position of the first value is "--host:1", of the second
+// "--host:2", and so on.
 func ParseLines(lines []string) ([]Host, error) {
 	var read list
 	for i, line := range lines {
@@ -104,7 +107,7 @@ func Join(hosts, more []Host) ([]Host, error) {
 // list collects parsed hosts and detects duplicates.
 type list struct {
 	hosts []Host
-	seen  map[string]Position // by Host.key: position of the line that named the host first
+	seen  map[string]Position // maps Host.key to the position of the line that named the host first
 }
 
 // add parses a line and adds its hosts to the list. It reports whether the
@@ -147,9 +150,9 @@ func (l *list) append(host Host) error {
 }
 
 // content returns a line without its comment and surrounding spaces, and the
-// values of its variables (see cutVariables). Except in those values, it accepts only
-// ASCII, so that it reports a character that only looks like a space or a
-// dash.
+// values of its variables, which cutVariables cuts out. Outside these values,
+// content accepts only ASCII. It thereby rejects a character that only looks
+// like a space or a dash.
 func content(line string) (text string, values []string, err error) {
 	if len(line) > maxLine {
 		return "", nil, errLongLine
@@ -202,8 +205,8 @@ func hinted(hint, format string, args ...any) error {
 	return &mistake{text: fmt.Sprintf(format, args...), hint: hint}
 }
 
-// quoted returns text for an error message: in quotes, with control characters
-// escaped, and at most 80 bytes of it.
+// quoted returns text in the form for an error message: in quotes, with
+// control characters escaped, and cut to 80 bytes.
 func quoted(text string) string {
 	const most = 80
 	if len(text) > most {
@@ -212,5 +215,5 @@ func quoted(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// at adds the position, as file:line, before the error err.
+// at returns the error err with the position, as file:line, in front.
 func at(pos Position, err error) error { return fmt.Errorf("%s: %w", pos, err) }

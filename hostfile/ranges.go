@@ -52,8 +52,9 @@ func expand(text string) ([]string, error) {
 }
 
 // cutList returns the list of hosts at the beginning of a line, without
-// spaces, and the rest. The list ends at a colon or at a space. Colons and
-// spaces within brackets and spaces next to a comma do not end it.
+// spaces, and the remaining text. The list ends at a colon or at a space.
+// Colons and spaces within brackets do not end the list, nor do spaces next to
+// a comma.
 func cutList(text string) (list, rest string) {
 	text = commaSpace().ReplaceAllString(text, ",")
 	depth := 0
@@ -89,9 +90,9 @@ func splitList(list string) (items []string) {
 	return append(items, list[from:])
 }
 
-// expandName returns the host names that a word such as gpu[01-04,07] stands
-// for. A bracket at the start of the word belongs to an IPv6 address and is
-// kept.
+// expandName returns all host names that a word such as gpu[01-04,07] stands
+// for. A bracket at the start of the word belongs to an IPv6 address, and
+// expandName leaves it unchanged.
 func expandName(word string) ([]string, error) {
 	if word == "" {
 		return nil, wrong("host missing beside a comma, expected one on both sides")
@@ -131,7 +132,7 @@ func expandName(word string) ([]string, error) {
 
 // parseRanges parses the text between the brackets of gpu[01-04,07]: numbers
 // and ranges with commas between them. All numbers of a range get at least as
-// many digits as its first number: 01-03 is 01, 02, 03.
+// many digits as the first: 01-03 stands for 01, 02, 03.
 func parseRanges(text string) ([]string, error) {
 	var all []string
 	for word := range strings.SplitSeq(text, ",") {
@@ -161,7 +162,7 @@ var slotList = sync.OnceValue(func() *regexp.Regexp {
 })
 
 // mpirunListError returns the error for a list in the format of mpirun -H. Its
-// hint shows the equivalent lines.
+// hint shows the equivalent lines of a resource file.
 func mpirunListError(text string) error {
 	var lines []string
 	for host := range strings.SplitSeq(text, ",") {
@@ -178,8 +179,9 @@ var slotsLike = sync.OnceValue(func() *regexp.Regexp {
 })
 
 // Warnings returns a warning for each line that the user may have meant
-// differently: in other launchers node1:4 means four slots, here it means GPU
-// 4. lines holds the values of --host. Doubts reads resource files again.
+// differently: in other launchers node1:4 means four slots, in plx it means
+// GPU 4. lines holds the values of --host. Warnings reads the resource files
+// again, because hosts do not contain the text of their lines.
 func Warnings(hosts []Host, lines []string) (notes []string) {
 	texts, noted := map[string][]string{"--host": lines}, map[Position]bool{}
 	for _, h := range hosts {
@@ -189,13 +191,13 @@ func Warnings(hosts []Host, lines []string) (notes []string) {
 		}
 		noted[h.Pos] = true
 		if texts[h.Pos.File] == nil {
-			file, _ := os.ReadFile(h.Pos.File) // ignore the error: the file could be read before
+			file, _ := os.ReadFile(h.Pos.File) // ignore the error: the parser has read the file before
 			texts[h.Pos.File] = strings.Split(strings.TrimPrefix(string(file), "\ufeff"), "\n")
 		}
 		if h.Pos.Line > len(texts[h.Pos.File]) {
 			continue
 		}
-		text, _, _ := content(texts[h.Pos.File][h.Pos.Line-1]) // ignore the error: the line could be parsed before
+		text, _, _ := content(texts[h.Pos.File][h.Pos.Line-1]) // ignore the error: the parser has accepted the line before
 		if m := slotsLike().FindStringSubmatch(text); m != nil && m[2] == strconv.Itoa(id) {
 			notes = append(notes, fmt.Sprintf(`%s: %s:%d is GPU %d of the host, for one worker; %d workers are written "%s slots=%d", and GPU %d "%s: %d"`,
 				h.Pos, m[1], id, id, id, m[1], id, id, m[1], id))
@@ -204,8 +206,8 @@ func Warnings(hosts []Host, lines []string) (notes []string) {
 	return notes
 }
 
-// onlyGPU returns the index of the host's GPU if its line has exactly one GPU
-// id and that is an index.
+// onlyGPU returns the index of the host's only GPU. ok is false unless the
+// host's line has exactly one GPU id and this id is an index.
 func (h Host) onlyGPU() (int, bool) {
 	if h.Devices.Kind != GPUs || len(h.Devices.IDs) != 1 {
 		return 0, false

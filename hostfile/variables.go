@@ -18,10 +18,10 @@ var (
 )
 
 // cutVariables removes the comment from a line and cuts out the values of its
-// variables, because a value may contain characters with a meaning elsewhere
-// in the line. In the returned text, each NAME=VALUE has become NAME=N, and
-// values[N] is the value. The first word of a line is the host, so it is never
-// a variable.
+// variables, because a value may contain characters that have a meaning
+// elsewhere in the line. In the returned text, each NAME=VALUE has become
+// NAME=N, and values[N] is the value. The first word of a line is the host, so
+// it is never a variable.
 func cutVariables(line string) (text string, values []string, err error) {
 	var kept strings.Builder
 	for rest := line; rest != "" && rest[0] != '#'; {
@@ -47,16 +47,16 @@ func cutVariables(line string) (text string, values []string, err error) {
 	return kept.String(), values, nil
 }
 
-// wordStart reports whether the byte after text begins a word of the line,
-// except for the first word.
+// wordStart reports whether the byte after text begins a new word of the line.
+// The first word of the line does not count.
 func wordStart(text string) bool {
 	return strings.Trim(text, " \t") != "" && strings.TrimRight(text, " \t:") != text
 }
 
-// cutValue parses the value of a variable at the beginning of text, and
-// returns it and the rest. name is the variable's name with "=". A value that
-// contains spaces, quotes or # must be in single or double quotes; between
-// them no character is special.
+// cutValue parses the value of a variable at the beginning of text. rest is
+// the text after the value. name is the variable's name followed by "=". A
+// value that contains spaces, quotes or # must be in single or double quotes;
+// no character between the quotes has a special meaning.
 func cutValue(name, text string) (value, rest string, err error) {
 	const advice = `put the whole value in quotes, "..." or '...'`
 	if text != "" && strings.IndexByte(`"'`, text[0]) >= 0 {

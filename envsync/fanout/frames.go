@@ -47,9 +47,9 @@ func (f *frames) writeLength(length uint32) error {
 	return err
 }
 
-// errOutput wraps an error of the receiver's own output, such as a full disk, as
-// opposed to an error of the connection. The receiver does not ask the sender
-// for the rest of the stream after such an error.
+// errOutput marks an error of the receiver's own output, such as a full disk.
+// It distinguishes such an error from an error of the connection, after which
+// the receiver asks the sender for the remaining stream.
 var errOutput = errors.New("write the received data")
 
 // readFrames reads frames from r until the end of the stream and writes their

@@ -28,7 +28,7 @@ const joinTime = 3 * time.Second
 type Group struct {
 	content   *Spool
 	key       Key
-	low, high int // range of ports on which hosts may listen, see Route.Low and Route.High
+	low, high int // first and last port on which hosts may listen, as in Route.Low and Route.High; 0 and 0 mean any port
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced whenever a field below changes; guarded by mu
@@ -36,15 +36,15 @@ type Group struct {
 	nodes   []*node       // hosts with an open port that forward the stream, in the order in which they opened it
 	opening int           // number of hosts that were asked to open a port and have not replied yet
 	direct  bool          // if true, the sender uploads the stream to every further host itself, instead of hosts forwarding it
-	lost    []string      // messages about failed connections between hosts, see Lost
+	lost    []string      // messages about failed connections between hosts, as FailedLinks returns them
 }
 
 // node is a host that forwards the stream to other hosts.
 type node struct {
-	addr   string // host:port
+	addr   string // address of the host's open port, as host:port
 	taking int    // number of hosts that receive the stream from this node now
-	given  int    // number of hosts ever assigned to this node, at most fanOut
-	gone   bool   // the node has received the whole stream or has failed; no further hosts are assigned to it
+	given  int    // number of hosts that were ever told to receive the stream from this node, at most fanOut
+	gone   bool   // true if the node has received the whole stream or has failed; no further host is told to receive the stream from it
 }
 
 func (n *node) take()  { n.taking, n.given = n.taking+1, n.given+1 }
@@ -59,15 +59,17 @@ type Host struct {
 
 // NewGroup returns a Group for at most n hosts. If direct is true, the sender
 // uploads the stream to each host itself, which is faster for a short stream.
-// low and high are the port range of Route.
+// low and high are the first and last port on which a host may listen, as in
+// Route.
 func NewGroup(content *Spool, n int, direct bool, low, high int) *Group {
 	g := &Group{content: content, changed: make(chan struct{}), coming: n, direct: direct, low: low, high: high}
-	rand.Read(g.key[:]) // never fails
+	rand.Read(g.key[:]) // rand.Read never returns an error
 	return g
 }
 
-// FailedLinks returns one message for each connection between two hosts that failed.
-// The sender has uploaded the rest of the stream to those hosts itself.
+// FailedLinks returns one message for each connection between two hosts that
+// failed. The sender has then uploaded the missing part of the stream to the
+// receiving host itself.
 func (g *Group) FailedLinks() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,15 +82,15 @@ type Watch struct {
 	Fail       func(error)   // called with the reason if Send gives up on the host; must kill the command there
 	Progress   func(int64)   // called with the number of bytes that the host has received so far
 	Timeout    time.Duration // maximum time between two reports of the host
-	TimeoutErr error         // error that Send passes to Fail if the host reports nothing for Patience
+	TimeoutErr error         // error that Send passes to Fail if the host reports nothing for Timeout
 }
 
-// Send sends the stream to one host. It is the counterpart of Receive and
-// Finish, which run in a command on the host: in is the command's standard
-// input and out its standard output. Send returns nil once the host has the
-// whole stream and no other host still receives the stream from it; the caller
-// then closes in. If the command fails, reads of out and writes to in must
-// return its error.
+// Send sends the stream to one host and waits until the host needs no further
+// service. On the host, a command runs Receive and Finish; in is this
+// command's standard input and out its standard output. Send returns nil once
+// the host has the whole stream and no other host still receives the stream
+// from it. The caller then closes in. If the command fails, reads of out and
+// writes to in must return its error.
 func (g *Group) Send(ctx context.Context, to Host, in io.Writer, out io.Reader, watch Watch) error {
 	route, from := g.join(ctx, to)
 	m := &member{g: g, name: to.Name, addr: route.Addr, from: from, in: in, watch: watch}
@@ -203,8 +205,8 @@ func (m *member) finish(ctx context.Context) error {
 	return m.g.await(ctx, func() bool { return m.self.taking == 0 })
 }
 
-// leave removes the host from the group's bookkeeping when Send returns, also
-// after an error.
+// leave removes the host from the state of the group when Send returns, with
+// or without an error.
 func (m *member) leave() {
 	m.sending.Wait()
 	if m.opening {
@@ -218,8 +220,9 @@ func (m *member) leave() {
 	}
 }
 
-// opened records the reply to a request to open a port. n is the host as a
-// forwarder; nil means that the host could not open a port or has failed.
+// opened records the reply of a host that was asked to open a port. The
+// parameter n is the host as a forwarder of the stream. It is nil if the host
+// could not open a port or has failed.
 func (g *Group) opened(n *node) {
 	g.change(func() {
 		g.opening--
@@ -229,8 +232,8 @@ func (g *Group) opened(n *node) {
 	})
 }
 
-// change runs by, which modifies the group, under g.mu and wakes all calls of
-// await.
+// change calls the function by, which modifies the group, with g.mu held, and
+// wakes all calls of await.
 func (g *Group) change(by func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -262,8 +265,8 @@ func (g *Group) await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// join decides from which host the host to receives the stream. from is nil if
-// the sender uploads it.
+// join decides which host sends the stream to the new host to. The result from
+// is that host, or nil if the sender itself uploads the stream.
 func (g *Group) join(ctx context.Context, to Host) (route Route, from *node) {
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()

@@ -15,18 +15,18 @@ import (
 // Receiver is the receiving end of the stream on one host. Only one goroutine may
 // use it.
 type Receiver struct {
-	ctx     context.Context // cancelled when the Part is closed or the caller's context ends
+	ctx     context.Context // cancelled when the Receiver is closed or the caller's context ends
 	cancel  context.CancelFunc
 	route   Route
 	in      *bufio.Reader // standard input, connected to the sender
 	network Network
-	stream  *io.PipeReader // what Read reads
+	stream  *io.PipeReader // reading end of a pipe, from which Read takes the stream
 	spool   *Spool         // copy of the stream on disk, from which other hosts are served; nil: this host forwards nothing
 	port    net.Listener   // listener for other hosts; nil: this host forwards nothing
-	running sync.WaitGroup // goroutines that serve others
+	running sync.WaitGroup // goroutines that serve other hosts
 
 	mu       sync.Mutex
-	out      io.Writer // to the sender
+	out      io.Writer // standard output, connected to the sender
 	has      int64     // number of bytes of the stream received so far
 	reported time.Time // time of the last "at N" report to the sender
 }
@@ -35,8 +35,8 @@ type Receiver struct {
 // bytes.
 const reportEvery = 200 * time.Millisecond
 
-// dialTime is the timeout for a connection to or from another host, including
-// the proof of the key.
+// dialTime is the timeout for opening a connection between two hosts,
+// including the proof that the peer knows the Key.
 const dialTime = 5 * time.Second
 
 // maxConns is the maximum number of open connections from other hosts. It is twice
@@ -105,7 +105,7 @@ func (p *Receiver) begin() {
 		} else {
 			err = p.fill(w)
 		}
-		w.CloseWithError(err) // nil reads as io.EOF
+		w.CloseWithError(err) // If err is nil, the reader of the pipe gets io.EOF.
 	}()
 }
 
@@ -113,7 +113,8 @@ func (p *Receiver) begin() {
 func (p *Receiver) Read(b []byte) (int, error) { return p.stream.Read(b) }
 
 // fill writes the stream to w. It receives the stream from the host at
-// Route.From; if that connection fails, the sender sends the rest.
+// Route.From. If that connection fails, fill asks the sender for the missing
+// part of the stream.
 func (p *Receiver) fill(w io.Writer) error {
 	if p.route.From != "" {
 		err := p.fromPeer(w)
@@ -135,7 +136,7 @@ func (p *Receiver) fromPeer(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer raw.Close() // only read from
+	defer raw.Close() // the connection is only read, so an error of Close does not matter
 	conn, err := p.network.Secure(ctx, raw, p.route.Key, false)
 	if err != nil {
 		return err
@@ -220,8 +221,8 @@ func (p *Receiver) serve() {
 	}
 }
 
-// pass sends the stream to another host. If that fails, the other host gets
-// the rest from the sender.
+// pass sends the stream to another host. If an error occurs, the other host
+// gets the missing part of the stream from the sender.
 func (p *Receiver) pass(raw net.Conn) {
 	defer raw.Close() // the receiver knows from the end frame that the stream is complete, so an error of Close does not matter
 	defer context.AfterFunc(p.ctx, func() { raw.Close() })()
@@ -236,7 +237,9 @@ func (p *Receiver) pass(raw net.Conn) {
 		return
 	}
 	if to.writeLength(0) == nil {
-		_, _ = (&timeoutConn{conn}).Read(make([]byte, 1)) // wait until the receiver closes the connection, which it does after the end frame
+		// Wait until the receiver closes the connection, which it does after
+		// the end frame.
+		_, _ = (&timeoutConn{conn}).Read(make([]byte, 1))
 	}
 }
 
@@ -258,7 +261,7 @@ func (p *Receiver) Finish() error {
 func (p *Receiver) Close() {
 	p.cancel()
 	if p.port != nil {
-		p.port.Close() // a listener: no data can be lost
+		p.port.Close() // closing a listener loses no data, so an error of Close does not matter
 	}
 	p.stream.Close() // makes writes to the pipe fail, which ends the goroutine that fills it
 	p.running.Wait()

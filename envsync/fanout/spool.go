@@ -11,16 +11,16 @@ import (
 )
 
 // Spool is a stream that one goroutine writes once and many goroutines read
-// while it grows. Its bytes are in an unlinked temporary file, which the
-// kernel deletes however this process exits.
+// while it grows. Its bytes are in an unlinked temporary file. The kernel
+// deletes the file when this process ends, even if the process is killed.
 type Spool struct {
 	file  *os.File
 	ended chan struct{} // closed by the method End: nothing more will be written
-	err   error         // why the stream could not be completed; nil: it is complete; valid once ended is closed
+	err   error         // why the stream could not be completed, or nil if it is complete; valid after ended is closed
 
 	mu    sync.Mutex
 	size  int64         // number of bytes written so far
-	moved chan struct{} // closed and replaced when size changes
+	moved chan struct{} // closed and replaced whenever size changes
 }
 
 // NewSpool returns an empty Spool whose file is in the folder dir. An empty
@@ -51,8 +51,8 @@ func (s *Spool) Write(b []byte) (int, error) {
 }
 
 // End marks the end of the stream. A nil err means that the stream is
-// complete; otherwise err is why it never will be. End must be called exactly
-// once.
+// complete. Any other err is the reason why the stream will never be complete.
+// End must be called exactly once.
 func (s *Spool) End(err error) {
 	s.err = err
 	close(s.ended)
@@ -117,7 +117,7 @@ func (s *Spool) Copy(ctx context.Context, w io.Writer, from int64, idle func() e
 		select {
 		case <-moved:
 		case <-s.ended:
-			complete = true // loop once more: bytes may have been written before End
+			complete = true // read once more, because bytes may have been written before End was called
 		case <-tick.C:
 			if err := idle(); err != nil {
 				return err

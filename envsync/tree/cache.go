@@ -29,12 +29,12 @@ const maxCache = 1 << 28
 // change when the file's content is written.
 type cached struct {
 	Size    int64  `json:"size"`
-	ModTime int64  `json:"mtime"` // nanoseconds of Unix time
+	ModTime int64  `json:"mtime"` // time of the last change of the content, in nanoseconds of Unix time
 	Change  int64  `json:"ctime"` // last change of the inode, in nanoseconds of Unix time
 	Inode   uint64 `json:"inode"`
 	Device  uint64 `json:"dev"`
 	Sum     string `json:"sum"`
-	Chunks  Chunks `json:"chunks,omitempty"` // chunks of a file of at least leastChunked bytes; else empty
+	Chunks  Chunks `json:"chunks,omitempty"` // chunks of the file if it has at least leastChunked bytes; empty for a smaller file
 }
 
 // cache stores the hashes of the files of one folder, by path relative to the
@@ -109,8 +109,8 @@ func (c *cache) keep(p string, info fs.FileInfo, begun time.Time, of content) {
 	c.now[p], c.changed = entry, true
 }
 
-// save replaces the cache file. If two processes save at once, the last one
-// wins.
+// save replaces the cache file. If two processes save at the same time, the
+// file of the last one stays.
 func (c *cache) save() error {
 	if c.file == "" || !c.changed && len(c.now) == len(c.before) {
 		return nil

@@ -9,18 +9,19 @@ import (
 	"iter"
 
 	chunkers "github.com/PlakarKorp/go-cdc-chunkers"
-	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc" // registers the algorithm
+	_ "github.com/PlakarKorp/go-cdc-chunkers/chunkers/fastcdc" // registers the chunking algorithm fastcdc
 )
 
-// Chunks lists the consecutive chunks of a large file: for each chunk its
-// ChunkSum and its length, as bytes, so that entries are comparable. Chunk
-// boundaries depend only on the bytes around them. If bytes in the middle of a
-// file change, the chunks before and after stay the same, so a host that has
-// the old file lacks only a few chunks of the new one.
+// Chunks lists the consecutive chunks of a large file. The string holds the
+// ChunkSum and the length of each chunk, as bytes, so that entries of a
+// manifest are comparable with ==. Chunk boundaries depend only on the bytes
+// around them. If bytes in the middle of a file change, the chunks before and
+// after stay the same. So a host that has the old file lacks only a few chunks
+// of the new one.
 type Chunks string
 
-// ChunkSum identifies a chunk: the first 16 bytes of its SHA-256. The whole
-// file is verified by its full SHA-256, see Sum.
+// ChunkSum identifies a chunk by the first 16 bytes of its SHA-256. The host
+// verifies the whole file by its full SHA-256 (type Sum).
 type ChunkSum [16]byte
 
 // chunkSize is the number of bytes in a Chunks string per chunk: the sum and a
@@ -30,7 +31,7 @@ const chunkSize = len(ChunkSum{}) + 4
 const (
 	leastChunked = 1 << 20   // minimum size in bytes of a file that is split into chunks
 	minChunk     = 16 << 10  // minimum length in bytes of a chunk; the last one may be shorter
-	meanChunk    = 64 << 10  // mean length in bytes of a chunk; with 20 bytes per chunk, the list of chunks is 0.03 % of the file
+	meanChunk    = 64 << 10  // mean length in bytes of a chunk; the list of chunks has 20 bytes per chunk, so it is 0.03 % of the file's size
 	maxChunk     = 256 << 10 // maximum length in bytes of a chunk
 )
 
@@ -75,7 +76,7 @@ func (c Chunks) check(size int64) error {
 	return nil
 }
 
-// splitChunks splits the content of r into chunks. It writes all that it reads to w,
+// splitChunks splits the content of r into chunks. It copies the content to w,
 // and returns the chunks and the number of bytes.
 func splitChunks(r io.Reader, w io.Writer) (Chunks, int64, error) {
 	c, err := chunkers.NewChunker("fastcdc-v1.0.0", r, &chunkers.ChunkerOpts{MinSize: minChunk, NormalSize: meanChunk, MaxSize: maxChunk})

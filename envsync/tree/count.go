@@ -6,8 +6,8 @@ import "sync/atomic"
 // goroutine may read it.
 type Count struct{ found, read, bytes atomic.Int64 }
 
-// Now returns the number of files found so far, the number of those that were
-// read or whose hash was cached, and the sum of the latter files' sizes in
+// Now returns the number of files found so far, the number of files whose hash
+// is known (computed or cached), and the sum of the sizes of the latter in
 // bytes.
 func (c *Count) Now() (found, read, bytes int64) {
 	return c.found.Load(), c.read.Load(), c.bytes.Load()

@@ -18,7 +18,7 @@ import (
 // and .plxignore files. If one of paths is a symbolic link, Gather reads the
 // link's target; a link inside a folder must stay in that folder. Gather uses
 // only the fields Cache and Count of o. It rejects two paths with the same
-// base name, and what Scan rejects, except large files.
+// base name. It also rejects what Scan rejects, but accepts large files.
 func Gather(ctx context.Context, paths []string, o Options) (*Folder, error) {
 	f := &Folder{gathered: map[string]string{}, read: time.Now()}
 	for _, p := range paths {
@@ -75,7 +75,7 @@ func (f *Folder) gather(ctx context.Context, p string, o Options) error {
 	}
 	for _, e := range w.entries {
 		if prefix == "" {
-			e.Path = name // if p is a link, the file that it points to may have another name
+			e.Path = name // if p is a symbolic link, its target may have another base name than p
 		} else {
 			e.Path = path.Join(prefix, e.Path)
 		}

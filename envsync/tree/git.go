@@ -14,9 +14,9 @@ import (
 	"strings"
 )
 
-// repository answers questions about a git repository by running git. So it
-// respects which files git tracks, the exclude files of the repository and of
-// the user, and git's own interpretation of patterns.
+// repository answers questions about a git repository by running git. So its
+// answers respect which files git tracks, all exclude files of the repository
+// and the user, and git's own interpretation of patterns.
 type repository struct {
 	dir     string          // absolute path of the folder in which git commands run
 	at      string          // path of dir relative to the scanned folder; "": dir is the scanned folder
@@ -67,9 +67,9 @@ func runGit(ctx context.Context, dir string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// gitCommand prepares a git command that starts no fsmonitor daemon and
-// ignores variables such as GIT_DIR, so it uses the repository that contains
-// dir.
+// gitCommand prepares a git command that starts no fsmonitor daemon. The
+// command ignores variables such as GIT_DIR, so it uses the repository that
+// contains dir.
 func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "core.fsmonitor=false"}, args...)...)
 	cmd.Dir = dir
@@ -81,8 +81,8 @@ func gitCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// gitVariables select a repository other than the one of the present folder;
-// git sets them when it runs a hook.
+// gitVariables lists the variables that make git use another repository than
+// that of the current folder. git sets them when it runs a hook.
 var gitVariables = []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE", "GIT_FLUSH"}
 
 // inside converts a path relative to the scanned folder to a path relative to
@@ -104,23 +104,23 @@ func (r *repository) excluded(base, p string, folder bool) (string, error) {
 	return r.pattern(base, in)
 }
 
-// pattern asks git which pattern excludes the path in, relative to r.dir,
-// whether or not git tracks the file. If in is "", it asks about r.dir itself,
-// which must not be the root of the repository.
+// pattern asks git which pattern excludes the path in, which is relative to
+// r.dir. git answers for tracked files too. If in is "", pattern asks about
+// r.dir itself, which must not be the root of the repository.
 func (r *repository) pattern(base, in string) (string, error) {
 	if r.asked == nil {
 		if err := r.start(); err != nil {
 			return "", err
 		}
 	}
-	asked := "./" + in // the prefix "./" keeps git from reading a special meaning into the path, as in ":(glob)x"
+	asked := "./" + in // The prefix "./" makes git take the path literally, even one like ":(glob)x".
 	if in == "" {
 		asked = "../" + filepath.Base(r.dir)
 	}
 	if _, err := io.WriteString(r.in, asked+"\x00"); err != nil {
 		return "", fmt.Errorf("git check-ignore: %w", err)
 	}
-	var fields [4]string // file, line, pattern, path
+	var fields [4]string // the four fields that git prints for a path: file, line and pattern that match, and the path
 	for i := range fields {
 		text, err := r.out.ReadString(0)
 		if err != nil {
@@ -147,7 +147,8 @@ func (r *repository) named(base, file string) string {
 }
 
 // start starts the process "git check-ignore", which checks one path after
-// another. ignore.close ends it by closing its standard input.
+// another. The method close of ignore ends the process by closing its standard
+// input.
 func (r *repository) start() (err error) {
 	cmd := gitCommand(context.Background(), r.dir, "check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
 	if r.in, err = cmd.StdinPipe(); err != nil {

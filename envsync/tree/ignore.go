@@ -94,7 +94,7 @@ func readPatterns(file string) (string, error) {
 	if err != nil {
 		return "", cause(err)
 	}
-	defer f.Close() // only read
+	defer f.Close() // only read: an error of Close does not matter
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return "", errors.Join(errors.New("it is not a regular file"), err)
 	}
@@ -123,10 +123,10 @@ func (r rules) match(p string, folder bool) (from string, excludes, decided bool
 type ignore struct {
 	git, plx rules
 	root     string                 // absolute path of the scanned folder, with symbolic links resolved
-	base     string                 // path of the scanned folder relative to the root of its git repository; "": it is that root
-	of       map[string]*repository // git repository to ask about the entries of each folder; nil: do not ask git there
+	base     string                 // path of the scanned folder relative to the root of its git repository; "" if the scanned folder is that root
+	of       map[string]*repository // maps each folder to the git repository to ask about the folder's entries; nil: do not ask git there
 	opened   []*repository
-	notes    []string // for the user
+	notes    []string // notes to print for the user
 }
 
 // newIgnore returns the rules for the folder dir, an absolute path without
@@ -230,7 +230,7 @@ func hasGit(dir string) bool {
 // enter reads the pattern files of the folder dir before its entries are
 // scanned. p is the path of dir relative to the scanned folder.
 func (g *ignore) enter(ctx context.Context, dir, p string) error {
-	if p != "" && hasGit(dir) { // a nested git repository
+	if p != "" && hasGit(dir) { // dir is the root of a nested git repository
 		g.of[p] = g.open(ctx, dir, p)
 	}
 	in := path.Join(g.base, p)
@@ -271,9 +271,10 @@ func (g *ignore) excluded(abs, p string, folder bool) (string, error) {
 	return choose(decided && excludes, from), nil
 }
 
-// readmit handles a folder p that a line of .plxignore includes. If git
-// ignores p, git would also report every file in p as ignored; so git is not
-// asked about those, and only patterns that match the files themselves count.
+// readmit handles a folder p that git ignores but a line of .plxignore
+// includes. git would report every file in p as ignored. So plx does not ask
+// git about these files, and only patterns that match the files themselves
+// count.
 func (g *ignore) readmit(r *repository, p string) error {
 	if r == nil {
 		return nil

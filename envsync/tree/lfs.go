@@ -6,7 +6,7 @@ import (
 )
 
 // maxPointer is an upper bound on the size in bytes of a git-lfs pointer file.
-// lfsVersions are the prefixes by which such a file is recognized.
+// lfsVersions are the texts with which such a file begins.
 const maxPointer = 1024
 
 var lfsVersions = []string{"version https://git-lfs.github.com/spec/", "version http://git-media.io/", "version https://hawser.github.com/spec/"}
@@ -25,9 +25,9 @@ func (f *Folder) Pointers() (paths []string) {
 func isPointer(file string) bool {
 	f, _, err := openFile(file)
 	if err != nil {
-		return false // the code that sends the file reports the error
+		return false // A file that cannot be opened is no pointer: the code that sends the file reports the error.
 	}
-	defer f.Close() // only read
+	defer f.Close() // only read: an error of Close does not matter
 	text, _ := io.ReadAll(io.LimitReader(f, maxPointer))
 	for _, version := range lfsVersions {
 		if strings.HasPrefix(string(text), version) {

@@ -22,7 +22,7 @@ type Sum [sha256.Size]byte
 
 func (s Sum) String() string { return hex.EncodeToString(s[:]) }
 
-// ParseSum parses the hexadecimal digits that Sum.String returns.
+// ParseSum converts the hexadecimal digits that Sum.String returns to a Sum.
 func ParseSum(text string) (s Sum, err error) {
 	raw, err := hex.DecodeString(text)
 	if err != nil || copy(s[:], raw) != len(s) || len(raw) != len(s) {
@@ -40,7 +40,7 @@ const (
 	Directory Kind = 'd'
 	File      Kind = 'f'
 	Link      Kind = 'l'
-	Outside   Kind = 'o' // a symbolic link that points out of the folder and is copied unchanged, see Options.KeepLinks
+	Outside   Kind = 'o' // a symbolic link that points out of the folder and is sent unchanged because Options.KeepLinks is set
 )
 
 // IsLink reports whether the entry is a symbolic link, in the folder (Link) or
@@ -127,8 +127,8 @@ func (m Manifest) Files() (n int, size int64) {
 }
 
 // Decode parses the output of Encode. It rejects a manifest with a path or
-// link that leads out of the folder, and any input that Encode would not
-// produce.
+// link that leads out of the folder, and any other input that Encode cannot
+// have produced.
 func Decode(b []byte) (m Manifest, err error) {
 	if len(b) > MaxManifest || !bytes.HasPrefix(b, []byte(magic)) {
 		return m, errors.New("it is not a list of files that this version of plx can read")
@@ -159,14 +159,14 @@ func (m Manifest) Write(w io.Writer) error {
 	return err
 }
 
-// ReadManifest reads the output of Write from r, and leaves what follows
-// unread.
+// ReadManifest reads the output of Write from r. It does not read any byte
+// after that output.
 func ReadManifest(r *bufio.Reader) (Manifest, error) {
 	size, err := binary.ReadUvarint(r)
 	if err == nil && size > MaxManifest {
 		err = fmt.Errorf("it has %d bytes", size)
 	}
-	var text bytes.Buffer // grows as data arrives, so a wrong length allocates no memory
+	var text bytes.Buffer // text grows as data arrives, so a wrong length in the input allocates no memory.
 	if err == nil {
 		_, err = io.CopyN(&text, r, int64(size))
 	}
@@ -176,7 +176,7 @@ func ReadManifest(r *bufio.Reader) (Manifest, error) {
 	return Decode(text.Bytes())
 }
 
-// Contents returns one file entry for each distinct content: the first file
+// Contents returns one file entry for each distinct content: the first entry
 // with that SHA-256.
 func (m Manifest) Contents() (files []Entry) {
 	seen := make(map[Sum]bool, len(m.Entries))
@@ -193,7 +193,7 @@ func (m Manifest) Contents() (files []Entry) {
 // methods return zero values.
 type decoder struct {
 	rest []byte
-	err  error // the first parse error; nil: none so far
+	err  error // the first parse error, or nil if there was none so far
 }
 
 func (d *decoder) entry() (e Entry) {
@@ -250,8 +250,8 @@ func (d *decoder) take(n int) []byte {
 	return taken
 }
 
-// number parses a varint. It rejects a value above most, and an encoding that
-// is longer than necessary.
+// number parses a varint. It rejects a value greater than most, and an
+// encoding that is longer than necessary.
 func (d *decoder) number(most uint64) uint64 {
 	v, n := binary.Uvarint(d.rest)
 	if n <= 0 || v > most || n != len(binary.AppendUvarint(nil, v)) {
@@ -264,8 +264,8 @@ func (d *decoder) number(most uint64) uint64 {
 
 func (d *decoder) text() string { return string(d.take(int(d.number(maxName)))) }
 
-// checker validates the entries of a manifest; check must be called for each
-// entry in order.
+// checker validates the entries of a manifest. The caller must call the method
+// check for each entry in order.
 type checker struct {
 	folders map[string]bool // paths of all folders checked so far
 	last    string          // path of the previous entry; "" before the first one
@@ -306,8 +306,8 @@ func (c *checker) check(e Entry) error {
 }
 
 // checkPath returns an error unless p is a clean relative path that stays in
-// the folder. It also rejects control characters, which would break messages
-// of one line.
+// the folder. It also rejects control characters, because they would break
+// one-line messages that show the path.
 func checkPath(p string) error {
 	switch {
 	case len(p) > maxName:
@@ -320,8 +320,8 @@ func checkPath(p string) error {
 	return nil
 }
 
-// checkTarget returns an error if the symbolic link at path p points out of
-// the folder, or may do so.
+// checkTarget returns an error unless the symbolic link at path p certainly
+// points into the folder.
 func checkTarget(p, target string) error {
 	if err := checkName(target); err != nil {
 		return err
@@ -340,10 +340,11 @@ func checkName(target string) error {
 	return nil
 }
 
-// staysInside reports whether a symbolic link at the path link, relative to a
-// folder, points into that folder. It accepts ".." only at the beginning of
-// target, because the meaning of "a/.." depends on whether a is a link itself.
-// The result therefore holds for any combination of accepted links.
+// staysInside reports whether the symbolic link at the path link, relative to
+// a folder, points into that folder. It accepts ".." only at the beginning of
+// target, because the meaning of "a/.." depends on whether a is itself a link.
+// Therefore accepted links stay inside the folder even if one leads through
+// another.
 func staysInside(link, target string) bool {
 	if target == "" || path.IsAbs(target) || strings.ContainsRune(target, 0) {
 		return false

@@ -14,10 +14,11 @@ import (
 	"github.com/plx-run/plx/envsync/fanout"
 )
 
-// pack is the stream of pieces (see Piece) that is sent to all hosts that lack
-// the same pieces. It is one byte, Packed (zstd) or Plain, followed by the
-// pieces in order, without their lengths, which the manifest contains. A pack
-// is written once, to disk, and sent while it grows.
+// pack is the stream of pieces (chunks of large files, and whole smaller
+// files) that is sent to all hosts that lack the same pieces. The stream
+// begins with one byte, Packed (zstd) or Plain. The pieces follow in order,
+// without their lengths, which the manifest contains. A pack is written once,
+// to disk, and sent while it grows.
 type pack struct {
 	*fanout.Spool
 	raw   int64         // uncompressed size of all pieces in bytes
@@ -68,7 +69,7 @@ func (p *pack) total() int64 {
 }
 
 func (p *pack) fill(ctx context.Context, f *Folder, pieces []Piece) error {
-	b := bufio.NewWriterSize(p, 256<<10) // buffered, because each small file would need a system call of its own
+	b := bufio.NewWriterSize(p, 256<<10) // The writer is buffered, because otherwise each small file would need a system call of its own.
 	kind, to, end := byte(Plain), io.Writer(b), b.Flush
 	if f.shrinks(pieces) {
 		z, err := zstd.NewWriter(p, zstd.WithEncoderLevel(zstd.SpeedFastest))
@@ -92,8 +93,8 @@ func (p *pack) fill(ctx context.Context, f *Folder, pieces []Piece) error {
 	return errors.Join(err, end())
 }
 
-// pour writes pieces of one file to w. It returns a ChangedError if the file's
-// content is no longer what Scan found.
+// pour writes pieces, which must belong to one file, to w. It returns a
+// ChangedError if the file's content is no longer what Scan found.
 func (f *Folder) pour(w io.Writer, pieces []Piece) error {
 	e := pieces[0].Entry
 	file, _, err := openFile(f.file(e))
@@ -102,7 +103,7 @@ func (f *Folder) pour(w io.Writer, pieces []Piece) error {
 	} else if err != nil {
 		return fmt.Errorf("%s: %w", shown(e.Path), cause(err))
 	}
-	defer file.Close() // only read
+	defer file.Close() // opened for reading: an error of Close does not matter
 	for _, p := range pieces {
 		hash := sha256.New()
 		n, err := io.Copy(io.MultiWriter(w, hash), io.NewSectionReader(file, p.Offset, p.Length))
@@ -116,12 +117,12 @@ func (f *Folder) pour(w io.Writer, pieces []Piece) error {
 	return nil
 }
 
-// shrinks compresses samples from this number of places (samples), each of at
-// most this number of bytes (sampled).
+// The method shrinks compresses samples from at most 16 places (the constant
+// samples), each of at most 16 KiB (sampled).
 const samples, sampled = 16, 16 << 10
 
-// shrinks compresses samples of the pieces and reports whether that saves more
-// than a tenth, so that compression of all pieces pays.
+// shrinks compresses samples of the pieces. It reports whether that saves more
+// than a tenth, in which case all pieces are worth compressing.
 func (f *Folder) shrinks(pieces []Piece) bool {
 	all := int64(0)
 	for _, p := range pieces {
@@ -139,18 +140,18 @@ func (f *Folder) shrinks(pieces []Piece) bool {
 	if err != nil {
 		return true
 	}
-	defer z.Close() // it writes nothing
+	defer z.Close() // the encoder has no output, so an error of Close does not matter
 	return len(z.EncodeAll(text, nil)) < len(text)/10*9
 }
 
-// sample returns the first bytes of a piece, at most the constant sampled. On
-// a read error it returns fewer; pour reports that error.
+// sample returns the first bytes of a piece, at most sampled bytes. On a read
+// error it returns fewer bytes, and the method pour reports the error later.
 func (f *Folder) sample(p Piece) []byte {
 	file, _, err := openFile(f.file(p.Entry))
 	if err != nil {
 		return nil
 	}
-	defer file.Close() // only read
+	defer file.Close() // opened for reading: an error of Close does not matter
 	b := make([]byte, min(sampled, p.Length))
 	n, _ := file.ReadAt(b, p.Offset)
 	return b[:n]

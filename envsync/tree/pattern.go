@@ -9,7 +9,7 @@ import (
 // trailing "/". It matches exactly as git's dir.c and wildmatch.c do.
 type pattern struct {
 	text    string // the pattern without a leading slash
-	base    string // folder of the pattern file, relative to the root; "": the root itself
+	base    string // folder of the pattern file, relative to the root of all paths; "" is the root itself
 	name    bool   // the pattern contains no slash, so it matches base names in any folder
 	literal int    // length of the pattern's prefix that contains no wildcard
 }
@@ -22,8 +22,8 @@ func newPattern(text, base string) pattern {
 	return p
 }
 
-// match reports whether the pattern matches the path file itself; it does not
-// check the path's parent folders.
+// match reports whether the pattern matches the path file itself. It does not
+// check whether the pattern matches a parent folder of file.
 func (p pattern) match(file string) bool {
 	if p.base != "" {
 		in, below := strings.CutPrefix(file, p.base+"/")
@@ -39,9 +39,10 @@ func (p pattern) match(file string) bool {
 	return same && matchWildcards(p.text[p.literal:], rest, true) == matched
 }
 
-// outcome is the result of the function matchWildcards. abortAll (no later position in
-// the text can match) and abortToStars (none before the next slash can) stop
-// the backtracking early, which would otherwise take exponential time.
+// outcome is the result of the function matchWildcards. abortAll means that no
+// later position in the text can match. abortToStars means that no position
+// before the next slash can match. These two results stop the backtracking
+// early, which would otherwise take exponential time.
 type outcome int
 
 const (
@@ -129,8 +130,9 @@ func afterStars(rest, text string, paths, slashes bool) outcome {
 }
 
 // class matches the byte c against the set at the beginning of p, such as
-// "[a-z]". end is the index in p of the set's closing bracket; it is -1 if
-// there is none or if the set contains an unknown name such as "[:x:]".
+// "[a-z]". The result end is the index in p of the set's closing bracket. It
+// is -1 if there is no closing bracket or if the set contains an unknown class
+// name such as "[:x:]".
 func class(p string, c byte) (end int, in bool) {
 	at := func(i int) byte {
 		if i < len(p) {
@@ -143,7 +145,7 @@ func class(p string, c byte) (end int, in bool) {
 	if negated {
 		i++
 	}
-	var before byte // lower bound if a range such as a-z follows; 0: no range can follow
+	var before byte // previous character of the set, which is the lower bound if a range such as a-z follows; 0 if no range can follow
 	for first := true; first || at(i) != ']'; i, first = i+1, false {
 		now := at(i)
 		switch {

@@ -74,7 +74,7 @@ func NewSet(m Manifest) Set {
 	return make(Set, (n+7)/8)
 }
 
-// Add adds the piece with index i, see Manifest.Pieces, to the set.
+// Add adds the piece with index i in Manifest.Pieces to the set.
 func (s Set) Add(i int) { s[i/8] |= 1 << (i % 8) }
 
 // Pieces returns the pieces of m that are in the set. It returns an error if a

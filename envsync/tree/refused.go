@@ -85,7 +85,7 @@ func literal(p string) string {
 	for _, r := range p {
 		switch {
 		case unicode.IsControl(r):
-			r = '?' // no line has it
+			r = '?' // a line of .plxignore cannot contain every control character; "?" matches any character
 		case strings.ContainsRune(`*?[]\ `, r):
 			b.WriteByte('\\')
 		}

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Rescan returns a copy of f with the present content of its files; it reads
-// files that have changed since Scan again. It does not look for new files. It
-// omits the file without (a path; "" means none), files that no longer exist
-// and files that change while they are read. For a file that Gather has read
-// the last two are errors.
+// Rescan returns a copy of f with the present content of its files. It reads
+// again only files that have changed since Scan, and does not look for new
+// files. It omits the file at the path without ("" omits none), files that no
+// longer exist, and files that change while Rescan reads them. But if Gather
+// has read the file, a missing or changing file is an error.
 func (f *Folder) Rescan(ctx context.Context, without string) (*Folder, error) {
 	again := *f
 	again.Entries, again.read, again.excluded = nil, time.Now(), maps.Clone(f.excluded)
@@ -41,8 +41,8 @@ func (f *Folder) Rescan(ctx context.Context, without string) (*Folder, error) {
 	return &again, nil
 }
 
-// now returns e with the file's present size and content hash. It reads the
-// file only if the file may have changed since the last read.
+// now returns the entry e with the file's present size and hash. It reads the
+// file only if the file may have changed since it was last read.
 func (f *Folder) now(e Entry) (Entry, error) {
 	info, err := os.Lstat(f.file(e))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // Revision is the git commit that is checked out in a folder, and the number
-// of files that differ from it.
+// of files that differ from the commit.
 type Revision struct {
 	Commit  string // commit hash, 40 or 64 hexadecimal digits
 	Branch  string // name of the checked-out branch; empty for a detached HEAD
@@ -61,7 +61,7 @@ func Diff(ctx context.Context, dir string, limit int) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(out, int64(limit)+1))
 	if len(text) > limit {
-		cancel() // kill git: the rest of its output is not needed
+		cancel() // The patch is too large, so the rest of git's output is not needed: kill git.
 		_ = cmd.Wait()
 		return nil, fmt.Errorf("git diff: %w: over %d bytes", ErrLargeDiff, limit)
 	}

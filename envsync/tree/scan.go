@@ -39,17 +39,17 @@ type Options struct {
 	// KeepLinks copies symbolic links that point out of the folder unchanged,
 	// instead of rejecting them.
 	KeepLinks bool
-	// Leave returns why the entry p is not to be sent, or "" to send it. A nil
-	// Leave excludes no entry.
+	// Leave returns why Scan must exclude the entry p, or "" to send the
+	// entry. A nil Leave excludes no entry.
 	Leave func(p string, entry fs.DirEntry) (why string)
 }
 
-// Folder is a local folder as Scan, Gather or Take has read it: its manifest,
-// and where the files' contents are.
+// Folder is a local folder that Scan, Gather or Download has read. It contains
+// the manifest and the places of the files' contents.
 type Folder struct {
 	Manifest
 	root     string            // absolute path of the folder, with symbolic links resolved
-	contents string            // folder that contains each file under its SHA-256, for a Folder returned by Take; else ""
+	contents string            // folder that contains each file under its SHA-256, for a Folder returned by Download; "" for other Folders
 	excluded map[string]string // maps the path of each entry that is not sent to the reason
 	followed followed
 	gathered map[string]string // maps base names to the absolute local paths that Gather has read under these names
@@ -58,7 +58,7 @@ type Folder struct {
 }
 
 // followed maps the path of a symbolic link to the absolute path of the file
-// that is sent instead, see Options.Follow.
+// that is sent instead of the link because Options.Follow is set.
 type followed map[string]string
 
 // file returns the absolute path of the file whose content is sent for the
@@ -79,9 +79,9 @@ func (f followed) file(root, p string) string {
 // unreadable files.
 //
 // Other processes may write to the folder during the scan. Scan omits files
-// that are deleted meanwhile. If a file grows, Scan uses the length that it
-// found first. Scan omits a file that changes on every attempt to read it, and
-// adds a note.
+// that are deleted during the scan. If a file grows, Scan uses the length that
+// it found first. Scan omits a file that changes during every attempt to read
+// it, and adds a note.
 func Scan(ctx context.Context, dir string, o Options) (*Folder, error) {
 	root, err := filepath.Abs(dir)
 	if err == nil {
@@ -140,12 +140,12 @@ func (f *Folder) file(e Entry) string {
 	return f.followed.file(f.root, e.Path)
 }
 
-// Notes returns lines for the user about surprises, such as a file that was
-// omitted because it changed all the time.
+// Notes returns lines to print for the user, such as that a file was omitted
+// because it changed all the time.
 func (f *Folder) Notes() []string { return f.notes }
 
-// Excluding returns the reason, as Excluded returns it, that excludes the
-// largest number of files and folders. It does not count empty folders, .git,
+// Excluding returns the most frequent reason for which files and folders are
+// excluded, such as ".gitignore:3". It does not count empty folders, .git,
 // .gitignore and .plxignore. It returns "" if nothing is excluded.
 func (f *Folder) Excluding() string {
 	count := map[string]int{}
@@ -183,22 +183,22 @@ type walk struct {
 	ctx      context.Context
 	root     string
 	options  Options
-	entries  []Entry           // in the order in which they were found
-	infos    []fs.FileInfo     // file information, parallel to entries
-	excluded map[string]string // see Folder.excluded
-	followed followed          // see Folder.followed
+	entries  []Entry           // entries found so far, in the order in which Scan found them
+	infos    []fs.FileInfo     // information about each file, with the same indices as entries
+	excluded map[string]string // maps the path of each entry that is not sent to the reason
+	followed followed          // files that replace symbolic links
 	ignore   *ignore           // exclude rules; nil: .gitignore and .plxignore do not apply
 	cache    *cache
 	begun    time.Time
 	refused  []refused // entries that cannot be sent; guarded by mu while hash runs
 
 	mu    sync.Mutex      // guards refused, notes and gone while the goroutines of hash run
-	notes []string        // see Folder.Notes
-	gone  map[string]bool // paths of files that were deleted or kept changing, and are therefore omitted
+	notes []string        // notes for the user, which Folder.Notes returns
+	gone  map[string]bool // paths of files that are omitted because they were deleted or kept changing
 }
 
-// newWalk returns a walk of the folder root. cached is the path by which the
-// hash cache is found in o.Cache.
+// newWalk returns a walk of the folder root. The parameter cached is the path
+// that identifies the folder in the hash cache of o.Cache.
 func newWalk(ctx context.Context, root, cached string, o Options) *walk {
 	o.Count = cmp.Or(o.Count, new(Count))
 	return &walk{ctx: ctx, root: root, options: o, excluded: map[string]string{}, followed: followed{}, gone: map[string]bool{},
@@ -283,7 +283,7 @@ func (w *walk) leaves(p string, found fs.DirEntry) (why string, err error) {
 // set. Larger files belong on a file system that the hosts share.
 const maxScanned = 2 << 30
 
-// add appends the entry p to w.entries. The hash of a file is still missing;
+// add appends the entry p to w.entries. The entry of a file has no hash yet;
 // the method hash computes it later.
 func (w *walk) add(p string, found fs.DirEntry) error {
 	info, err := w.info(p, found)
@@ -328,8 +328,8 @@ func special(mode fs.FileMode) string {
 	return "special file"
 }
 
-// link returns the entry for the symbolic link p, or an error if it points out
-// of the folder and KeepLinks is not set.
+// link returns the entry for the symbolic link p. It returns an error if the
+// link points out of the folder and KeepLinks is not set.
 func (w *walk) link(p string) (e Entry, err error) {
 	e = Entry{Path: p, Kind: Link}
 	if e.Target, err = os.Readlink(w.abs(p)); err != nil {
@@ -341,9 +341,9 @@ func (w *walk) link(p string) (e Entry, err error) {
 	return e, err
 }
 
-// info returns the file information of an entry. For a symbolic link that
-// Options.Follow replaces by a file, it returns the file's, and records the
-// file in w.followed.
+// info returns the file information of an entry. If Options.Follow replaces a
+// symbolic link by a file, info returns the information of that file and
+// records the file in w.followed.
 func (w *walk) info(p string, found fs.DirEntry) (fs.FileInfo, error) {
 	if !w.options.Follow || found.Type()&fs.ModeSymlink == 0 {
 		return found.Info()
@@ -398,8 +398,9 @@ func (w *walk) hash() error {
 	return nil
 }
 
-// dropFile handles a file that could not be hashed: it omits a file that was
-// deleted or kept changing, and refuses any other.
+// dropFile handles a file that could not be hashed. It omits a file that was
+// deleted or kept changing. It records any other file as one that cannot be
+// sent.
 func (w *walk) dropFile(p string, err error) error {
 	always := errors.As(err, new(*ChangedError))
 	if !always && !errors.Is(err, fs.ErrNotExist) {
@@ -420,8 +421,9 @@ func leftOut(p string) string {
 	return shown(p) + " stays here: it changes all the time"
 }
 
-// hashFile returns the entry e with its content hash, from the cache if
-// possible. found is the file's information from when the folder was read.
+// hashFile returns the entry e with its content hash, which it takes from the
+// cache if possible. The parameter found is the information that the walk of
+// the folder has read about the file.
 func (w *walk) hashFile(e Entry, found fs.FileInfo) (Entry, error) {
 	if known, ok := w.cache.find(e.Path, found); ok {
 		w.options.Count.bytes.Add(e.Size)
@@ -432,13 +434,13 @@ func (w *walk) hashFile(e Entry, found fs.FileInfo) (Entry, error) {
 	})
 }
 
-// attempts is the maximum number of times that a file is read if other
-// processes change it meanwhile.
+// attempts is the maximum number of times that readFile reads a file that
+// other processes keep changing.
 const attempts = 3
 
 // readFile hashes a file and returns its entry with the present length and
-// hash. It calls keep, which may cache the hash, only if the file did not
-// change meanwhile. If the file grows, the entry describes the length that
+// hash. If the file did not change during the read, readFile calls keep, which
+// may cache the hash. If the file grows, the entry describes the length that
 // readFile saw first.
 func readFile(e Entry, file string, count io.Writer, keep func(fs.FileInfo, content)) (Entry, error) {
 	for range attempts {
@@ -465,7 +467,7 @@ func readFile(e Entry, file string, count io.Writer, keep func(fs.FileInfo, cont
 // content is a file's SHA-256 and, for a large file, its chunks.
 type content struct {
 	sum    Sum
-	chunks Chunks // chunks of a file of at least leastChunked bytes; else empty
+	chunks Chunks // chunks of the file if it has at least leastChunked bytes; empty for a smaller file
 }
 
 func (e Entry) with(c content) Entry {
@@ -473,17 +475,17 @@ func (e Entry) with(c content) Entry {
 	return e
 }
 
-// hashed has the hashes of the first bytes of a file. whole is true if they
-// cover the length that the file had when it was opened, and the bytes did not
-// change.
+// hashed contains the hashes of the first bytes of a file. whole is true if
+// these bytes are the whole file as it was when opened, and did not change
+// during the read.
 type hashed struct {
 	content
 	whole bool
 }
 
 // hashOpen hashes the first info.Size() bytes of an open file. If the file has
-// changed meanwhile, it hashes the same bytes again: equal hashes mean that
-// the file only grew.
+// changed since it was opened, hashOpen hashes the same bytes again: equal
+// hashes mean that the file only grew.
 func hashOpen(f *os.File, info fs.FileInfo, count io.Writer) (h hashed, changed bool, err error) {
 	for {
 		hash := sha256.New()
@@ -506,8 +508,8 @@ func hashOpen(f *os.File, info fs.FileInfo, count io.Writer) (h hashed, changed 
 	}
 }
 
-// read copies a file to w. It returns the file's chunks if the file is large,
-// and the number of bytes.
+// read copies a file to w. It returns the number of bytes and, for a large
+// file, the file's chunks.
 func read(file *io.SectionReader, w io.Writer) (chunks Chunks, n int64, err error) {
 	if file.Size() >= leastChunked {
 		return splitChunks(file, w)
@@ -524,12 +526,12 @@ func (e *ChangedError) Error() string {
 	return shown(e.Path) + ": it changed while it was read: wait until nothing writes it, or exclude it in " + plxFile
 }
 
-// openFlags make an open fail on a symbolic link, and not block on a named
-// pipe without a writer.
+// openFlags let an open fail on a symbolic link, and keep it from blocking on
+// a named pipe that has no writer.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
-// openFile opens a regular file. It returns an error, and does not block, if a
-// named pipe has replaced the file.
+// openFile opens a regular file. If a named pipe has replaced the file,
+// openFile returns an error instead of blocking.
 func openFile(file string) (*os.File, fs.FileInfo, error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|openFlags, 0)
 	if err != nil {
@@ -540,7 +542,7 @@ func openFile(file string) (*os.File, fs.FileInfo, error) {
 		err = errors.New("it is no regular file any more")
 	}
 	if err != nil {
-		f.Close() // only read
+		f.Close() // opened for reading: an error of Close does not matter
 		return nil, nil, err
 	}
 	return f, info, nil
@@ -558,7 +560,7 @@ func shown(p string) string {
 	return p
 }
 
-// cause strips "open PATH:" from a file error, because the messages already
+// cause removes "open PATH:" from a file error, because the messages already
 // name the path.
 func cause(err error) error {
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {

@@ -25,20 +25,21 @@ type Target struct {
 	// value means that no other host shares it.
 	FileSystem string
 	Put        Put
-	Addr       string // address, without a port, at which other targets can reach the host; "": the host forwards nothing to them
+	Addr       string // address, without a port, at which other targets can reach the host; "" if the host must not forward files to other targets
 }
 
 // SendOptions control Send. The zero value is ready to use.
 type SendOptions struct {
-	Progress envsync.Progress        // may be nil
-	Sent     func(bytes int64)       // is called with the number of content bytes for each write to a host; may be nil
-	Low      int                     // first port on which hosts listen to forward data to each other; Low and High 0: any port
-	High     int                     // last port on which hosts listen to forward data to each other; 0 with Low 0: any port
-	Spool    func(size int64) string // returns the folder for a temporary file of about size bytes; nil: use os.TempDir()
-	Lost     func(what []string)     // receives, at the end, messages about failed transfers between hosts, whose data this machine has sent instead; may be nil
+	Progress envsync.Progress        // called with the progress of each host; may be nil
+	Sent     func(bytes int64)       // called after each write to a host, with the number of content bytes written; may be nil
+	Low      int                     // first port on which hosts listen to forward data to each other; any port if Low and High are 0
+	High     int                     // last port on which hosts listen to forward data to each other; any port if Low and High are 0
+	Spool    func(size int64) string // returns the folder for a temporary file of about size bytes; if nil, the file is in os.TempDir()
+	Lost     func(what []string)     // called at the end with a message for each failed connection between two hosts, for which the local machine has sent the data instead; may be nil
 }
 
-// DoneReply is the last line that Store.Serve writes: the host has all files.
+// DoneReply is the last line that Store.Serve writes. It means that the host
+// has all files.
 const DoneReply = "ok\n"
 
 // Send copies the contents of a folder into the content stores of all targets
@@ -72,12 +73,12 @@ func Send(ctx context.Context, targets []Target, f *Folder, o SendOptions) error
 // maxHosts is the maximum number of hosts that Send serves at once.
 const maxHosts = 64
 
-// forEachHost calls work for every target, for up to maxHosts at once. Targets that
-// share a home folder are processed one after the other until work succeeds
-// for one of them; then the rest are processed in parallel. Each of those
-// still checks what it has, because a copied disk gives two file systems the
-// same identifier. The error joins the errors of all targets, prefixed with
-// their names.
+// forEachHost calls work for every target, for up to maxHosts at once. Targets
+// that share a home folder are processed one after the other until work
+// succeeds for one of them. The remaining targets are then processed in
+// parallel. work checks for each of them what the host lacks, because copies
+// of a disk are different file systems with the same identifier. The error
+// joins the errors of all targets, prefixed with their names.
 func forEachHost(ctx context.Context, targets []Target, work func(Target) error) error {
 	slots := make(chan struct{}, maxHosts)
 	errs := make([]error, len(targets))
@@ -111,7 +112,7 @@ func forEachHost(ctx context.Context, targets []Target, work func(Target) error)
 }
 
 // sharing groups the indices of targets that have the same file system. The
-// groups are in the order of their first target.
+// groups are sorted by their first index.
 func sharing(targets []Target) [][]int {
 	var groups [][]int
 	byFileSystem := map[string]int{}
@@ -127,8 +128,8 @@ func sharing(targets []Target) [][]int {
 	return groups
 }
 
-// describe returns the targets' names for a message; of more than two it names
-// the first and counts the others.
+// describe returns the targets' names for a message. If there are more than
+// two targets, it names the first and gives the number of the others.
 func describe(targets []Target) string {
 	switch more := len(targets) - 1; more {
 	case 0:
@@ -140,11 +141,16 @@ func describe(targets []Target) string {
 	}
 }
 
-// Parameters of the timeout for a host's replies. A host whose home folder is
-// on a hung file server would never reply.
+// Parameters of the timeout for a host's replies. Without a timeout, plx would
+// wait forever for a host whose home folder is on a hung file server.
 const (
-	answerTime = time.Minute // base time that a host may take to report which contents it lacks, or to write them; the time at the speed slowest is added
-	slowest    = 1 << 20     // assumed minimum speed, in bytes per second, at which a host hashes or writes files
+	answerTime = time.Minute // base of the time that a host may take to report which contents it lacks, or to write them; the time for all bytes at the speed slowest is added
+	// slowest is the assumed minimum speed, in bytes per second, at which a
+	// host hashes or writes files.
+	//
+	// TODO: measure the speed of hosts with a slow file server; 1 MiB/s is a
+	// guess.
+	slowest = 1 << 20
 )
 
 type sender struct {
@@ -155,8 +161,8 @@ type sender struct {
 	cancel  context.CancelCauseFunc // cancels ctx, and so the transfers to all hosts
 
 	mu     sync.Mutex
-	packs  map[string]*pack // packs by the bit set of pieces that hosts have reported as missing
-	unread error            // error of a local file that could not be packed; nil: none so far
+	packs  map[string]*pack // packs maps the bit set of pieces that a host lacks to the pack with these pieces
+	unread error            // first error of a local file that could not be packed, or nil
 }
 
 // host sends the contents that the host t lacks.
@@ -168,18 +174,21 @@ func (s *sender) host(ctx context.Context, t Target) error {
 	ended := make(chan error, 1)
 	go func() {
 		err := t.Put(ctx, in, out)
-		out.CloseWithError(err) // nil reads as io.EOF
+		out.CloseWithError(err) // if the error is nil, the reader gets io.EOF
 		in.CloseWithError(io.ErrClosedPipe)
 		ended <- err
 	}()
 	err := s.talk(ctx, cancel, t, stdin, stdout)
-	why := context.Cause(ctx) // not nil if plx itself has aborted the transfer
+	// The cause is not nil if plx itself has aborted the transfer.
+	why := context.Cause(ctx)
 	local := err != nil && !errors.Is(err, io.ErrClosedPipe)
 	if local {
-		cancel(err) // an error on this side: the host still waits for data, so its command is cancelled
+		// The error occurred on the local machine, so the host still waits for
+		// data: cancel its command.
+		cancel(err)
 	}
 	stdin.Close()
-	stdout.Close() // nothing more is read from it
+	stdout.Close() // the reading end of a pipe, of which no more data is needed: Close returns no error
 	said := <-ended
 	switch {
 	case local:
@@ -192,29 +201,30 @@ func (s *sender) host(ctx context.Context, t Target) error {
 
 var errEarly = errors.New("the host has ended before it had all files")
 
-// startTimeout cancels the transfer if stop is not called within the time that
-// the host may take for size bytes. what completes the error message "the host
-// has not ...".
+// startTimeout cancels the transfer unless stop is called within the time that
+// a host may take for size bytes. The parameter what completes the error
+// message "the host has not ...".
 func startTimeout(cancel context.CancelCauseFunc, size int64, what string) (stop func() bool) {
 	d, late := bound(size, what)
 	return time.AfterFunc(d, func() { cancel(late) }).Stop
 }
 
 // AnswerLimit returns how long a host may take to check contents of size
-// bytes, which it may have to hash.
+// bytes. The host may have to hash them.
 func AnswerLimit(size int64) time.Duration {
 	return answerTime + time.Duration(size/slowest)*time.Second
 }
 
 // bound returns how long a host may take to process size bytes, and the error
-// for a host that takes longer.
+// for a host that takes longer. The parameter what completes the error message
+// "the host has not ...".
 func bound(size int64, what string) (time.Duration, error) {
 	d := AnswerLimit(size)
 	return d, fmt.Errorf("timed out after %s: the host has not %s (file system hung?)", d, what)
 }
 
 // talk exchanges messages with Store.Serve on the host t: it sends the
-// manifest, reads which pieces the host lacks, and sends those.
+// manifest, reads which pieces the host lacks, and sends these pieces.
 func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Target, stdin io.WriteCloser, stdout *io.PipeReader) error {
 	_, size := s.folder.Files()
 	stop := startTimeout(cancel, size, "reported which files it lacks")
@@ -247,8 +257,9 @@ func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	return err
 }
 
-// send sends the missing pieces to the host t. Hosts that gave the same
-// answer, which is the bit set of missing pieces, share one pack.
+// send sends pieces, the pieces that the host t lacks, to the host. The
+// parameter answer is the host's reply, a bit set of these pieces. Hosts with
+// the same reply share one pack.
 func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Target, answer string, pieces []Piece, stdin io.WriteCloser, stdout *io.PipeReader) error {
 	s.mu.Lock()
 	p, err := s.packs[answer], error(nil)
@@ -269,11 +280,11 @@ func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	_, size := s.folder.Files()
 	patience, silent := bound(size, "stored the files")
 	err = p.group.Send(ctx, fanout.Host{Name: t.Name, Addr: t.Addr}, to, stdout, fanout.Watch{
-		// Closing stdout keeps Send from waiting for a command that does not
-		// exit at once.
+		// Closing stdout ends the wait for a command that does not exit at
+		// once after its cancellation.
 		Fail: func(err error) {
 			cancel(err)
-			stdout.Close() // only read from
+			stdout.Close() // the reading end of a pipe: Close returns no error
 		},
 		Timeout: patience, TimeoutErr: silent,
 		Progress: func(n int64) { s.progress(t.Name, n, p.total()) },

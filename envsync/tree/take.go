@@ -15,28 +15,28 @@ import (
 	"github.com/plx-run/plx/internal/holes"
 )
 
-// maxWindow is the maximum zstd window, and so the memory in bytes that
+// maxWindow is the maximum zstd window in bytes, which is the memory that
 // decompression needs.
 const maxWindow = 64 << 20
 
 // Download copies a manifest and its file contents from a host into the local
-// folder dir, from where they can be sent to other hosts. id is the manifest's
-// ID. get must run Store.Give on the host. The returned Folder reads its files
-// from dir.
+// folder dir, from which they can be sent to other hosts. id is the manifest's
+// ID. get must run Store.Upload on the host. The returned Folder reads its
+// files from dir.
 func Download(ctx context.Context, get func(context.Context, io.Writer) error, id Sum, dir string) (*Folder, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stdout, out := io.Pipe()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		out.CloseWithError(get(ctx, out)) // nil reads as io.EOF
+		out.CloseWithError(get(ctx, out)) // if the error is nil, the reader gets io.EOF
 	}()
 	f, err := take(stdout, id, dir)
 	if err == nil {
-		_, err = io.Copy(io.Discard, stdout) // read up to the end, so that the host's command is not cancelled before it exits
+		_, err = io.Copy(io.Discard, stdout) // read up to the end, so that the host's command can exit by itself before it is cancelled
 	}
 	cancel(err)
-	stdout.Close() // of no more use
+	stdout.Close() // the reading end of a pipe, of which no more data is needed: Close returns no error
 	<-ended
 	if err != nil {
 		return nil, fmt.Errorf("copy the working directory: %w", err)

@@ -19,8 +19,8 @@ const maxText = 1 << 20
 
 // notePackagesOutside returns notes about packages whose files are outside the
 // environment, such as editable installs, because hosts do not get those
-// files. If the files are in workdir, which is sent, it adds their folder to
-// v.InPlace instead.
+// files. If the files are in workdir, hosts do get them; notePackagesOutside
+// then adds their folder to v.InPlace.
 func (v *Venv) notePackagesOutside(ctx context.Context, workdir string) (notes []string) {
 	places := map[string]string{} // maps a folder to a description of the package in it
 	start, err := v.watchStart(ctx)
@@ -30,7 +30,7 @@ func (v *Venv) notePackagesOutside(ctx context.Context, workdir string) (notes [
 	notes = append(notes, v.fromStart(start, places)...)
 	slices.Sort(notes)
 	sources := maps.Clone(places)
-	sites, _ := filepath.Glob(filepath.Join(v.root, "lib", "*", "site-packages")) // the pattern is valid, so there is no error
+	sites, _ := filepath.Glob(filepath.Join(v.root, "lib", "*", "site-packages")) // Glob returns an error only for a malformed pattern
 	for _, site := range sites {
 		v.fromRecords(site, places)
 	}
@@ -41,10 +41,11 @@ func (v *Venv) notePackagesOutside(ctx context.Context, workdir string) (notes [
 	return notes
 }
 
-// inPlace removes the folders inside workdir from places and adds them to
-// v.InPlace. sources are the folders that the interpreter adds to sys.path. If
-// a package has no such folder, inPlace uses its subfolder src, if there is
-// one, or else its own folder.
+// inPlace removes the folders inside workdir from places and adds the
+// corresponding import folders to v.InPlace. sources are the folders that the
+// interpreter adds to sys.path. If a package has no such folder, inPlace uses
+// its subfolder src. If there is no subfolder src, it uses the package's own
+// folder.
 func (v *Venv) inPlace(workdir string, sources, places map[string]string) {
 	if workdir == "" {
 		return
@@ -62,7 +63,7 @@ func (v *Venv) inPlace(workdir string, sources, places map[string]string) {
 		}
 		for _, from := range known {
 			if real, err := filepath.EvalSymlinks(from); err == nil && within(workdir, real) {
-				relative, _ := filepath.Rel(workdir, real) // no error: both paths are absolute
+				relative, _ := filepath.Rel(workdir, real) // both paths are absolute, so Rel returns no error
 				v.InPlace = append(v.InPlace, relative)
 			}
 		}
@@ -79,7 +80,7 @@ func isFolder(path string) bool {
 // fromRecords adds editable installs (pip install -e) to places. pip records
 // them in direct_url.json.
 func (v *Venv) fromRecords(site string, places map[string]string) {
-	files, _ := filepath.Glob(filepath.Join(site, "*.dist-info", "direct_url.json")) // the pattern is valid, so there is no error
+	files, _ := filepath.Glob(filepath.Join(site, "*.dist-info", "direct_url.json")) // Glob returns an error only for a malformed pattern
 	for _, file := range files {
 		var from struct {
 			URL string `json:"url"`
@@ -98,7 +99,7 @@ func (v *Venv) fromRecords(site string, places map[string]string) {
 			continue
 		}
 		name, _, _ := strings.Cut(filepath.Base(filepath.Dir(file)), "-")
-		for known := range places { // dir replaces a source folder inside dir, such as dir/src, that is already in places
+		for known := range places { // dir replaces its subfolder, such as dir/src, that is already in places
 			if within(dir, known) {
 				delete(places, known)
 			}
@@ -107,8 +108,8 @@ func (v *Venv) fromRecords(site string, places map[string]string) {
 	}
 }
 
-// has reports whether a path is inside the environment or the base
-// interpreter's folder, which are sent.
+// has reports whether path is inside the environment or inside the base
+// interpreter's folder, both of which are sent to hosts.
 func (v *Venv) has(path string) bool {
 	return slices.ContainsFunc(v.names, func(name string) bool { return within(name, path) }) || v.baseRoot != "" && within(v.baseRoot, path)
 }
@@ -118,6 +119,6 @@ func readText(file string) string {
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxText {
 		return ""
 	}
-	text, _ := os.ReadFile(file) // an unreadable file counts as empty
+	text, _ := os.ReadFile(file) // an unreadable file is treated as empty
 	return string(text)
 }

@@ -16,7 +16,8 @@ const header = 16
 
 // Source returns the source file of a .pyc file, and the modification time and
 // size that the source must have for Python to use the .pyc file. It returns
-// false if the .pyc file is not validated by its source's time.
+// false if Python does not validate the .pyc file by the source's time and
+// size.
 func Source(compiled string) (source string, modified time.Time, size uint32, ok bool) {
 	dir, base := filepath.Split(compiled)
 	module, _, found := strings.Cut(base, ".")
@@ -27,7 +28,7 @@ func Source(compiled string) (source string, modified time.Time, size uint32, ok
 	if err != nil {
 		return "", modified, 0, false
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened for reading: an error of Close does not matter
 	head := make([]byte, header)
 	if _, err := io.ReadFull(f, head); err != nil || binary.LittleEndian.Uint32(head[4:]) != 0 {
 		return "", modified, 0, false
@@ -37,8 +38,9 @@ func Source(compiled string) (source string, modified time.Time, size uint32, ok
 }
 
 // stale reports whether Python would ignore a .pyc file because its source has
-// changed. On a host the source gets the modification time recorded in the
-// .pyc file, which would make a stale .pyc file valid, so it must not be sent.
+// changed. A stale .pyc file must not be sent: on a host the source gets the
+// modification time recorded in the .pyc file, so Python would use the
+// outdated code.
 func stale(compiled string) bool {
 	source, modified, size, ok := Source(compiled)
 	if !ok {

@@ -12,12 +12,13 @@ import (
 	"time"
 )
 
-// Python describes a Python interpreter, as the interpreter itself reports.
+// Python describes a Python interpreter. The interpreter itself reports the
+// values.
 type Python struct {
-	Implementation string `json:"implementation"` // such as "cpython"
-	Version        string `json:"version"`        // such as "3.11.2"
-	Platform       string `json:"platform"`       // such as "linux-x86_64"
-	ABI            string `json:"abi"`            // such as "cpython-311-x86_64-linux-gnu"; "" if the interpreter reports none
+	Implementation string `json:"implementation"` // name of the implementation, such as "cpython"
+	Version        string `json:"version"`        // version number, such as "3.11.2"
+	Platform       string `json:"platform"`       // operating system and processor, such as "linux-x86_64"
+	ABI            string `json:"abi"`            // binary interface, such as "cpython-311-x86_64-linux-gnu"; "" if the interpreter reports none
 }
 
 // minor returns the first two numbers of the version, such as "3.11". Packages
@@ -47,8 +48,8 @@ const script = `import json, platform, sys, sysconfig
 print(json.dumps({"implementation": platform.python_implementation().lower(), "version": "%d.%d.%d" % sys.version_info[:3],
 "platform": sysconfig.get_platform(), "abi": sysconfig.get_config_var("SOABI") or ""}))`
 
-// askTime is the timeout for starting an interpreter, whose library may be on
-// a slow file server.
+// askTime is the timeout for starting an interpreter. It is long, because the
+// interpreter's library may be on a slow file server.
 const askTime = 30 * time.Second
 
 // Ask runs an interpreter without its installed packages and returns its

@@ -21,19 +21,20 @@ import (
 
 // Options control how Read reads an environment.
 type Options struct {
-	Home  string      // absolute path of the user's home folder; an interpreter below it is sent to the hosts; "": the interpreter is never sent
-	Cache string      // see tree.Options.Cache
-	Count *tree.Count // see tree.Options.Count
+	Home  string      // absolute path of the user's home folder; Read marks an interpreter below it to be sent to the hosts; "": the interpreter is never sent
+	Cache string      // local folder that stores file hashes between calls, as in tree.Options
+	Count *tree.Count // receives the progress of reading; may be nil
 	// Workdir is the absolute path, without symbolic links, of the working
-	// directory that plx also sends to the hosts. "" means that none is sent.
+	// directory that plx also sends to the hosts. "" means that plx sends no
+	// working directory.
 	Workdir string
 }
 
 // Venv is a Python virtual environment of the local machine.
 type Venv struct {
 	Folder *tree.Folder // files of the environment to send
-	Base   *tree.Folder // installation folder of the base interpreter, to be sent too; nil: hosts must have an interpreter
-	Python Python       // description of the interpreter
+	Base   *tree.Folder // installation folder of the base interpreter, which is sent to hosts too; nil if the hosts must already have an interpreter
+	Python Python       // description of the base interpreter
 	Notes  []string     // notes for the user about files that hosts will lack
 	// InPlace lists folders below Options.Workdir, as paths relative to it,
 	// from which editable installs (pip install -e) are imported. Hosts find
@@ -41,11 +42,11 @@ type Venv struct {
 	InPlace []string
 
 	root        string   // absolute path of the environment, symbolic links resolved
-	names       []string // absolute paths by which the environment's own files, such as scripts, may refer to it
+	names       []string // absolute paths under which the environment's own files, such as scripts, may refer to the environment
 	links       []string // paths in the environment that are links to, or copies of, the interpreter
 	interpreter string   // absolute path of the interpreter, symbolic links resolved
-	baseRoot    string   // absolute path of the base interpreter's installation folder; "": it is not sent
-	loader      string   // path of the ELF loader of the interpreter, such as /lib64/ld-linux-x86-64.so.2; "": none
+	baseRoot    string   // absolute path of the base interpreter's installation folder; "" if that folder is not sent
+	loader      string   // path of the ELF loader of the interpreter, such as /lib64/ld-linux-x86-64.so.2; "" if the interpreter needs none
 	copies      bool     // the environment contains copies of the interpreter, not links to it
 }
 
@@ -88,8 +89,8 @@ func Read(ctx context.Context, dir string, o Options) (*Venv, error) {
 	return v, nil
 }
 
-// advised replaces the hint of a tree.RefusedError, which suggests .plxignore:
-// that file does not apply to an environment.
+// advised replaces the hint of a tree.RefusedError. That hint suggests a line
+// in .plxignore, but .plxignore does not apply to an environment.
 func advised(err error) error {
 	if errors.As(err, new(*tree.RefusedError)) {
 		return mistake("install what it belongs to on the hosts, or make the environment without it", "%w", err)
@@ -135,8 +136,8 @@ func exists(dir, name string) bool {
 }
 
 // resolve returns the path of the base interpreter outside the environment. If
-// the environment contains a copy of the interpreter, the original's folder is
-// in pyvenv.cfg.
+// the environment contains a copy of the interpreter, resolve finds the folder
+// of the original in pyvenv.cfg.
 func (v *Venv) resolve() (string, error) {
 	real, err := filepath.EvalSymlinks(v.python())
 	if err != nil || !within(v.root, real) {
@@ -156,8 +157,8 @@ func (v *Venv) resolve() (string, error) {
 
 // original returns the interpreter of which the environment contains a copy.
 // text is the content of pyvenv.cfg, home the value of its key "home", and
-// name the copy's file name. The original may have another name: Debian has
-// python3.11 but no python.
+// name the copy's file name. The original may have another name than the copy:
+// Debian has python3.11 but no python.
 func (v *Venv) original(text, home, name string) (string, error) {
 	real, err := filepath.EvalSymlinks(filepath.Join(home, name))
 	if err == nil {
@@ -210,7 +211,7 @@ func (v *Venv) check(ctx context.Context, dir string) (err error) {
 }
 
 // findBase sets v.baseRoot to the installation folder of the interpreter if
-// that is below the user's home folder.
+// the folder is below the user's home folder.
 func (v *Venv) findBase(dir, home string) error {
 	if home == "" {
 		return nil
@@ -262,7 +263,7 @@ func (v *Venv) leave(p string, entry fs.DirEntry) (why string) {
 	if err == nil && filepath.Dir(p) == "bin" && real == v.interpreter {
 		target, err := os.Readlink(filepath.Join(v.root, p))
 		if err == nil && !strings.Contains(target, "/") {
-			return "" // a link to another name of the interpreter in the same folder
+			return "" // The link points to another name of the interpreter in the same folder, so it is sent.
 		}
 		v.links = append(v.links, p)
 		return "hosts have an interpreter of their own"
@@ -285,9 +286,9 @@ func (v *Venv) leaveOfBase(p string, entry fs.DirEntry) (why string) {
 	return v.leaveLink(v.baseRoot, p, real, err)
 }
 
-// leaveLink excludes a symbolic link that is broken or points to a folder
-// outside root. If a link points to a file outside root, the file itself is
-// sent instead.
+// leaveLink returns why the symbolic link p is not sent, or "". A link is not
+// sent if it is broken or points to a folder outside root. For a link to a
+// file outside root, the file itself is sent.
 func (v *Venv) leaveLink(root, p, real string, err error) (why string) {
 	if err != nil {
 		return "it leads to nothing"
@@ -300,13 +301,13 @@ func (v *Venv) leaveLink(root, p, real string, err error) (why string) {
 }
 
 // loaderOf returns the path of the ELF loader (PT_INTERP) of an executable, or
-// "".
+// "" if it has none.
 func loaderOf(file string) string {
 	program, err := elf.Open(file)
 	if err != nil {
-		return "" // not an ELF file: an executable of another operating system
+		return "" // the file is not an ELF file but an executable of another operating system
 	}
-	defer program.Close() // only read
+	defer program.Close() // opened for reading: an error of Close does not matter
 	section := program.Section(".interp")
 	if section == nil || section.Size > 4096 {
 		return ""
@@ -325,7 +326,7 @@ func (v *Venv) Request() Request {
 		Python: v.Python, Interpreter: v.interpreter, Loader: v.loader}
 	if v.Base != nil {
 		r.Base, r.BaseNames = v.Base.ID().String(), []string{v.baseRoot}
-		r.Interpreter, _ = filepath.Rel(v.baseRoot, v.interpreter) // no error: the interpreter is two folders below baseRoot
+		r.Interpreter, _ = filepath.Rel(v.baseRoot, v.interpreter) // Rel returns no error, because the interpreter is two folders below baseRoot
 	}
 	return r
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// added lists what starting the environment's interpreter adds to the module
-// path and import hooks, through .pth files and sitecustomize.
+// added lists what the environment adds to the interpreter's module path and
+// import hooks at startup, through .pth files and sitecustomize.
 type added struct {
 	Dirs []struct {
 		File string `json:"file"` // path of the .pth file or sitecustomize module that adds Dir
@@ -62,8 +62,9 @@ func (v *Venv) watchStart(ctx context.Context) (a added, err error) {
 	defer cancel()
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, v.python(), "-E", "-s", "-S", "-c", addedScript)
-	// A .pth file may add a path relative to the working directory; such a
-	// path means nothing on another host.
+	// Python runs in the environment's folder, because a .pth file may add a
+	// path relative to the working directory. Such a path means nothing on
+	// another host.
 	cmd.Stderr, cmd.WaitDelay, cmd.Dir = &said, time.Second, v.root
 	out, err := cmd.Output()
 	_, answer, found := strings.Cut("\n"+string(out), addedMark)
@@ -78,8 +79,8 @@ func (v *Venv) watchStart(ctx context.Context) (a added, err error) {
 	return a, json.Unmarshal([]byte(answer), &a)
 }
 
-// fromStart adds to places the folders in a that are not part of what is sent
-// to the hosts. places maps a folder to a description for the user.
+// fromStart adds those folders in a to places that are not sent to the hosts.
+// places maps each folder to a description for the user.
 func (v *Venv) fromStart(a added, places map[string]string) (notes []string) {
 	for _, d := range a.Dirs {
 		if filepath.IsAbs(d.Dir) && v.owns(d.File) && !v.has(d.Dir) {
@@ -100,8 +101,8 @@ func (v *Venv) fromStart(a added, places map[string]string) (notes []string) {
 	return notes
 }
 
-// owns reports whether a file is inside the environment, as opposed to the
-// base interpreter's folder.
+// owns reports whether a file is inside the environment. The base
+// interpreter's folder is not part of the environment.
 func (v *Venv) owns(file string) bool {
 	for _, name := range v.names {
 		if within(name, file) {

@@ -25,7 +25,7 @@ import (
 // settings holds the values of the program's flags.
 type settings struct {
 	files, folder, records string
-	skip                   bool // skip corrupt pictures
+	skip                   bool // skip corrupt pictures instead of failing
 	augment                bool
 	samples, batch, steps  int
 	rate, clip, dropout    float64
@@ -118,7 +118,7 @@ type network struct {
 	dropout float64 // fraction of the hidden layer that is dropped in training
 }
 
-// The image and class sizes of the CIFAR-10 dataset.
+// Sizes of the images and number of classes of the CIFAR-10 dataset.
 const (
 	channels     = 3
 	cifarSide    = 32
@@ -135,14 +135,15 @@ func newNetwork(dropout float64) network {
 // of the batch that is classified correctly.
 func (n network) build(b *nn.Builder) {
 	x, y := b.Input("x", channels, n.side, n.side), b.Labels("y", n.classes)
-	kernel, halved := nn.Window{Size: 3, Pad: 1}, nn.Window{Size: 2} // kernel keeps the image's size; halved halves it
+	kernel, halved := nn.Window{Size: 3, Pad: 1}, nn.Window{Size: 2} // A convolution with the window kernel keeps the image's size. Pooling with the window halved halves the size.
 	h := b.BatchNorm("norm1", b.Conv("conv1", x, n.filters[0], kernel, nn.NoBias()))
 	h = b.MaxPool(b.Relu(h), halved)
 	h = b.MaxPool(b.Relu(b.Conv("conv2", h, n.filters[1], kernel)), halved)
 	h = b.Relu(b.Dense("linear1", b.Flatten(h), n.hidden, nn.First(nn.Kaiming())))
 	// Zero weights make all classes equally likely at first. Large initial
-	// logits would push the hidden layer's rectifiers below zero within a few
-	// steps, where they have no gradient and would stay.
+	// logits would push the inputs of the hidden layer's rectifiers below zero
+	// within a few steps. A rectifier has no gradient there, so it would never
+	// recover.
 	logits := b.Dense("linear2", b.Dropout("dropout1", h, n.dropout), n.classes, nn.First(nn.Zeros()))
 	b.CrossEntropy(logits, y)
 	b.Metric("accuracy", b.Node(nn.Accuracy(logits, y)))

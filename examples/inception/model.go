@@ -43,8 +43,8 @@ var halving = nn.Window{Size: 3, Stride: 2}
 
 func square(size, pad int) nn.Window { return nn.Window{Size: size, Pad: pad} }
 
-// wide and tall return a window of a single row and of a single column. A
-// convolution with it keeps the image's size.
+// wide returns a window with one row, tall a window with one column. A
+// convolution with either of them keeps the image's size.
 func wide(size int) nn.Window { return nn.Oblong(nn.Window{Size: 1}, square(size, size/2)) }
 func tall(size int) nn.Window { return nn.Oblong(square(size, size/2), nn.Window{Size: 1}) }
 
@@ -74,13 +74,13 @@ func (l layers) convs(name string, x *nn.Node, units ...unit) *nn.Node {
 // join concatenates the branches along the channel dimension.
 func (l layers) join(branches ...*nn.Node) *nn.Node { return l.Node(nn.Concat(1, branches...)) }
 
-// pooled adds the last branch of a block: average pooling and a 1 x 1
+// pooled adds the pooling branch of a block: average pooling and a 1 x 1
 // convolution.
 func (l layers) pooled(name string, x *nn.Node, filters int) *nn.Node {
 	return l.conv(name, l.AvgPool(x, nn.Window{Size: 3, Stride: 1, Pad: 1}), filters, square(1, 0))
 }
 
-// fine adds the block that figure 5 of the paper shows.
+// fine adds the block that figure 5 of the paper (Szegedy et al. 2016) shows.
 func (l layers) fine(name string, x *nn.Node, pooled int) *nn.Node {
 	return l.join(l.conv(name+".1", x, 64, square(1, 0)),
 		l.convs(name+".2", x, unit{48, square(1, 0)}, unit{64, square(5, 2)}),
@@ -88,8 +88,8 @@ func (l layers) fine(name string, x *nn.Node, pooled int) *nn.Node {
 		l.pooled(name+".4", x, pooled))
 }
 
-// factored adds the block of figure 6 of the paper, with 1 x 7 and 7 x 1
-// convolutions instead of 7 x 7.
+// factored adds the block of figure 6 of the paper (Szegedy et al. 2016). It
+// has 1 x 7 and 7 x 1 convolutions instead of 7 x 7 convolutions.
 func (l layers) factored(name string, x *nn.Node, width int) *nn.Node {
 	return l.join(l.conv(name+".1", x, 192, square(1, 0)),
 		l.convs(name+".2", x, unit{width, square(1, 0)}, unit{width, wide(7)}, unit{192, tall(7)}),
@@ -97,8 +97,8 @@ func (l layers) factored(name string, x *nn.Node, width int) *nn.Node {
 		l.pooled(name+".4", x, 192))
 }
 
-// coarse adds the block of figure 7 of the paper, in which two branches fork
-// again.
+// coarse adds the block of figure 7 of the paper (Szegedy et al. 2016), in
+// which two of the branches fork once more.
 func (l layers) coarse(name string, x *nn.Node) *nn.Node {
 	fork := func(name string, x *nn.Node) *nn.Node {
 		return l.join(l.conv(name+".wide", x, 384, wide(3)), l.conv(name+".tall", x, 384, tall(3)))

@@ -1,9 +1,12 @@
-// Command lm trains a language model, which learns to predict the next word. The word vectors and the weights of
-// the softmax are embeddings. The softmax is computed over a sample of the words, so that a step costs the same for
-// any number of words. A text file has one sentence on each line and spaces between words, as in the One Billion
-// Word Benchmark. Without a text, the program generates words by a rule whose perplexity is known.
+// Command lm trains a language model, which learns to predict the next word.
 //
 //	plx launch --hosts resources.txt ./examples/lm --text news.en-00001-of-00100 --words vocabulary.txt
+//
+// The word vectors and the weights of the softmax are embeddings. The softmax
+// is computed over a sample of the words, so that the time of a step does not
+// depend on the number of words. A text file has one sentence on each line and
+// spaces between words, as in the One Billion Word Benchmark. Without a text,
+// the program generates words by a rule whose perplexity is known.
 package main
 
 import (
@@ -25,8 +28,8 @@ import (
 // settings holds the values of the program's flags.
 type settings struct {
 	text, words           string
-	vocabulary, drawn     int // number of different words; number of sampled words
-	width, hidden, length int // sizes of the network's layers
+	vocabulary, drawn     int // vocabulary is the number of different words, drawn the number of words sampled for the softmax
+	width, hidden, length int // width and hidden are the sizes of the network's layers; length is the number of words of each row that a step reads
 	batch, steps, every   int
 	rate                  float64
 	dense                 bool // use ordinary variables instead of embeddings
@@ -74,10 +77,12 @@ func (s *settings) check() error {
 	return nil
 }
 
-// build builds the model: an LSTM over word vectors and a sampled softmax over its outputs (Jozefowicz et al. 2016,
-// "Exploring the limits of language modeling", at a small size). The next step continues the same text, so its
-// inputs "state" and "cell" are the final state and cell of this step. The metric estimates the cross-entropy of a
-// softmax over all words.
+// build builds the model: an LSTM over word vectors and a sampled softmax over
+// its outputs (Jozefowicz et al. 2016, "Exploring the limits of language
+// modeling", at a small size). Each step continues the text of the previous
+// step, so its inputs "state" and "cell" are the LSTM's final state and cell
+// of the previous step. The metric estimates the cross-entropy of a softmax
+// over all words.
 func (s *settings) build(b *nn.Builder) {
 	count, state, cell := b.Batch()*s.length, b.Input("state", s.width), b.Input("cell", s.hidden)
 	read := b.LSTM("lstm", s.table(b, "words", s.width)("word", count), nn.Recurrent{Units: s.hidden, Width: s.width,
@@ -93,7 +98,8 @@ func (s *settings) build(b *nn.Builder) {
 	b.Metric("entropy", entropy)
 }
 
-// table adds a table of vectors to the model. The returned function adds a lookup of a given number of its rows.
+// table adds a table of vectors to the model. The returned function adds an
+// operation that looks up a given number of the table's rows.
 func (s *settings) table(b *nn.Builder, name string, width int) func(lookup string, rows int) *nn.Node {
 	const bound = 0.05
 	if s.dense {
@@ -104,8 +110,9 @@ func (s *settings) table(b *nn.Builder, name string, width int) func(lookup stri
 	return func(lookup string, rows int) *nn.Node { return b.Lookup(e, lookup, rows) }
 }
 
-// text is a function that starts reading one of the text's endless rows of words. It skips the first skip words.
-// Each call of next returns one more word.
+// text is a function that starts to read one of the endless rows of words into
+// which the text is divided. It skips the first skip words. Each call of next
+// returns the next word.
 type text func(row, skip int) (next func() int64)
 
 // open returns the text and a description of it. If the file --words has fewer words than --vocabulary, open lowers
@@ -115,7 +122,8 @@ func (s *settings) open(seed uint64) (text, fmt.Stringer, error) {
 		made := data.MakeText(seed, s.vocabulary)
 		return made.Row, made, nil
 	}
-	words, err := data.ReadWords(s.words, s.vocabulary, "<S>", "<UNK>") // the word for sentence ends, and the word for all unknown words
+	// "<S>" stands for the end of a sentence, "<UNK>" for every unknown word.
+	words, err := data.ReadWords(s.words, s.vocabulary, "<S>", "<UNK>")
 	if err != nil {
 		return nil, nil, fmt.Errorf("--words: %w", err)
 	}
@@ -132,10 +140,11 @@ func (s *settings) open(seed uint64) (text, fmt.Stringer, error) {
 	return func(row, skip int) func() int64 { return corpus.Row(row, s.batch, skip) }, corpus, nil
 }
 
-// feeder returns a function that returns the model's inputs for each step, from this worker's rows of text.
+// feeder returns a function that returns the model's inputs for each step. The
+// inputs are the rows of text that belong to this worker.
 func (s *settings) feeder(job *trainer.Job, session *trainer.Session, t text) (func(step int) (trainer.Feed, error), error) {
 	from, to := session.Rows()
-	next, last := make([]func() int64, to-from), make([]int64, to-from) // by row: reader of its next words, and the last word that was fed
+	next, last := make([]func() int64, to-from), make([]int64, to-from) // indexed by row: the reader of the row's next words, and the row's last word that was fed to the model
 	for row := range next {
 		next[row] = t(from+row, session.Steps()*s.length)
 		last[row] = next[row]()
@@ -155,7 +164,8 @@ func (s *settings) feeder(job *trainer.Job, session *trainer.Session, t text) (f
 	}, err
 }
 
-// train runs on each worker. The chief, worker 0, prints lines about the steps since its last line.
+// train runs on each worker. The chief (worker 0) prints a line at intervals,
+// about the steps since the previous line.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
@@ -167,7 +177,8 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if job.IsChief() {
 		job.Logf(slog.LevelInfo, "the text is %v", about)
 	}
-	// Adagrad divides by the gradients seen so far, so its first steps would be too large without a warm-up.
+	// Adagrad divides by the root of the sum of squared gradients, which is
+	// small at first. Without a warm-up, the first steps would be too large.
 	optimizer := trainer.Adagrad(s.rate).WithSchedule(trainer.WarmUp(50, func(int) float64 { return s.rate }))
 	optimizer.Settings.Accumulator = 1e-6 // small, because the gradients of single words are small
 	session, err := job.Parallelize(ctx, nn.Build(job.Seed(), s.build), optimizer, trainer.Config{GlobalBatch: s.batch, ClipNorm: 1})
@@ -178,7 +189,7 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err != nil {
 		return err
 	}
-	entropy, steps, since := 0.0, 0, time.Now() // totals since the last printed line
+	entropy, steps, since := 0.0, 0, time.Now() // sum of the cross-entropies, number of steps and start time since the last printed line
 	for r, err := range session.Train(ctx, s.steps, feed) {
 		if err != nil {
 			return err

@@ -6,8 +6,8 @@
 // By rows: every worker has all of B and some rows of A, and the chief (worker
 // 0) gathers the rows of the product C. By reduction: every worker has some
 // columns of A and the corresponding rows of B, and an all-reduce adds the
-// workers' products. The chief compares both results with its own product. The
-// task is taken from the project pathway2ai.
+// workers' products. The chief compares both results with a product that it
+// computes alone. The exercise is taken from the project pathway2ai.
 package main
 
 import (
@@ -25,7 +25,8 @@ import (
 
 var size = flag.Int("size", 1024, "rows and columns `n` of the matrices")
 
-// largest is the greatest allowed size. At this size each matrix takes 1 GiB.
+// largest is the greatest allowed value of --size. At this size each matrix
+// takes 1 GiB.
 const largest = 1 << 14
 
 func main() { trainer.Main(train) }
@@ -43,8 +44,8 @@ func train(ctx context.Context, job *trainer.Job) error {
 	return m.check("by reduction", func() ([]float32, error) { return m.byReduction(ctx) })
 }
 
-// newMultiplication divides n rows into one part for each worker, all of the
-// same size. Rows of zeros fill up the last part.
+// newMultiplication divides n rows into one part for each worker. All parts
+// have the same size; rows of zeros fill up the last part.
 func newMultiplication(n, workers int) *multiplication {
 	part := (n + workers - 1) / workers
 	return &multiplication{n: n, part: part, padded: part * workers}
@@ -70,9 +71,9 @@ func (m *multiplication) join(job *trainer.Job) {
 	multiply(m.n, m.n, m.n, m.a, m.b, m.want)
 }
 
-// check runs do on all workers. On the chief it prints the largest difference
-// between the result and the chief's own product, and returns an error if the
-// difference is too large.
+// check calls do, which multiplies on all workers; how describes the method.
+// The chief (worker 0) compares the result with its own product and prints the
+// largest difference. check returns an error if that difference is too large.
 func (m *multiplication) check(how string, do func() ([]float32, error)) error {
 	begin := time.Now()
 	c, err := do()
@@ -84,7 +85,7 @@ func (m *multiplication) check(how string, do func() ([]float32, error)) error {
 		furthest = max(furthest, math.Abs(float64(c[i]-want)))
 	}
 	// Each element is a sum of n products of numbers below 1. The workers add
-	// them in another order, so rounding differs.
+	// the products in another order than the chief, so rounding differs.
 	if bound := 1e-6 * float64(m.n); !(furthest <= bound) {
 		return fmt.Errorf("%s: C differs by %g from the chief's own product, want at most %g", how, furthest, bound)
 	}

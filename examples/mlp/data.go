@@ -26,7 +26,7 @@ type generator struct {
 	features int
 	classes  int
 	seed     uint64
-	centres  [][]float32 // centre of each cluster; only the informative features
+	centres  [][]float32 // centre of each cluster, in the informative features only
 }
 
 // newGenerator chooses the centres of the clusters. It returns an error if the
@@ -80,7 +80,7 @@ type dataset struct {
 	labels            []int
 }
 
-// samples generates the samples [from, to).
+// samples generates the samples with indices in [from, to).
 func (g *generator) samples(from, to int) *dataset {
 	d := &dataset{
 		features: g.features, classes: g.classes,
@@ -109,16 +109,16 @@ func (d *dataset) batch(indices []int) (x, y tensor.Tensor) {
 	return (&batches{from: d}).next(indices)
 }
 
-// batches makes batches in two alternating buffers, because the batch of the
-// next step is made while a step still uses its own.
+// batches makes batches in two alternating buffers, because the next batch is
+// made while a step still uses the current batch.
 type batches struct {
 	from   *dataset
 	places [2]struct{ x, y *tensor.Dense }
 	made   int
 }
 
-// next does the same as [dataset.batch]. It overwrites the batch before the
-// last one.
+// next returns the same as [dataset.batch]. It overwrites the buffers of the
+// batch before the last one.
 func (b *batches) next(indices []int) (x, y tensor.Tensor) {
 	d, p := b.from, &b.places[b.made%2]
 	b.made++
@@ -136,8 +136,9 @@ func (b *batches) next(indices []int) (x, y tensor.Tensor) {
 }
 
 // order is an endless dataset of sample indices in training order. Each epoch
-// has a new random order, without the last samples that do not fill a batch.
-// Every worker computes the same order and takes its own part of each batch.
+// has a new random order. It leaves out the last samples if they do not fill a
+// batch. Every worker computes the same order and takes its own share of each
+// batch.
 type order struct {
 	samples, batch int
 	seed           uint64
@@ -172,8 +173,8 @@ func (o *order) step(step int) []int {
 	return o.permutation[from : from+o.batch]
 }
 
-// Each purpose has its own stream of random numbers. The initial weights use
-// the trainer's streams.
+// Each use of random numbers has its own stream. (The initial weights use the
+// trainer's streams instead.)
 const (
 	streamCentres = iota
 	streamNoise

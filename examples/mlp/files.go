@@ -9,9 +9,9 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// load returns the samples for training and for the test. They are read from
-// --files or generated. With files, load sets the number of features, and the
-// last eleventh of the samples is the test.
+// load returns the samples for training and for the test. It reads them from
+// --files, or generates them without that flag. For files, load sets the
+// number of features, and uses the last eleventh of the samples for the test.
 func (s *settings) load(job *trainer.Job) (train, test *dataset, about string, err error) {
 	if s.files == "" {
 		made, err := newGenerator(s.dimIn, s.classes, s.seed)
@@ -63,8 +63,8 @@ func readTable(skipped *data.Skipped, name string, header bool) (*data.Table, er
 	return data.ReadCSV(skipped, name, header)
 }
 
-// samples converts the rows [from, to) to a dataset. A row has the features,
-// followed by the class.
+// samples converts the rows with indices in [from, to) to a dataset. A row
+// contains the features, followed by the class.
 func (s *settings) samples(rows data.Dataset[[]float32], from, to int) (*dataset, error) {
 	d := &dataset{features: s.dimIn, classes: s.classes}
 	for i := from; i < to; i++ {

@@ -6,7 +6,7 @@
 //
 // With --files it reads CSV or NumPy files.
 //
-// All workers have the same data, and each computes its part of the same
+// All workers have the same data, and each computes its share of the same
 // batches. Therefore the result is the same for any number of workers. The
 // model and its sizes are taken from an exercise of the project pathway2ai.
 package main
@@ -101,19 +101,19 @@ func (s *settings) waste(ctx context.Context, job *trainer.Job) error {
 }
 
 // report prints the lines of the chief (worker 0) and saves the weights. On
-// other workers it is nil.
+// other workers the *report is nil.
 type report struct {
 	session *trainer.Session
 	test    trainer.Feed
 	save    string
 	every   int           // number of steps between two printed lines
-	next    int           // earliest step of the next printed line
-	spent   time.Duration // time of the steps since the last printed line
+	next    int           // first step after which the next line may be printed
+	spent   time.Duration // time that the steps since the last printed line took
 	steps   int
 
 	patience  int     // number of evaluations without a lower loss after which training stops; 0 never stops it
 	waited    float64 // number of evaluations since the lowest loss
-	evaluated int     // step after which loss was computed; -1 before the first evaluation
+	evaluated int     // step after which loss was computed; -1 if it was not computed yet
 	loss      float64 // loss over the test samples
 }
 
@@ -124,7 +124,7 @@ func newReport(s *settings, job *trainer.Job, session *trainer.Session, test *da
 	if _, err := os.Stat(filepath.Dir(s.save)); err != nil {
 		return nil, fmt.Errorf("--save %s: %w", s.save, err)
 	}
-	if session.Steps() == 0 { // not resumed from a checkpoint
+	if session.Steps() == 0 { // the session starts at step 0: it does not resume from a checkpoint
 		if _, err := fmt.Println(s); err != nil {
 			return nil, err
 		}
@@ -134,8 +134,9 @@ func newReport(s *settings, job *trainer.Job, session *trainer.Session, test *da
 }
 
 // step counts a finished step. It prints a line after step 0 and after every
-// r.every further steps. If a late chief has skipped such a step, it prints
-// after the next step. The printed step time is the mean since the last line.
+// r.every further steps. If the chief is slow and has skipped the step to
+// print, it prints after the next step that it runs. The printed step time is
+// the mean since the last line.
 func (r *report) step(ctx context.Context, step int, loss float64, spent time.Duration) error {
 	if r == nil {
 		return nil
@@ -157,8 +158,8 @@ func (r *report) step(ctx context.Context, step int, loss float64, spent time.Du
 	return nil
 }
 
-// evaluate computes the test loss after a step, unless that was already done
-// for this step.
+// evaluate computes the test loss after the given step, unless it has already
+// done so for this step.
 func (r *report) evaluate(ctx context.Context, step int) error {
 	if r.evaluated == step {
 		return nil
@@ -170,8 +171,8 @@ func (r *report) evaluate(ctx context.Context, step int) error {
 
 // stopEarly stops the training on all workers if the test loss has not fallen
 // in the last r.patience evaluations. Checkpoints contain the lowest loss and
-// the number of evaluations since. Therefore a resumed training stops at the
-// same step as an uninterrupted one.
+// the number of evaluations since then. Therefore a resumed training stops at
+// the same step as an uninterrupted one.
 func (r *report) stopEarly(ctx context.Context, step int) error {
 	began := time.Now()
 	defer func() { r.spent -= time.Since(began) }() // the evaluation does not count as step time

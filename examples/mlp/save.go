@@ -13,7 +13,8 @@ import (
 )
 
 // header is the JSON on the first line of a weights file. The values of the
-// variables follow in the same order, as little-endian float32, row by row.
+// variables follow in the order of the header, as little-endian float32, row
+// by row.
 type header struct {
 	Variables []variable `json:"variables"`
 }
@@ -23,8 +24,8 @@ type variable struct {
 	Shape []int  `json:"shape"`
 }
 
-// save writes the variables to a file, sorted by name. The file appears
-// complete or not at all.
+// save writes the variables to a file, sorted by name. It never leaves an
+// incomplete file at path.
 func save(path string, values map[string]*tensor.Dense) (err error) {
 	temporary := fmt.Sprintf("%s.%d.tmp", path, os.Getpid())
 	f, err := os.Create(temporary)

@@ -21,7 +21,7 @@ type settings struct {
 	optimizer                         string
 	clipNorm, dropout                 float64
 	save, files                       string
-	header, skip                      bool // CSV files have a line with column names; skip their corrupt rows
+	header, skip                      bool // header: CSV files begin with a line of column names; skip: skip corrupt rows of CSV files
 	reportEvery, patience, slowWorker int
 	slowBy                            time.Duration
 	seed                              uint64 // seed of the trainer, from its flag --seed
@@ -57,7 +57,8 @@ func (s *settings) String() string {
 		s.layers, s.dimIn, s.classes, s.dimHidden, s.trainSize, s.batchSize, s.learningRate, s.iterations)
 }
 
-// optimizers has the optimizers by the name used in --optimizer.
+// optimizers maps each value of --optimizer to a function that creates the
+// optimizer.
 var optimizers = map[string]func(rate float64) trainer.Optimizer{
 	"sgd":      trainer.SGD,
 	"momentum": func(rate float64) trainer.Optimizer { return trainer.Momentum(rate, 0.9) },
@@ -83,8 +84,8 @@ func (s *settings) check() error {
 		flags.Rate("learning-rate", s.learningRate), flags.Fraction("dropout", s.dropout))
 }
 
-// rate returns the learning rate of a step. It falls linearly from
-// --learning-rate to 0.3 times that.
+// rate returns the learning rate of a step. It falls linearly from the value
+// of --learning-rate to 0.3 times that value.
 func (s *settings) rate(step int) float64 {
 	return s.learningRate * (1 - 0.7*float64(step)/float64(s.iterations))
 }

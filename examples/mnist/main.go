@@ -17,7 +17,7 @@ import (
 	"github.com/plx-run/plx/trainer/nn"
 )
 
-const pixels, classes, hidden = 28 * 28, 10, 100 // pixels and classes of MNIST, and units of the hidden layer
+const pixels, classes, hidden = 28 * 28, 10, 100 // number of pixels and classes of MNIST, and of units in the hidden layer
 
 var (
 	images  = flag.String("images", "", "IDX `file` of images, packed with gzip or not (default: artificial images)")
@@ -101,7 +101,7 @@ func evaluate(ctx context.Context, job *trainer.Job, images data.Dataset[data.Im
 	if err != nil {
 		return err
 	}
-	defer c.Close() // ignore the error: the checkpoint was only read
+	defer c.Close() // the checkpoint was only read, so an error of Close does not matter
 	all := make([]data.Image, images.Len())
 	for i := range all {
 		if all[i], err = images.At(i); err != nil {

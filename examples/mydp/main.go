@@ -1,7 +1,7 @@
 // Command mydp implements data-parallel training itself. It broadcasts the
-// initial weights of worker 0, and a hook averages each gradient over all
-// workers while the backward pass continues. With --by-plx it leaves both to
-// plx.
+// initial weights of worker 0. A hook averages each gradient over all workers
+// while the backward pass continues. With --by-plx, package trainer of plx
+// does both instead.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"gorgonia.org/tensor"
 )
 
-const features, classes, rows = 16, 4, 8 // rows is the batch size of one worker
+const features, classes, rows = 16, 4, 8 // size of an input, number of classes, and batch size of one worker
 
 func model(b *nn.Builder) {
 	x, y := b.Input("x", features), b.Labels("y", classes)
@@ -59,12 +59,13 @@ func main() {
 // myDP implements data parallelism in the user's program.
 type myDP struct {
 	job   *trainer.Job
-	first [][]float32 // initial values of the variables, from worker 0
-	norm  float64     // sum of the squares of the step's averaged gradients
+	first [][]float32 // initial values of the variables, received from worker 0
+	norm  float64     // sum of the squares of all averaged gradients of the step
 }
 
-// broadcast draws initial weights, different on each worker, and replaces them
-// by the weights of worker 0. (Parallelize would replace them too.)
+// broadcast draws initial weights, which differ between workers, and replaces
+// them by the weights of worker 0. (Without broadcast, Parallelize would do
+// the same replacement.)
 func (d *myDP) broadcast(ctx context.Context) error {
 	m, err := nn.Build(uint64(d.job.WorkerID()), model)(gorgonia.NewGraph(), rows)
 	if err != nil {
@@ -91,8 +92,8 @@ func (d *myDP) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	return m, err
 }
 
-// hook averages each gradient over the workers as soon as it is computed. plx
-// then averages gradients that are already equal, which changes nothing. After
+// hook averages each gradient over the workers as soon as it is computed. Then
+// plx averages gradients that are already equal, which changes nothing. After
 // each step, the hook checks that all workers had equal gradients.
 func (d *myDP) hook() trainer.Hook {
 	return trainer.Hook{
@@ -124,8 +125,8 @@ func (d *myDP) hook() trainer.Hook {
 	}
 }
 
-// batch returns the rows [from, to) of a step's batch. They are points on a
-// curve, and their class is the quarter of the curve.
+// batch returns the rows [from, to) of the batch of a step. Each row is a point
+// on a curve; its class is the quarter of the curve in which it lies.
 func batch(step, from, to int) trainer.Feed {
 	var x, y []float32
 	for row := from; row < to; row++ {

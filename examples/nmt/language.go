@@ -9,8 +9,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// translations has, by name, the functions that replace a sentence by its
-// translation.
+// translations maps each value of --task to a function that replaces the words
+// of a sentence by their translation.
 var translations = map[string]func(words []int64){
 	"reverse": slices.Reverse[[]int64],
 	"sort":    slices.Sort[[]int64],
@@ -32,7 +32,7 @@ type language struct {
 // endless.
 func (l language) Len() int { return math.MaxInt }
 
-// At returns sentence i, which depends only on the seed and i.
+// At returns sentence i. It depends only on the seed and i.
 func (l language) At(i int) (sentence, error) {
 	draw := random.New(l.seed, "sentences").Derive(uint64(i))
 	u, _ := draw.Pair(0)
@@ -54,7 +54,7 @@ type sentences struct {
 	source, before, target []int64
 }
 
-// join concatenates sentences that are padded to the same length.
+// join concatenates sentences that are all padded to length words.
 func join(length int, all []sentence) sentences {
 	s := sentences{length: length}
 	for _, one := range all {
@@ -80,8 +80,8 @@ func vector[T any](x []T) *tensor.Dense {
 }
 
 // right translates the source sentences and returns the number of completely
-// correct translations. It chooses the words one by one: each is the most
-// likely word after the words chosen before.
+// correct translations. It chooses one word after another: the word that is
+// most likely after the words chosen so far.
 func (s sentences) right(evaluate func(trainer.Feed) (trainer.Result, error)) (right int, err error) {
 	s.before = slices.Repeat([]int64{begin}, len(s.source))
 	written := make([]int64, len(s.source))

@@ -6,10 +6,10 @@
 //	plx launch --hosts resources.txt ./examples/nmt --task sort
 //	plx launch --hosts resources.txt ./examples/nmt --source train.en --target train.de --words words.txt
 //
-// With --source and --target it learns from two texts, in which line n of the
-// one is the translation of line n of the other. The words of both languages
+// With --source and --target it learns from two texts: line n of the target is
+// the translation of line n of the source. The word vectors of both languages
 // are embeddings, which --arch hybrid places on parameter servers. At the end
-// the chief, worker 0, translates new sentences word by word, and prints the
+// the chief (worker 0) translates new sentences word by word, and prints the
 // number of completely correct translations.
 package main
 
@@ -31,7 +31,7 @@ type settings struct {
 	network
 	task                 string
 	source, target, list string
-	skip                 bool // skip corrupt lines
+	skip                 bool // skip corrupt lines instead of failing
 	batch, steps         int
 	rate                 float64
 }
@@ -119,15 +119,15 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	return err
 }
 
-// mostTested is the greatest number of sentences that are translated at the
-// end.
+// mostTested is the maximum number of sentences that the program translates
+// after the training.
 const mostTested = 200
 
 // network is an encoder and a decoder with attention (Luong et al. 2015,
 // "Effective approaches to attention-based neural machine translation", its
 // global attention).
 type network struct {
-	words, length int // number of words of the language; words of the longest sentence
+	words, length int // words is the number of words of the language, length the number of words of the longest sentence
 	width, hidden int
 }
 
@@ -137,17 +137,18 @@ func (n network) withWords(words int) network {
 	return n
 }
 
-// The numbers below special do not stand for words. end pads a sentence and
-// ends a translation; begin begins a translation.
+// Numbers less than special do not stand for words: end pads a sentence and
+// ends a translation, and begin begins a translation.
 const end, begin, special = 0, 1, 2
 
-// build builds the model. Its inputs have one sentence after another, each
-// padded to length words. "source" has the words of the sentences. "target"
-// has the words of the translations, and "before" the same words shifted by
-// one, with begin first. "mask", of shape (batch, length), is 1 at words and 0
-// at padding. The output "logits" has shape (batch*length, classes). The
-// metric "accuracy" is the fraction of all words, padding included, that are
-// predicted correctly from the correct words before them.
+// build builds the model. Its inputs contain one sentence after another, each
+// padded to n.length words. "source" contains the words of the sentences,
+// "target" the words of the translations. "before" contains the translations
+// shifted by one word, with the number begin first. "mask", of shape (batch,
+// length), is 1 at words and 0 at padding. The output "logits" has shape
+// (batch*length, classes). The metric "accuracy" is the fraction of all words,
+// padding included, that are predicted correctly from the correct words before
+// them.
 func (n network) build(b *nn.Builder) {
 	count := b.Batch() * n.length
 	mask, target := b.Input("mask", n.length), b.InputOf("target", count)

@@ -8,9 +8,9 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// open returns the sentences for training, other sentences that are translated
-// at the end, and the number of words. With files, that is the number of words
-// of the vocabulary.
+// open returns the sentences for training, the sentences that are translated
+// after the training, and the number of words of the language. With text
+// files, this is the number of words in the vocabulary.
 func (s *settings) open(job *trainer.Job, skipped *data.Skipped) (learnt, tested data.Dataset[sentence], n int, err error) {
 	if s.source == "" {
 		l := language{seed: job.Seed(), words: s.words, length: s.length, translate: translations[s.task]}
@@ -35,10 +35,11 @@ func (s *settings) open(job *trainer.Job, skipped *data.Skipped) (learnt, tested
 	if learnt, err = data.Part(all, 0, all.Len()-last); err == nil {
 		learnt, err = data.Epochs(learnt, s.batch, job.Seed())
 	}
-	return learnt, tested, words.Len() - 1, err // without the word for sentence ends
+	return learnt, tested, words.Len() - 1, err // minus 1 for <S>, which stands for the end of a sentence
 }
 
-// pairs opens the pairs of text files and interleaves their lines.
+// pairs opens the source and target files and interleaves the lines of all
+// pairs of files.
 func (s *settings) pairs() (data.Dataset[data.Pair], error) {
 	sources, targets := strings.Split(s.source, ","), strings.Split(s.target, ",")
 	if len(sources) != len(targets) {
@@ -60,7 +61,7 @@ func (s *settings) numbers(words *data.Vocabulary, line string) []int64 {
 	all := make([]int64, s.length)
 	for i, word := range strings.Fields(line) {
 		if i < s.length {
-			all[i] = special + int64(max(1, words.ID(word))-1) // <S> (number 0) is not a word of a sentence, so it counts as unknown
+			all[i] = special + int64(max(1, words.ID(word))-1) // <S>, which stands for the end of a sentence and has number 0, is not a word, so it counts as unknown
 		}
 	}
 	return all

@@ -8,12 +8,13 @@ import (
 )
 
 // network is a residual network (He et al. 2016, "Deep residual learning for
-// image recognition"). In a bottleneck block, the 3 x 3 convolution has the
-// stride, as in most later implementations.
+// image recognition"). In a bottleneck block, the stride is that of the 3 x 3
+// convolution, as in most later implementations; in the paper it is that of
+// the first 1 x 1 convolution.
 type network struct{ depth int } // depth is the number of layers, a key of depths
 
-// depths lists the networks of the paper by number of layers: the number of
-// blocks of each stage, and whether these are bottleneck blocks.
+// depths maps the number of layers of each network of the paper to the number
+// of blocks of each stage, and to whether these are bottleneck blocks.
 var depths = map[int]struct {
 	blocks     [4]int
 	bottleneck bool
@@ -22,7 +23,7 @@ var depths = map[int]struct {
 	50: {[4]int{3, 4, 6, 3}, true}, 101: {[4]int{3, 4, 23, 3}, true}, 152: {[4]int{3, 8, 36, 3}, true},
 }
 
-// logits adds the layers of the network to the model. x has the images.
+// logits adds the layers of the network to the model. x contains the images.
 func (n *network) logits(b *nn.Builder, x *nn.Node, classes int) *nn.Node {
 	h := b.Relu(unit(b, "stem", x, 64, 7, 2))
 	h = b.MaxPool(h, nn.Window{Size: 3, Stride: 2, Pad: 1})
@@ -61,7 +62,7 @@ func (n *network) block(b *nn.Builder, name string, x *nn.Node, width, stride in
 // unit adds a convolution and a batch norm. With stride 1, the convolution
 // keeps the image's size.
 func unit(b *nn.Builder, name string, x *nn.Node, filters, size, stride int) *nn.Node {
-	deviation := math.Sqrt(2 / float64(filters*size*size)) // initialisation of He et al. 2015, for the backward pass
+	deviation := math.Sqrt(2 / float64(filters*size*size)) // initialisation of He et al. 2015, in the variant that preserves the variance in the backward pass
 	h := b.Conv(name, x, filters, nn.Window{Size: size, Stride: stride, Pad: size / 2}, nn.NoBias(), nn.First(nn.Normal(0, deviation)))
 	return b.BatchNorm(name+".norm", h)
 }

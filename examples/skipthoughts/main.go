@@ -1,14 +1,15 @@
 // Command skipthoughts learns vectors of sentences. An encoder turns a
-// sentence into a vector. From this vector, two decoders write the sentences
-// before and after it in the story.
+// sentence into a vector. From this vector, two decoders write the previous
+// and the next sentence of the story.
 //
 //	plx launch --hosts resources.txt ./examples/skipthoughts
 //
 // The stories are artificial, so the correct answer is known: each sentence is
-// the sentence before it, reversed, with every word replaced by the next word
-// of the vocabulary. At the end the chief (worker 0) prints for how many new
-// sentences both neighbours are completely correct. The vocabulary is so large
-// that few of these sentences occurred in training.
+// the previous sentence, reversed, with every word replaced by the next word
+// of the vocabulary. At the end the chief (worker 0) tests new sentences. It
+// prints the number of sentences for which both decoders are completely
+// correct. The vocabulary is so large that few of these sentences occurred in
+// training.
 package main
 
 import (
@@ -55,8 +56,9 @@ func (s *settings) check() error {
 		flags.Rate("learning-rate", s.rate))
 }
 
-// train runs on each worker. The chief, worker 0, prints every fiftieth step,
-// and at the end the number of correct neighbours.
+// train runs on each worker. The chief (worker 0) prints every fiftieth step.
+// At the end it prints the number of sentences whose neighbours are predicted
+// correctly.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err
@@ -95,21 +97,21 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 // al. 2015, "Skip-thought vectors"). Unlike in the paper, a decoder receives
 // the sentence's vector only as its initial state.
 type network struct {
-	words, length int // number of words of the language; words of a sentence
+	words, length int // words is the number of words of the language, length the number of words of every sentence
 	width, hidden int
 }
 
 // build builds the model. Its inputs are word numbers, one sentence after
-// another. "sentence" has the sentences. "previous" and "next" have the
-// sentences before and after each. "previous words" and "next words" have the
-// same words shifted by one, with the number that begins a sentence first. The
-// output "logits" has the words of all previous sentences, followed by those
-// of all next sentences; its shape is (2*batch*length, words). The metric
-// "accuracy" is the fraction of all words that are predicted correctly from
-// the correct words before them.
+// another. "sentence" contains the sentences. "previous" and "next" contain
+// the sentences before and after each of them. "previous words" and "next
+// words" contain the same neighbours shifted by one word, with the number that
+// begins a sentence first. The output "logits" has the words of all previous
+// sentences, followed by those of all next sentences; its shape is
+// (2*batch*length, words). The metric "accuracy" is the fraction of all words
+// that are predicted correctly from the correct words before them.
 func (n network) build(b *nn.Builder) {
 	table, count := b.Embedding("words", n.words+1, n.width, 0.5), b.Batch()*n.length
-	gru := func(name, words string, first *nn.Node) nn.Sequence { // the initial state is first, or zeros if first is nil
+	gru := func(name, words string, first *nn.Node) nn.Sequence { // the parameter first is the initial state; nil means zeros
 		return b.GRU(name, b.Lookup(table, words, count), nn.Recurrent{Units: n.hidden, Steps: n.length, First: first})
 	}
 	thought := gru("encoder", "sentence", nil).Last

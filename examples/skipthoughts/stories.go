@@ -10,7 +10,7 @@ import (
 )
 
 // stories is an endless dataset of artificial sentences. The numbers from 0 to
-// words-1 stand for words. The number words stands for the beginning of a
+// t.words-1 stand for words. The number t.words marks the beginning of a
 // sentence.
 type stories struct {
 	seed          uint64
@@ -36,7 +36,7 @@ func (t stories) after(s []int64, back bool) []int64 {
 // endless.
 func (t stories) Len() int { return math.MaxInt }
 
-// At returns sentence i, which depends only on the seed and i.
+// At returns sentence i. It depends only on the seed and i.
 func (t stories) At(i int) ([]int64, error) {
 	one, draw := make([]int64, t.length), random.New(t.seed, "stories").Derive(uint64(i))
 	for k := range one {
@@ -64,11 +64,12 @@ func (t stories) join(all [][]int64) sentences {
 	return s
 }
 
-// read returns the sentences [from, to) with their neighbours.
+// read returns the sentences with indices in [from, to), with their
+// neighbours.
 func (t stories) read(from, to int) sentences {
 	var all [][]int64
 	for i := from; i < to; i++ {
-		one, _ := t.At(i) // never fails
+		one, _ := t.At(i) // At never returns an error
 		all = append(all, one)
 	}
 	return t.join(all)
@@ -92,8 +93,9 @@ func (s sentences) begun(words []int64) []int64 {
 }
 
 // right returns the number of sentences whose two neighbours are predicted
-// correctly: given the correct words before it, every word is the most likely
-// one. Then the neighbours are also correct if they are written word by word.
+// correctly. A neighbour is correct if each word is the most likely one after
+// the correct words before it. A decoder that writes word by word then writes
+// the same neighbour.
 func (s sentences) right(logits *tensor.Dense) (right int) {
 	target, x := slices.Concat(s.previous, s.next), logits.Float32s()
 	wrong := map[int]bool{}

@@ -29,15 +29,18 @@ func WriteFile(path string, content []byte, mode fs.FileMode) error {
 	})
 }
 
-// Write replaces the file at path, as WriteFile does, with the bytes that fill
-// writes to its argument. If fill returns an error, the old file stays.
+// Write replaces the file at path, as WriteFile does. The function fill writes
+// the new content to its argument. If fill returns an error, the old file
+// stays.
 func Write(path string, mode fs.FileMode, fill func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
 	err = fill(f)
-	if mode != 0o600 { // CreateTemp has set mode 0600, and some file systems reject every Chmod
+	// CreateTemp has already set mode 0600. Chmod to the same mode is left
+	// out, because it fails on some file systems.
+	if mode != 0o600 {
 		err = errors.Join(err, f.Chmod(mode))
 	}
 	if err = errors.Join(err, f.Close()); err == nil {

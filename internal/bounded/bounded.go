@@ -1,11 +1,10 @@
-// Package bounded reads whole files that plx wrote, on this machine or on a
-// host of a job, up to a maximum size:
+// Package bounded reads whole files that plx has written, up to a maximum
+// size. The files are on the local machine or on a host of a job:
 //
 //	text, err := bounded.ReadFile(path, bounded.Record)
 //
-// A file may be larger than plx wrote it, because a disk is damaged or another
-// program wrote to it. ReadFile rejects such a file without allocating memory
-// for its content.
+// A damaged disk or another program may have made a file larger than plx wrote
+// it. ReadFile rejects such a file without allocating memory for its content.
 package bounded
 
 import (
@@ -18,8 +17,8 @@ import (
 
 // Maximum sizes of files, in bytes.
 const (
-	Words  = 1 << 20  // for a file with a few words, such as a secret
-	Record = 64 << 20 // for a record of a job, which may have thousands of tasks
+	Words  = 1 << 20  // maximum size of a file with a few words, such as a secret
+	Record = 64 << 20 // maximum size of a record of a job, which may have thousands of tasks
 )
 
 // ErrTooLarge reports a file that is larger than the caller's maximum.
@@ -32,19 +31,23 @@ func ReadFile(path string, n int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // ignore the error: closing a file that was only read loses nothing
+	defer f.Close() // opened for reading: an error of Close does not matter
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	var text bytes.Buffer
 	if info.Size() <= n {
-		text.Grow(int(info.Size()) + bytes.MinRead) // one allocation, with the free space that ReadFrom needs to find the end
+		// Allocate once. ReadFrom needs MinRead bytes of free space to find
+		// the end of the file.
+		text.Grow(int(info.Size()) + bytes.MinRead)
 		if _, err = text.ReadFrom(io.LimitReader(f, n+1)); err != nil {
 			return nil, err
 		}
 	}
-	if info.Size() > n || int64(text.Len()) > n { // also count the bytes, because a pipe or device reports size 0
+	// Also compare the number of bytes read, because a pipe or device reports
+	// size 0.
+	if info.Size() > n || int64(text.Len()) > n {
 		return nil, fmt.Errorf("%s has more than %d bytes: %w", path, n, ErrTooLarge)
 	}
 	return text.Bytes(), nil

@@ -1,5 +1,5 @@
-// Package digest computes the size and SHA-256 of a file, by which plx names
-// and verifies files:
+// Package digest computes the size and SHA-256 of a file. plx names and
+// verifies files by their SHA-256:
 //
 //	size, sum, err := digest.Of(file)
 package digest

@@ -18,8 +18,9 @@ import (
 )
 
 // Lock takes an exclusive lock on the open file or folder f, without waiting.
-// f holds the lock until it is closed. Lock returns false if another process
-// holds the lock, or if path no longer names f.
+// The lock lasts until f is closed. Lock returns false if another process
+// holds the lock, or if path no longer names f because another process has
+// replaced the file.
 func Lock(f *os.File, path string) bool {
 	if errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK) {
 		return false
@@ -39,7 +40,7 @@ func Locked(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer f.Close() // releases the lock
+	defer f.Close() // Close releases the lock that Locked may have taken
 	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return true, nil

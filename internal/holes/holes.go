@@ -30,12 +30,12 @@ type File interface {
 // Writer appends to a file and leaves holes for blocks of zeros.
 type Writer struct {
 	file File
-	end  int64 // offset after the last byte given to Write, zeros included
+	end  int64 // offset after the last byte passed to Write, including zeros that are not in the file yet
 	hole int64 // number of zeros before end that are not in the file yet
 }
 
-// NewWriter returns a Writer that appends to file. end is the size of the
-// file, and the file's offset must be at its end.
+// NewWriter returns a Writer that appends to file. The parameter end is the
+// size of the file. The file's offset must be at the end of the file.
 func NewWriter(file File, end int64) *Writer { return &Writer{file: file, end: end} }
 
 // Write appends p. If p ends with zeros, the file may lack them until Flush.
@@ -77,8 +77,9 @@ func (w *Writer) Flush() error {
 }
 
 // run returns the length of the first run in p, and whether the run consists
-// of zeros. A run consists of parts of blocks that are all zero, or all not
-// zero. offset is the offset of p in the file.
+// of zeros. A run is a sequence of blocks that are all zero, or that all
+// contain other bytes. The first and the last block of a run may be
+// incomplete. offset is the offset of p in the file.
 func run(p []byte, offset int64) (n int, zero bool) {
 	for n < len(p) {
 		part := p[n:min(len(p), n+block-int((offset+int64(n))%block))]

@@ -1,4 +1,4 @@
-// Package plural formats numbers of things for messages.
+// Package plural formats a number together with a noun, for messages.
 package plural
 
 import (

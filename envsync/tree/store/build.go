@@ -22,12 +22,12 @@ import (
 	"github.com/plx-run/plx/envsync/tree"
 )
 
-// Build creates the folder that the manifest id describes, at the path dir,
-// whose parent must exist. Every file is a copy or a copy-on-write clone, so
-// writes in the folder never reach the store. Build calls finish, unless it is
-// nil, with the folder's temporary path before it renames the folder to dir.
-// If dir exists already, Build leaves it unchanged. After an error there is no
-// folder.
+// Build creates the folder that the manifest id describes, at the path dir.
+// The parent of dir must exist. Every file is a copy or a copy-on-write clone,
+// so writes in the folder never reach the store. Before Build renames the
+// folder to dir, it calls finish with the folder's temporary path; finish may
+// be nil. If dir exists already, Build leaves it unchanged. After an error
+// there is no folder at dir.
 func (s *Store) Build(ctx context.Context, id tree.Sum, dir string, finish func(dir string) error) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -45,7 +45,7 @@ func (s *Store) Build(ctx context.Context, id tree.Sum, dir string, finish func(
 		err = finish(temporary)
 	}
 	if err == nil {
-		err = os.Rename(temporary, dir) // rename last, so that a folder at dir is always complete
+		err = os.Rename(temporary, dir) // Rename last, so that a folder at the path dir is always complete.
 	}
 	if err != nil {
 		err = errors.Join(err, os.RemoveAll(temporary))
@@ -64,8 +64,8 @@ type builder struct {
 
 func (b *builder) path(e tree.Entry) string { return filepath.Join(b.dir, filepath.FromSlash(e.Path)) }
 
-// fill creates folders, then files, then symbolic links. Links come last, so
-// that no path leads through a link.
+// fill creates folders first, then files, then symbolic links. Links come
+// last, so that fill never writes through a link.
 func (b *builder) fill(ctx context.Context, entries []tree.Entry) error {
 	for _, e := range entries {
 		if e.Kind == tree.Directory {
@@ -124,7 +124,7 @@ func (b *builder) file(e tree.Entry) error {
 	case err != nil:
 		return err
 	}
-	defer unix.Close(from) // only read
+	defer unix.Close(from) // opened for reading: an error of Close does not matter
 	var info unix.Stat_t
 	if err := again(func() error { return unix.Fstat(from, &info) }); err != nil {
 		return err
@@ -164,17 +164,17 @@ func (b *builder) fileTo(to, from int, e tree.Entry, info *unix.Stat_t) error {
 			_ = os.Chtimes(b.store.Path(e.Sum), found, found) // if the file system cannot set times, the content is hashed again next time
 		}
 	} else if !inUse {
-		_ = b.store.has(e.Sum, e.Size) // updates the content's change time, so that Prune keeps it
+		_ = b.store.has(e.Sum, e.Size) // as a side effect, sets the content's change time to now, so that Prune keeps the content
 	}
-	return unix.Fchmod(to, uint32(e.Mode)) // set here because the umask would restrict a mode passed to open
+	return unix.Fchmod(to, uint32(e.Mode)) // Fchmod sets the mode, because the umask would restrict a mode passed to open
 }
 
 // clone makes a copy-on-write clone of a file (ioctl FICLONE). Tests replace
 // this variable, because few file systems support cloning.
 var clone = unix.IoctlFileClone
 
-// unreadable reports whether err means that this one content is corrupt, as
-// opposed to an error such as too many open files.
+// unreadable reports whether err means that only this content is corrupt.
+// Other errors, such as too many open files, are not about the content.
 func unreadable(err error) bool {
 	return slices.ContainsFunc([]error{
 		unix.EIO, unix.EBADMSG, unix.EUCLEAN, // the disk or the file system is corrupt
@@ -183,8 +183,8 @@ func unreadable(err error) bool {
 }
 
 // damaged removes the corrupt content of the file e from the store, so that it
-// is sent again, and adds e to b.wrong. info describes the file that was read,
-// or is nil if it could not be opened.
+// is sent again, and adds e to b.wrong. info describes the stored file that
+// was read. It is nil if the file could not be opened.
 func (b *builder) damaged(e tree.Entry, info *unix.Stat_t) error {
 	if err := b.store.discard(e.Sum, info); err != nil {
 		return fmt.Errorf("its content in %s is damaged, and cannot be removed: %w", b.store.dir, err)
@@ -196,7 +196,8 @@ func (b *builder) damaged(e tree.Entry, info *unix.Stat_t) error {
 }
 
 // discard removes a corrupt content, unless another process has replaced the
-// file since info was read. A nil info removes it in any case.
+// file since info was read. If info is nil, discard removes the content in any
+// case.
 func (s *Store) discard(sum tree.Sum, info *unix.Stat_t) error {
 	var now unix.Stat_t
 	err := again(func() error { return unix.Lstat(s.Path(sum), &now) })

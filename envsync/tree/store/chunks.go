@@ -15,11 +15,11 @@ import (
 	"github.com/plx-run/plx/internal/bounded"
 )
 
-// A large file is sent in chunks. The store keeps each content as one file; a
+// A large file is sent in chunks. The store keeps each content as one file. A
 // second file, in the folder "chunks", lists the content's chunks. So the
-// store can read a chunk that it needs from any content that contains it. A
-// list may be missing, or remain after its content is removed; then a host
-// only has to receive more chunks.
+// store can read a chunk that it needs from any content that contains the
+// chunk. A list may be missing, or may remain after its content was removed.
+// The only effect is that the host has to receive more chunks.
 
 // lists returns the folder of the files that list the chunks of a content.
 // Each file is named by the content's SHA-256.
@@ -28,27 +28,27 @@ func (s *Store) lists() string { return filepath.Join(s.dir, "chunks") }
 func (s *Store) list(sum tree.Sum) string { return filepath.Join(s.lists(), sum.String()) }
 
 // maxLists is the maximum number of bytes of chunk lists that the store reads
-// to find the chunks of one folder. With 20 bytes per chunk of 64 KiB, that
-// covers the newest contents, about 200 GB.
+// to find the chunks of one folder. A list has 20 bytes per chunk of 64 KiB,
+// so these lists cover about 200 GB of the newest contents.
 const maxLists = 64 << 20
 
-// lacks describes what the store lacks of a manifest, and which chunks it can
-// take from other contents.
+// lacks describes which contents of a manifest the store lacks, and which of
+// their chunks it can take from other contents.
 type lacks struct {
 	pieces tree.Set     // pieces that the sender must send
-	files  []tree.Entry // files whose content is not stored, one for each content
+	files  []tree.Entry // files whose content is not stored, one file for each content
 	here   map[tree.ChunkSum]place
 }
 
 // place is where a chunk of a file can be read: a stored file and an offset in
-// it.
+// that file.
 type place struct {
 	content tree.Sum
 	file    string // path of the file that has this content
 	offset  int64
 }
 
-// travels reports whether the sender must send any piece.
+// travels reports whether the sender must send at least one piece.
 func (l *lacks) travels() bool {
 	return slices.ContainsFunc(l.pieces, func(b byte) bool { return b != 0 })
 }
@@ -82,10 +82,10 @@ func (s *Store) lacking(m tree.Manifest) *lacks {
 	return l
 }
 
-// find searches the chunks of stored contents, newest content first, for the
-// wanted chunks and adds their locations to here.
+// find searches the stored contents for the wanted chunks, newest content
+// first. It adds the places of the chunks that it finds to the map here.
 func (s *Store) find(wanted map[tree.ChunkSum]bool, here map[tree.ChunkSum]place) {
-	entries, _ := os.ReadDir(s.lists()) // on an error no chunk is found, so all are sent
+	entries, _ := os.ReadDir(s.lists()) // on an error the store finds no chunk, so the sender sends all chunks
 	var lists []fs.FileInfo
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil {
@@ -108,8 +108,8 @@ func (s *Store) find(wanted map[tree.ChunkSum]bool, here map[tree.ChunkSum]place
 	}
 }
 
-// findIn searches the chunks of one stored content for wanted chunks and adds
-// their locations to here.
+// findIn searches the chunks of one stored content for wanted chunks. It adds
+// the places of the chunks that it finds to the map here.
 func (s *Store) findIn(content tree.Sum, chunks tree.Chunks, wanted map[tree.ChunkSum]bool, here map[tree.ChunkSum]place) {
 	found, offset := map[tree.ChunkSum]int64{}, int64(0)
 	for sum, n := range chunks.All() {
@@ -129,7 +129,7 @@ func (s *Store) findIn(content tree.Sum, chunks tree.Chunks, wanted map[tree.Chu
 }
 
 // holder returns the path of an intact file with this content, in the store or
-// in the folder of Beside, or "".
+// in the folder of WithExtraContents. It returns "" if there is no such file.
 func (s *Store) holder(content tree.Sum, size int64) string {
 	if s.has(content, size) {
 		return s.Path(content)
@@ -148,12 +148,12 @@ func (s *Store) holder(content tree.Sum, size int64) string {
 // the store has or, if l.here does not list the chunk, from the stream.
 func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 	var parts []io.Reader
-	var from place // where the current part ends in a stored file; zero if the part is read from the stream
+	var from place // end of the current part in a stored file; zero if the part is read from the stream
 	var size int64 // length in bytes of the part of the file that is being put together
 	files := map[tree.Sum]*os.File{}
 	defer func() {
 		for _, f := range files {
-			f.Close() // only read
+			f.Close() // opened for reading: an error of Close does not matter
 		}
 	}()
 	end := func() {
@@ -185,8 +185,8 @@ func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 	err := s.put(io.MultiReader(parts...), e.Sum, e.Size)
 	if errors.Is(err, errDamaged) && len(files) > 0 {
 		err = &tree.DamagedError{Dir: s.dir, Files: []string{e.Path}}
-		// One of these contents, or its list of chunks, is wrong. Without the
-		// lists, the sender sends all chunks next time.
+		// One of the contents in files, or its list of chunks, is wrong.
+		// Remove the lists, so that the sender sends all chunks next time.
 		for content, f := range files {
 			err = errors.Join(err, os.Remove(s.list(content)))
 			if f.Name() == s.Path(content) && !verify(f.Name(), content) {
@@ -195,7 +195,7 @@ func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 		}
 	}
 	if err == nil {
-		_ = os.MkdirAll(s.lists(), 0o700) // on an error later files only share fewer chunks
+		_ = os.MkdirAll(s.lists(), 0o700) // on an error, files that are sent later can take fewer chunks from the store
 		_ = os.WriteFile(s.list(e.Sum), []byte(e.Chunks), 0o600)
 	}
 	return err

@@ -17,7 +17,7 @@ import (
 // The functions in this file call the kernel directly. Package os needs about
 // ten more system calls per file, and a folder may have 100,000 small files.
 
-// again calls call until it returns an error other than EINTR.
+// again repeats call as long as it returns EINTR, and returns its final error.
 func again(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {
@@ -55,9 +55,10 @@ var blocks = sync.Pool{New: func() any { return new([small]byte) }}
 // of writing the copy.
 type readError struct{ error }
 
-// copyAll copies size bytes and returns their SHA-256. If cloned is true, the
-// bytes have been cloned already and are only hashed. For files of a few pages
-// this takes a third less time than letting the kernel copy the bytes.
+// copyAll copies size bytes from the descriptor from to the descriptor to, and
+// returns their SHA-256. If cloned is true, the bytes have been cloned
+// already, and copyAll only hashes them. For files of a few pages this takes a
+// third less time than letting the kernel copy the bytes.
 func copyAll(to, from int, size int64, cloned bool) (sum tree.Sum, err error) {
 	block := blocks.Get().(*[small]byte)
 	defer blocks.Put(block)
@@ -76,7 +77,7 @@ func copyAll(to, from int, size int64, cloned bool) (sum tree.Sum, err error) {
 				return sum, err
 			}
 		}
-		hash.Write(block[:n]) // never fails
+		hash.Write(block[:n]) // a hash never returns an error
 		size -= int64(n)
 	}
 	return tree.Sum(hash.Sum(nil)), w.Flush()

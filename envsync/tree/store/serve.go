@@ -25,19 +25,19 @@ import (
 )
 
 const (
-	maxWindow = 64 << 20  // maximum zstd window, and so the memory in bytes that decompression needs
+	maxWindow = 64 << 20  // maximum zstd window in bytes, which is the memory that decompression needs
 	small     = 256 << 10 // size in bytes up to which a file is read into memory, so that several files can be written in parallel
 	writers   = 4         // maximum number of files written in parallel
 	abandoned = 24 * time.Hour
 )
 
 // Serve is the counterpart of tree.Send and runs on the host. It reads a
-// manifest from in, writes to out which pieces the store lacks, receives and
-// stores them, and writes tree.DoneReply. After an error the store contains the
-// files that were complete, and no partial file. Serve uses network for
-// connections to other hosts, to which it forwards files and from which it
-// receives them. Before it writes tree.DoneReply it calls finish, unless it is
-// nil, with the manifest's ID; an error of finish fails the transfer.
+// manifest from in and writes to out which pieces the store lacks. Then it
+// receives and stores these pieces, calls finish with the manifest's ID, and
+// writes tree.DoneReply. finish may be nil; an error of finish fails the
+// transfer. After an error the store contains the files that were complete,
+// and no partial file. Serve uses network for connections to other hosts, to
+// which it forwards files and from which it receives them.
 func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network fanout.Network, finish func(id tree.Sum) error) error {
 	r := bufio.NewReader(in)
 	m, err := tree.ReadManifest(r)
@@ -91,12 +91,12 @@ func (s *Store) Serve(ctx context.Context, in io.Reader, out io.Writer, network 
 // removeAbandoned removes temporary files that interrupted transfers have left more than
 // a day ago.
 func (s *Store) removeAbandoned() {
-	entries, _ := os.ReadDir(s.incoming()) // on an error the next Serve tries again
+	entries, _ := os.ReadDir(s.incoming()) // on an error the next call of Serve tries again
 	for _, e := range entries {
 		// Use the change time: put sets the modification time to a date in
 		// 1980 before it renames the file.
 		if info, err := e.Info(); err == nil && time.Since(changeTime(info)) > abandoned {
-			_ = os.Remove(filepath.Join(s.incoming(), e.Name())) // on an error the next Serve tries again
+			_ = os.Remove(filepath.Join(s.incoming(), e.Name())) // on an error the next call of Serve tries again
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (s *Store) checkSpace(m tree.Manifest, files []tree.Entry) error {
 	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(s.dir, &disk); err != nil || disk.Bsize <= 0 {
-		return nil // the free space is unknown; a write will fail if the disk is full
+		return nil // The free space is unknown. A write will fail if the disk is full.
 	}
 	if free := int64(disk.Bavail) * disk.Bsize; free < need {
 		largest := tree.Entry{Path: "."}
@@ -177,7 +177,7 @@ func (s *Store) storeAll(ctx context.Context, stream io.Reader, l *lacks) (err e
 }
 
 // storeFile stores the file e, whose next bytes are in the stream or in stored
-// chunks. A goroutine of group writes a small file.
+// chunks. If the file is small, a goroutine of group writes it.
 func (s *Store) storeFile(stream io.Reader, e tree.Entry, l *lacks, group *errgroup.Group) error {
 	named := func(err error) error {
 		switch {
@@ -238,7 +238,7 @@ func (s *Store) give(e tree.Entry, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened for reading: an error of Close does not matter
 	_, err = io.CopyN(w, f, e.Size)
 	return err
 }

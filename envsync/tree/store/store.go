@@ -53,13 +53,13 @@ import (
 // of their content.
 type Store struct {
 	dir    string
-	beside string                        // second folder that contains files under their SHA-256, see the method Beside; "": none
-	last   atomic.Pointer[namedManifest] // cache of the manifest that was read last; nil: none yet
+	beside string                        // second folder that contains files under their SHA-256, set by WithExtraContents; "" if there is none
+	last   atomic.Pointer[namedManifest] // cache of the manifest that was read last; nil if none was read yet
 }
 
-// WithExtraContents adds a second folder, dir, whose files are named by the hexadecimal
-// SHA-256 of their content. The store treats these contents as present and
-// takes chunks from them. Beside returns s.
+// WithExtraContents adds a second folder, dir, whose files are named by the
+// hexadecimal SHA-256 of their content. The store treats these contents as
+// present and takes chunks from them. WithExtraContents returns s.
 func (s *Store) WithExtraContents(dir string) *Store {
 	s.beside = dir
 	return s
@@ -88,21 +88,21 @@ func verifiedTime(t time.Time) time.Time {
 
 func dayOf(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
 
-// verifiedDay returns the day since 1970 on which a file with this modification
-// time was last verified. It returns false if the time is not one that the
-// store sets, so another program has written to the file. Earlier versions of
-// plx set day 0.
+// verifiedDay returns the day since 1970 on which a file with this
+// modification time was last verified. It returns false if the store never
+// sets such a time, which means that another program has written to the file.
+// Earlier versions of plx set day 0.
 func verifiedDay(modified time.Time) (day int64, ok bool) {
 	day = modified.Unix() - verifiedEpoch.Unix()
-	return day, 0 <= day && day <= dayOf(time.Now())+1 // one day of tolerance, because clocks of hosts that share a home folder differ
+	return day, 0 <= day && day <= dayOf(time.Now())+1 // day may be tomorrow, because the clocks of hosts that share a home folder differ
 }
 
 // useInterval is how old a file's change time must be before a use of the file
 // sets the change time to now. Prune deletes files whose change time is old.
 const useInterval = time.Hour
 
-// Path returns the path of the file whose content has this SHA-256, whether or
-// not the store has it.
+// Path returns the path that the file with this SHA-256 has in the store. The
+// store need not contain the file.
 func (s *Store) Path(sum tree.Sum) string {
 	name := sum.String()
 	return s.dir + "/" + name[:2] + "/" + name[2:]
@@ -112,7 +112,7 @@ func (s *Store) Path(sum tree.Sum) string {
 func (s *Store) incoming() string { return filepath.Join(s.dir, "incoming") }
 
 // has reports whether the store has a file of size bytes whose SHA-256 is sum.
-// If the file's times do not show that it is intact, the method hashes it.
+// If the file's times do not show that it is intact, has computes its hash.
 func (s *Store) has(sum tree.Sum, size int64) bool {
 	file := s.Path(sum)
 	var info unix.Stat_t
@@ -135,9 +135,9 @@ func (s *Store) has(sum tree.Sum, size int64) bool {
 	return true
 }
 
-// checkTimes judges a stored file by its times. trusted means that it was
-// written or hashed since this host booted; inUse means that its change time
-// is so recent that Prune keeps it.
+// checkTimes judges a stored file by its times. trusted means that the file
+// was written or hashed since this host booted. inUse means that its change
+// time is so recent that Prune keeps the file.
 func checkTimes(info *unix.Stat_t) (trusted, inUse bool) {
 	_, stamped := verifiedDay(time.Unix(info.Mtim.Unix()))
 	changed, now := time.Unix(info.Ctim.Unix()), time.Now()
@@ -150,7 +150,7 @@ func verify(file string, sum tree.Sum) bool {
 	if err != nil {
 		return false
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened for reading: an error of Close does not matter
 	_, got, err := digest.Of(f)
 	return err == nil && got == sum.String()
 }
@@ -168,7 +168,8 @@ var bootTime = sync.OnceValue(func() time.Time {
 })
 
 // bootTimeIn returns the boot time in text, the content of /proc/stat. If text
-// has none, it returns a time far in the future, so that no file is trusted.
+// contains no boot time, it returns a time far in the future, so that no file
+// is trusted.
 func bootTimeIn(text string) time.Time {
 	for line := range strings.Lines(text) {
 		seconds, found := strings.CutPrefix(line, "btime ")
@@ -181,7 +182,7 @@ func bootTimeIn(text string) time.Time {
 
 var errDamaged = errors.New("it was damaged on the way")
 
-// put reads size bytes from r and stores them as the file for sum, their
+// put reads size bytes from r and stores them under sum, which must be their
 // SHA-256. It writes to a temporary file, verifies the hash and renames the
 // file. After an error no file is left.
 func (s *Store) put(r io.Reader, sum tree.Sum, size int64) (err error) {
@@ -216,9 +217,10 @@ func (s *Store) put(r io.Reader, sum tree.Sum, size int64) (err error) {
 }
 
 // putSmall stores a content that is in memory. It creates the file under its
-// final name and sets the modification time, to a date in 1980, after the last
-// byte. A file that an interrupted call has left has a recent modification
-// time, so it is not trusted. After an error no file is left.
+// final name, and sets the modification time to a date in 1980 after it has
+// written the last byte. An interrupted call leaves a file with a recent
+// modification time, which the store does not trust. After an error no file is
+// left.
 func (s *Store) putSmall(content []byte, sum tree.Sum) error {
 	if tree.Sum(sha256.Sum256(content)) != sum {
 		return errDamaged
@@ -231,7 +233,7 @@ func (s *Store) putSmall(content []byte, sum tree.Sum) error {
 			fd, err = openFile(file, flags, 0o600)
 		}
 	}
-	if errors.Is(err, fs.ErrExist) { // left by an interrupted write, or another process writes the same content
+	if errors.Is(err, fs.ErrExist) { // The file was left by an interrupted write, or another process writes the same content now.
 		return s.put(bytes.NewReader(content), sum, int64(len(content)))
 	}
 	if err != nil {
@@ -283,13 +285,13 @@ func (s *Store) Manifest(id tree.Sum) (m tree.Manifest, err error) {
 }
 
 // Prune calls remove for each stored file that no manifest in keep lists and
-// that was last used before the time before.
+// whose last use was before the time before.
 func (s *Store) Prune(ctx context.Context, keep []tree.Sum, before time.Time, remove func(path string, size int64) error) error {
 	used := map[string]bool{}
 	for _, id := range keep {
 		m, err := s.Manifest(id)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // if the manifest is gone, no job can use its files; another manifest may list them
+			continue // Without the manifest, no job can use its files. Other manifests may list the same files.
 		}
 		if err != nil {
 			return err
@@ -303,7 +305,7 @@ func (s *Store) Prune(ctx context.Context, keep []tree.Sum, before time.Time, re
 	}
 	return filepath.WalkDir(s.dir, func(file string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // another process has removed the file meanwhile
+			return nil // another process has removed the file since it was listed
 		}
 		if err != nil || ctx.Err() != nil || entry.IsDir() || used[file] {
 			return errors.Join(err, ctx.Err())
@@ -316,7 +318,7 @@ func (s *Store) Prune(ctx context.Context, keep []tree.Sum, before time.Time, re
 	})
 }
 
-// cause strips "open PATH:" from a file error, because paths inside the store
+// cause removes "open PATH:" from a file error, because paths inside the store
 // mean nothing to a user.
 func cause(err error) error {
 	if e := (*fs.PathError)(nil); errors.As(err, &e) {

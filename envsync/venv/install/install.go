@@ -27,15 +27,18 @@ import (
 )
 
 // Environment installs an environment below the folder root, unless it is
-// installed already. It returns false if file contents must be sent to the
-// store first. It returns an error if this host cannot run the environment.
+// installed already. It returns false if the sender must first send file
+// contents to the store. It returns an error if this host cannot run the
+// environment.
 func Environment(ctx context.Context, root string, files *store.Store, r venv.Request) (ready bool, err error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return false, err
 	}
 	i := &installer{root: root, files: files, request: r, dir: filepath.Join(root, r.Folder())}
 	installed := i.there(i.dir) && (r.Base == "" || i.there(i.baseDir()))
-	if installed && i.check(ctx) == nil { // check first: then the interpreter is started once, not twice
+	// If the installed environment works, no interpreter has to be searched,
+	// so an interpreter is started only once.
+	if installed && i.check(ctx) == nil {
 		return true, nil
 	}
 	if err := i.findInterpreter(ctx); err != nil {
@@ -62,21 +65,21 @@ type installer struct {
 	interpreter string // absolute path of the interpreter on this host
 }
 
-// baseDir returns the folder in which an interpreter that was sent is
-// installed.
+// baseDir returns the folder for the interpreter's installation, if plx sends
+// the interpreter to the host.
 func (i *installer) baseDir() string { return filepath.Join(i.root, i.request.BaseFolder()) }
 
-// there reports whether a folder exists. It sets the folder's modification
-// time to now, so that "plx prune" keeps it.
+// there reports whether the folder dir exists. It sets the folder's
+// modification time to now, so that "plx prune" keeps the folder.
 func (i *installer) there(dir string) bool {
 	_, err := os.Stat(dir)
 	now := time.Now()
-	_ = os.Chtimes(dir, now, now) // an error does not matter: prune also keeps the environments that the records of jobs name
+	_ = os.Chtimes(dir, now, now) // an error does not matter: plx prune also keeps the environments that the records of jobs name
 	return err == nil
 }
 
-// findInterpreter finds a suitable interpreter on this host. If the
-// interpreter is sent, it computes the path at which it will be installed.
+// findInterpreter finds a suitable interpreter on this host. If plx sends the
+// interpreter, findInterpreter computes the path of its future installation.
 func (i *installer) findInterpreter(ctx context.Context) error {
 	r := i.request
 	if r.Loader != "" {
@@ -109,8 +112,8 @@ func (i *installer) findInterpreter(ctx context.Context) error {
 	return missing(ctx, r, found)
 }
 
-// missing returns an error that names the required interpreter and those that
-// this host has.
+// missing returns an error that names the required interpreter and the
+// interpreters that this host has.
 func missing(ctx context.Context, r venv.Request, found []string) error {
 	if len(found) == 0 {
 		found = []string{fmt.Sprintf("there is no %s", r.Interpreter)}
@@ -140,8 +143,9 @@ func (i *installer) check(ctx context.Context) error {
 	return nil
 }
 
-// install creates the folders of the interpreter, if it is sent, and of the
-// environment, unless they exist.
+// install creates the folder of the environment and, if plx sends the
+// interpreter, the folder of the interpreter. It leaves existing folders
+// unchanged.
 func (i *installer) install(ctx context.Context) error {
 	r := i.request
 	if r.Base != "" {
@@ -181,7 +185,7 @@ func flush(dir string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened for reading: an error of Close does not matter
 	if err := unix.Syncfs(int(f.Fd())); err != nil {
 		return fmt.Errorf("flush the file system: %w", err)
 	}
@@ -203,7 +207,8 @@ func protect(dir string) error {
 }
 
 // Unprotect makes the folders in dir writable, so that the caller can remove
-// them. It returns no error, because the removal itself would fail.
+// them. It returns no error, because the removal would fail and report the
+// reason.
 func Unprotect(dir string) {
 	_ = filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 		if err == nil && e.IsDir() {

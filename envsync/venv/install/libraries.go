@@ -27,7 +27,7 @@ func (f relocator) libraries(at string) error {
 	for i, p := range paths {
 		for _, name := range f.names {
 			if in, err := filepath.Rel(name, p); err == nil && filepath.IsLocal(in) {
-				paths[i] = "$ORIGIN/../" + in // relative to the program, which is in the folder bin
+				paths[i] = "$ORIGIN/../" + in // The new path is relative to the program, which is in the folder bin.
 			}
 		}
 	}
@@ -52,19 +52,19 @@ func (f relocator) libraries(at string) error {
 func runpath(file string) (offset uint64, paths string, err error) {
 	program, err := elf.Open(file)
 	if err != nil {
-		return 0, "", nil // not an ELF file, for example a script
+		return 0, "", nil // the file is not an ELF file; it may be a script
 	}
-	defer program.Close() // only read
+	defer program.Close() // opened for reading: an error of Close does not matter
 	dynamic := program.SectionByType(elf.SHT_DYNAMIC)
 	if dynamic == nil || int(dynamic.Link) >= len(program.Sections) {
-		return 0, "", nil // a static program
+		return 0, "", nil // The program is linked statically, so it has no run path.
 	}
 	texts := program.Sections[dynamic.Link]
 	all, err := texts.Data()
 	if err != nil {
 		return 0, "", err
 	}
-	runpaths, _ := program.DynValue(elf.DT_RUNPATH) // no error: the section exists
+	runpaths, _ := program.DynValue(elf.DT_RUNPATH) // DynValue returns no error, because the section exists
 	rpaths, _ := program.DynValue(elf.DT_RPATH)
 	for _, at := range slices.Concat(runpaths, rpaths) {
 		if at < uint64(len(all)) {

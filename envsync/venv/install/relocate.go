@@ -17,13 +17,13 @@ import (
 // folder in which they are installed.
 type relocator struct {
 	dir         string   // absolute path that the folder will finally have
-	names       []string // absolute paths on the sending machine, which dir replaces in the files
-	links       []string // paths in the folder where links to the interpreter are created
-	interpreter string   // absolute path of the interpreter; "": the folder is an interpreter's installation, not an environment
-	program     string   // path of the interpreter in its installation folder; "": the folder is an environment
+	names       []string // absolute paths on the sending machine; run replaces them by dir in the files
+	links       []string // paths in the folder at which run creates links to the interpreter
+	interpreter string   // absolute path of the interpreter; "" if the folder is not an environment but an interpreter's installation
+	program     string   // path of the interpreter in its installation folder; "" if the folder is an environment
 }
 
-// run adapts the files of the folder, which has the temporary path at.
+// run adapts the files of the folder, which is at the temporary path at.
 func (f relocator) run(at string) error {
 	for _, link := range f.links {
 		if !filepath.IsLocal(link) {
@@ -69,12 +69,12 @@ func (f relocator) settings(at string) error {
 	return rewrite(file, f.renamed([]byte(out.String())))
 }
 
-// maxScript is the maximum size of a script in bytes. Larger files in bin are
-// taken for binary programs.
+// maxScript is the maximum size of a script in bytes. A larger file in bin is
+// assumed to be a binary program.
 const maxScript = 1 << 20
 
-// scripts adapts the text files in bin: the first lines of scripts, and the
-// script activate.
+// scripts adapts the text files in bin: the first line of each script, and the
+// whole script activate.
 func (f relocator) scripts(bin string) error {
 	entries, err := os.ReadDir(bin)
 	if err != nil {
@@ -107,8 +107,8 @@ func (f relocator) scripts(bin string) error {
 	return nil
 }
 
-// renamed replaces f.names in text by f.dir. It does not replace a longer path
-// that merely begins with one of the names.
+// renamed replaces each path of f.names in text by f.dir. It does not replace
+// a longer path that merely begins with one of these paths.
 func (f relocator) renamed(text []byte) []byte {
 	for _, name := range f.names {
 		var out []byte
@@ -135,9 +135,10 @@ func (f relocator) renamed(text []byte) []byte {
 // Linux kernel; older kernels truncate a longer line.
 const maxLine = 127
 
-// runnable replaces the "#!" line of a Python script if it is too long for
-// Linux or contains spaces. /bin/sh then starts the interpreter; Python parses
-// the shell command as a string.
+// runnable replaces the "#!" line of a Python script if the line is too long
+// for Linux or contains spaces. The new first lines make /bin/sh start the
+// interpreter. Python parses this shell command as a string, so the script
+// ignores it.
 func (f relocator) runnable(text []byte) []byte {
 	line, rest, found := bytes.Cut(text, []byte("\n"))
 	after, script := bytes.CutPrefix(line, []byte("#!"+f.dir+"/bin/python"))
@@ -157,7 +158,7 @@ func rewrite(file string, text []byte) error {
 	if err := os.Chmod(file, info.Mode().Perm()|0o200); err != nil {
 		return err
 	}
-	return os.WriteFile(file, text, 0) // the file exists, so the mode 0 has no effect
+	return os.WriteFile(file, text, 0) // the file exists, so the mode 0 changes nothing
 }
 
 // times sets the modification time of each source file to the time recorded in
@@ -174,7 +175,7 @@ func times(at string) error {
 		}
 		info, err := os.Lstat(source)
 		if err != nil || !info.Mode().IsRegular() || uint32(info.Size()) != size {
-			return nil // Python compiles the source itself
+			return nil // Python ignores a .pyc file whose source is missing or has another size
 		}
 		return os.Chtimes(source, modified, modified)
 	})

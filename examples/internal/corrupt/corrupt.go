@@ -8,8 +8,8 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// Skipped returns a counter that logs each corrupt sample, if skip is true.
-// Otherwise it returns nil, which makes corrupt samples errors.
+// Skipped returns a counter that logs each corrupt sample if skip is true. If
+// skip is false it returns nil, and a corrupt sample is an error.
 func Skipped(job *trainer.Job, skip bool) *data.Skipped {
 	if !skip {
 		return nil

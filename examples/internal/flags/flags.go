@@ -1,5 +1,5 @@
-// Package flags has checks of flag values that several examples share. Each
-// check returns nil, or an error that names the flag.
+// Package flags checks flag values for several examples. Each function returns
+// nil for a valid value, or an error that names the flag.
 package flags
 
 import (

@@ -15,8 +15,9 @@ type evaluator interface {
 }
 
 // evaluate returns the fraction of images that the network classifies
-// correctly. The chief, worker 0, also prints the top-5 accuracy. Each worker
-// classifies its own part of the images, batch images at a time.
+// correctly. The chief (worker 0) also prints the top-5 accuracy. Each worker
+// classifies its own share of the images; batch is the number of images that
+// it classifies at once.
 func (n network) evaluate(ctx context.Context, job *trainer.Job, trained evaluator, batch int, images data.Dataset[data.Image]) (float64, error) {
 	all, of, rank := images.Len(), job.NumWorkers(), job.WorkerID()
 	begin, end := all*rank/of, all*(rank+1)/of
@@ -28,7 +29,7 @@ func (n network) evaluate(ctx context.Context, job *trainer.Job, trained evaluat
 		return some
 	}
 	loader := data.NewLoader(ctx, images, 2, batches, indices)
-	right := []int64{0, 0} // images whose class has the highest logit, and is among the five highest
+	right := []int64{0, 0} // number of images whose class has the highest logit, and number of images whose class has one of the five highest
 	for i := range batches {
 		some, err := loader.Batch(i)
 		if err != nil {
@@ -74,17 +75,17 @@ func (s *settings) evaluateCheckpoint(ctx context.Context, job *trainer.Job, ski
 	if err != nil {
 		return fmt.Errorf("--evaluate: %w", err)
 	}
-	defer c.Close() // ignore the error: the checkpoint was only read
+	defer c.Close() // the checkpoint was only read, so an error of Close does not matter
 	if job.IsChief() {
-		name, _ := s.example.Name() // check has already called Name
+		name, _ := s.example.Name() // no error: check has already called Name
 		fmt.Printf("%s | checkpoint of step %d | %d classes\n", name, c.Step(), classes)
 	}
 	_, err = net.evaluate(ctx, job, c, batch, data.Map(test, s.crop().Center))
 	return err
 }
 
-// above returns the rank of the class label, from 0: the number of classes
-// with a higher logit, or with an equal logit and a lower index.
+// above returns how many classes rank before the class label: those with a
+// higher logit, or with an equal logit and a lower index.
 func above(logits []float32, label int) (n int) {
 	for class, v := range logits {
 		if v > logits[label] || v == logits[label] && class < label {

@@ -24,12 +24,12 @@ import (
 // Example describes the network that an example program trains.
 type Example struct {
 	Size  int                   // default of the flag --size, in pixels
-	Flags func(f *flag.FlagSet) // adds flags for the network; nil if it has no flags
+	Flags func(f *flag.FlagSet) // adds the flags of the example's network; nil if the network has no flags
 	// Name returns the name of the network that the flags select, or an error
 	// that names the invalid flag.
 	Name func() (string, error)
-	// Logits adds the network's layers to the model. x has the images, of
-	// shape (batch, 3, size, size).
+	// Logits adds the network's layers to the model. x contains the images and
+	// has the shape (batch, 3, size, size).
 	Logits func(b *nn.Builder, x *nn.Node, classes int) *nn.Node
 }
 
@@ -97,9 +97,9 @@ func (s *settings) check() error {
 		flags.Rate("learning-rate", s.rate), flags.Fraction("label-smoothing", s.smoothing))
 }
 
-// schedule returns a function from the step to its learning rate (Goyal et al.
-// 2017, "Accurate, large minibatch SGD: training ImageNet in 1 hour"). epoch
-// is the number of steps of an epoch.
+// schedule returns a function that maps a step to its learning rate (Goyal et
+// al. 2017, "Accurate, large minibatch SGD: training ImageNet in 1 hour"). The
+// parameter epoch is the number of steps of an epoch.
 func (s *settings) schedule(epoch int) func(step int) float64 {
 	scaled, warm := s.rate*float64(s.batch)/256, s.warmUp*epoch
 	return trainer.WarmUp(warm, func(step int) float64 {
@@ -139,7 +139,7 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		return err
 	}
 	if job.IsChief() {
-		name, _ := s.example.Name() // check has already called Name
+		name, _ := s.example.Name() // no error: check has already called Name
 		fmt.Printf("%s | %d parameters | %d classes | %d pictures\n", name, session.Parameters(), from.classes, from.train.Len())
 	}
 	begin, end := session.Rows()
@@ -151,7 +151,7 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 		if speed, due := spent.step(); due && job.IsChief() {
 			fmt.Printf("step %d | loss %.4f | accuracy %.3f | rate %.3g | %.1f images/s\n", result.Step, result.Loss, result.Metrics["accuracy"], result.Rate, speed)
 		}
-		if done := result.Step + 1; from.test != nil && (done/epoch > epochs || done == steps) { // with >, because a late worker may skip the last step of an epoch
+		if done := result.Step + 1; from.test != nil && (done/epoch > epochs || done == steps) { // The condition is > and not ==, because a slow worker may skip the last step of an epoch.
 			epochs = done / epoch
 			score, err := net.evaluate(ctx, job, session, end-begin, data.Map(from.test, s.crop().Center))
 			if err != nil {
@@ -165,8 +165,8 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	return nil
 }
 
-// shard returns this worker's part of each batch. The pictures are cropped and
-// mirrored at random.
+// shard returns this worker's share of each batch. It crops and mirrors the
+// pictures at random.
 func (s *settings) shard(ctx context.Context, job *trainer.Job, from source) (*trainer.DataShard[data.Image], error) {
 	if from.train.Len() < s.batch {
 		return nil, fmt.Errorf("--batch-size is %d: there are %d pictures", s.batch, from.train.Len())
@@ -178,18 +178,18 @@ func (s *settings) shard(ctx context.Context, job *trainer.Job, from source) (*t
 	return trainer.Shard(ctx, job, epochs, s.batch)
 }
 
-// pace measures the training speed, without the time of evaluations.
+// pace measures the training speed. It excludes the time of evaluations.
 type pace struct {
 	batch, every int
 	steps        int           // number of steps since the last printed line
-	spent        time.Duration // time that these steps took
+	spent        time.Duration // time that the steps since the last printed line took
 	begun        time.Time
 }
 
 func newPace(batch, every int) *pace { return &pace{batch: batch, every: every, begun: time.Now()} }
 
-// step counts a finished step. Every p.every steps, due is true, and speed is
-// the number of images per second since the last printed line.
+// step counts a finished step. Once every p.every steps, due is true and speed
+// is the number of images per second since the last printed line.
 func (p *pace) step() (speed float64, due bool) {
 	p.steps++
 	p.spent += time.Since(p.begun)
@@ -202,6 +202,6 @@ func (p *pace) step() (speed float64, due bool) {
 	return speed, true
 }
 
-// resume restarts the clock, so that the time since the last step does not
-// count.
+// resume restarts the clock, so that the time since the last step is not
+// counted as training time.
 func (p *pace) resume() { p.begun = time.Now() }

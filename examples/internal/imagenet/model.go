@@ -9,11 +9,12 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// network is an example's network with a loss function.
+// network is the network of an example program, together with its loss
+// function.
 type network struct {
 	logits        func(b *nn.Builder, x *nn.Node, classes int) *nn.Node
-	side, classes int     // height and width of an image in pixels; number of classes
-	smooth        float64 // fraction of each label that is divided among all classes
+	side, classes int     // side is the height and width of an image in pixels, classes the number of classes
+	smooth        float64 // label smoothing: the fraction of each label that is divided among all classes
 }
 
 // build builds the model. Its inputs are the images "x", of shape (batch, 3,
@@ -28,8 +29,8 @@ func (n network) build(b *nn.Builder) {
 	b.Fetch("logits", logits)
 }
 
-// scale has the mean and standard deviation of ImageNet's pixels, by colour
-// channel.
+// scale contains the mean and standard deviation of ImageNet's pixels for each
+// colour channel.
 var scale = data.Scale{Mean: []float32{0.485, 0.456, 0.406}, Std: []float32{0.229, 0.224, 0.225}}
 
 // feed converts images to the model's inputs for one batch.
@@ -52,8 +53,8 @@ func (e Example) Parameters(classes int) (n int, err error) {
 	return n, err
 }
 
-// Feeds returns a function that returns each step's batch of 64 artificial
-// pictures. Only tests use it.
+// Feeds generates 64 artificial pictures and returns a function that returns
+// the batch of each step. Only tests use it.
 func (e Example) Feeds(ctx context.Context, job *trainer.Job, batch, classes int) (func(step int) (trainer.Feed, error), error) {
 	s := settings{example: e, size: e.Size, classes: classes, batch: batch, synthetic: true, samples: 64}
 	from, err := s.open(job.Seed(), nil)

@@ -9,17 +9,18 @@ import (
 	"github.com/plx-run/plx/trainer/data"
 )
 
-// source holds the pictures that the flags select.
+// source holds the datasets that the flags select.
 type source struct {
-	train, test data.Dataset[data.Picture] // test is nil without --validation
+	train, test data.Dataset[data.Picture] // training and validation pictures; test is nil without --validation
 	classes     int
 }
 
-// crop returns the resizing and cropping that turns a picture into an input
-// image.
+// crop returns the resizing and cropping that turn a picture into an input
+// image of the network.
 func (s *settings) crop() data.Crop { return data.Crop{Resize: s.size * 8 / 7, Size: s.size} }
 
-// open opens the pictures for training and, if given, for validation.
+// open opens the training pictures and, with --validation, the validation
+// pictures.
 func (s *settings) open(seed uint64, skipped *data.Skipped) (from source, err error) {
 	if s.synthetic {
 		return s.synthesize(seed)
@@ -43,8 +44,8 @@ func (s *settings) open(seed uint64, skipped *data.Skipped) (from source, err er
 	return from, nil
 }
 
-// openTest opens the pictures on which a checkpoint is evaluated, and returns
-// the number of their classes.
+// openTest opens the pictures on which a checkpoint is evaluated. It also
+// returns the number of classes.
 func (s *settings) openTest(seed uint64, skipped *data.Skipped) (data.Dataset[data.Picture], int, error) {
 	if s.synthetic {
 		from, err := s.synthesize(seed)
@@ -57,8 +58,9 @@ func (s *settings) openTest(seed uint64, skipped *data.Skipped) (data.Dataset[da
 	return test, s.classCount(names), s.fitting(s.validation, names)
 }
 
-// fitting returns an error if --classes differs from the number of classes of
-// a folder. names holds the folder's classes; it is nil for TFRecord files.
+// fitting returns an error if --classes differs from the number of classes in
+// folder. names lists the folder's classes; it is nil for TFRecord files,
+// whose classes are unknown.
 func (s *settings) fitting(folder string, names []string) error {
 	if names != nil && s.classes > 0 && s.classes != len(names) {
 		return fmt.Errorf("--classes is %d: %s has folders for %d classes: leave out the flag, or name the folder that holds the classes", s.classes, folder, len(names))
@@ -66,8 +68,8 @@ func (s *settings) fitting(folder string, names []string) error {
 	return nil
 }
 
-// classCount returns the number of class folders. Without folders it returns
-// --classes or its default, 1000.
+// classCount returns the number of folders, of which each contains one class.
+// Without folders it returns the value of --classes or its default, 1000.
 func (s *settings) classCount(folders []string) int {
 	switch {
 	case folders != nil:
@@ -78,8 +80,9 @@ func (s *settings) classCount(folders []string) int {
 	return 1000
 }
 
-// synthesize generates artificial pictures of 32 x 32 pixels, which are later
-// resized. For the test it generates another sixth of their number.
+// synthesize generates --samples artificial training pictures of 32 x 32
+// pixels, which the program resizes later. It also generates test pictures, a
+// sixth of this number.
 func (s *settings) synthesize(seed uint64) (source, error) {
 	const side = 32
 	draw := func(first, samples int) (data.Dataset[data.Picture], error) {

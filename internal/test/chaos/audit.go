@@ -10,9 +10,10 @@ import (
 )
 
 // account checks a job whose workers do not wait for each other. The weights
-// of such a job are not reproducible, so account compares two records instead:
-// the steps that each worker wrote to its ledger, and how often the model's
-// counting variables applied each gradient push.
+// of such a job are not reproducible, so account compares two records instead.
+// The first record is the ledgers (logs) in which the workers wrote their
+// steps. The second is how often the model's counting variables applied each
+// push, which is the gradient of one worker in one step.
 //
 // A generation is effective if it is the last one, or if an effective
 // generation resumed from its checkpoint. The audit checks these rules:
@@ -26,25 +27,26 @@ import (
 //     all generations. A different number of workers resumes after the chief's step.
 //   - In backup mode, the cut is before the same step for all workers. Each earlier
 //     step has the gradients of the required number of workers (quorums).
-//   - plx reports the step after which a generation resumes, and counts only lost
-//     steps as lost (losses). Every worker makes all its steps (complete), and no
-//     worker reads values that are staler than the mode allows (stale, within).
+//   - plx reports the step after which a generation resumes. The steps that it
+//     reports as lost must really be lost (losses).
+//   - Every worker makes all its steps (complete). No worker reads values that are
+//     staler than the mode allows (stale, within).
 type account struct {
 	story
-	mode    string         // "async", "ssp" or "backup"
+	mode    string         // mode of the job: "async", "ssp" or "backup"
 	entries []ledger.Entry // ledger entries of all workers
-	applied ledger.Applied // for each counting variable, how often it applied each push
+	applied ledger.Applied // maps each counting variable to the number of times that it applied each push
 
-	books   map[key]*book // ledger of each worker in each generation
+	books   map[key]*book // ledger of each worker in each generation, as sort fills it
 	last    int           // number of the last generation
-	workers map[int]int   // number of workers, by generation
-	origin  map[int]int   // for each generation, the generation whose checkpoint it resumed from; -1 if unknown or none
-	next    map[int]int   // for each effective generation except the last, the generation that resumed from its checkpoint
+	workers map[int]int   // maps each generation to its number of workers
+	origin  map[int]int   // maps each generation to the generation from whose checkpoint it resumed; -1 if unknown or none
+	next    map[int]int   // maps each effective generation except the last to the generation that resumed from its checkpoint
 }
 
 // bound is the maximum staleness in ssp mode, in steps. spares is the number
-// of backup workers in backup mode: a step waits for all workers but this
-// many.
+// of backup workers in backup mode: a step needs the gradients of all workers
+// except this number of the slowest.
 const (
 	bound  = 2
 	spares = 1
@@ -61,7 +63,7 @@ func (a *account) audit() error {
 		}
 	}
 	if err := errors.Join(a.sort(), a.trace()); err != nil {
-		return err // the other checks need the results of sort and trace
+		return err // the other checks need the results of sort and trace, which failed
 	}
 	var errs []error
 	for g := range ledger.Generations {
@@ -76,11 +78,11 @@ func (a *account) audit() error {
 	return errors.Join(append(errs, a.stale(), a.losses())...)
 }
 
-// cut returns the first step of worker k that a checkpoint does not contain:
-// the checkpoint of the worker's generation, from which generation later
-// resumed. It is the step at which the chief resumed, or the worker itself if
-// each worker resumed after its own step. If there is no such ledger, cut
-// derives it from what the variable has counted.
+// cut returns the first step of a worker that a checkpoint does not contain. k
+// is the worker in the generation that wrote the checkpoint, and later the
+// generation that resumed from it. The result is the step at which the chief
+// resumed, or the worker itself if each worker resumed after its own step. If
+// no ledger shows the step, cut derives it from what the variable has counted.
 func (a *account) cut(name string, k key, later int) int {
 	apart := a.apart(later)
 	if k.worker != 0 && a.mode != "backup" && !apart {
@@ -95,8 +97,8 @@ func (a *account) cut(name string, k key, later int) int {
 	return a.end(name, k)
 }
 
-// end returns the first step of a worker from which on the variable has
-// applied none of its pushes.
+// end returns the first step of a worker such that the variable has applied no
+// push of this worker from this step on.
 func (a *account) end(name string, k key) int {
 	for step := ledger.Steps; step > a.books[k].from; step-- {
 		if a.count(name, k, step-1) != 0 {
@@ -107,8 +109,8 @@ func (a *account) end(name string, k key) int {
 }
 
 // bounds returns the smallest and the largest number of times that a variable
-// may have applied a push. If least is greater than most, any number is an
-// error.
+// may have applied a push. If least is greater than most, every number of
+// times violates a rule.
 func (a *account) bounds(k key, step, cut int) (least, most float64) {
 	b := a.books[k]
 	_, effective := a.next[k.generation]
@@ -117,24 +119,24 @@ func (a *account) bounds(k key, step, cut int) (least, most float64) {
 	case b == nil || b.late[step] || !last && (!effective || step < b.from || step >= cut):
 	case b.made[step]:
 		least, most = 1, 1
-	// The worker did not begin this step: the checkpoint already contains it,
-	// and the next generation skips it.
+	// The worker did not begin this step. The checkpoint contains the step
+	// already, so the next generation skips it.
 	case !b.begun[step] && !last && a.mode != "backup":
 		least = 1
-	case b.begun[step]: // the step's outcome was never reported to the worker
+	case b.begun[step]: // the worker began the step and was never told its outcome
 		most = 1
 		if !last && a.mode != "backup" && !a.excused(k, step) {
 			least = 1
 		}
 	}
-	if b != nil && a.held[k.generation] && b.made[step] { // plx scale must not lose pushes
+	if b != nil && a.held[k.generation] && b.made[step] { // plx scale ended the generation at a checkpoint, and must not lose pushes
 		least = 1
 	}
 	return least, most
 }
 
-// examine compares a worker's ledger with the pushes that the variables have
-// counted.
+// examine compares a worker's ledger with the numbers of times that the
+// variables have applied the worker's pushes.
 func (a *account) examine(k key) error {
 	var errs []error
 	wrong := func(name string, step int, format string, args ...any) {
@@ -164,21 +166,20 @@ func (a *account) count(name string, k key, step int) float64 {
 	return a.applied[name][ledger.Push{Generation: k.generation, Worker: k.worker, Step: step}.Row()]
 }
 
-// without reports whether the job continued without worker k after it was
-// lost.
+// without reports whether the job lost worker k and continued without it.
 func (a *account) without(k key) bool { return slices.Contains(a.lost[k.generation], k.worker) }
 
-// excused reports whether some variables may have applied the push and others
-// not. This is allowed for the last push of a worker that the job continued
-// without.
+// excused reports whether it is allowed that only some of the variables have
+// applied the push. It is allowed for the last push of a worker that the job
+// lost and continued without.
 func (a *account) excused(k key, step int) bool {
 	return a.without(k) && a.books[k] != nil && a.books[k].untold(step)
 }
 
 // complete returns an error if a worker of the last generation has not made
-// all its steps. It also returns an error if a worker has more than one
-// unfinished step; one is allowed if its generation ended or the job continued
-// without it.
+// all its steps. It also returns an error if a worker has too many unfinished
+// steps. One unfinished step is allowed if the worker's generation ended or
+// the job continued without the worker.
 func (a *account) complete(k key, b *book) error {
 	ended := k.generation < a.last || a.without(k)
 	if n := b.open(); n > 1 || n > 0 && !ended {
@@ -190,9 +191,9 @@ func (a *account) complete(k key, b *book) error {
 	return nil
 }
 
-// quorums returns an error if, in backup mode, a step has the gradients of too
-// few or too many workers. The gradient of a lost worker's last step may be
-// missing.
+// quorums returns an error if, in backup mode, a variable has applied the
+// gradients of too few or too many workers in a step. The gradient of a lost
+// worker's last step may be missing.
 func (a *account) quorums(g int) error {
 	later, effective := a.next[g]
 	if a.mode != "backup" || g > a.last || g < a.last && !effective {
@@ -221,8 +222,9 @@ func (a *account) quorums(g int) error {
 	return errors.Join(errs...)
 }
 
-// within returns an error if, in ssp mode, the number of a worker's steps in a
-// checkpoint differs from the chief's by more than the staleness bound allows.
+// within returns an error if, in ssp mode, a checkpoint contains too many or
+// too few steps of a worker. The number may differ from the chief's by no more
+// than the staleness bound allows.
 func (a *account) within(k key, b *book) error {
 	later, effective := a.next[k.generation]
 	if a.mode != "ssp" || !effective {
@@ -238,10 +240,11 @@ func (a *account) within(k key, b *book) error {
 	return nil
 }
 
-// stale returns an error if a worker computed a gradient from values that it
-// must not have seen. A worker must see all its own steps. In ssp mode it must
-// see all steps of others that are older than the bound. In backup mode, a
-// gradient that counts must be computed from exactly the earlier steps.
+// stale returns an error if a worker computed a gradient from wrong values.
+// The values must contain all steps of the worker itself. In ssp mode they
+// must contain all steps of other workers that are older than the bound. In
+// backup mode, the values for a gradient that was applied must contain exactly
+// the earlier steps.
 func (a *account) stale() error {
 	var errs []error
 	made := map[key]int{} // number of steps that each worker has made so far
@@ -267,9 +270,9 @@ func (a *account) stale() error {
 }
 
 // visible returns the smallest and the largest number of steps of worker k
-// that another worker may have seen when it began the step of entry e. The
-// first step after a resumption is exempt in ssp mode: a worker may have to
-// wait in that step, after it has recorded what it sees.
+// that may be contained in the values from which the step of entry e was
+// computed. In ssp mode, least is 0 for the first step after a resumption: a
+// worker may wait in this step after it has recorded what the values contain.
 func (a *account) visible(k key, e ledger.Entry) (least, most int) {
 	b, own := a.books[k], a.books[key{e.Generation, e.Worker}]
 	most = ledger.Steps

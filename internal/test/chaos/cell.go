@@ -1,14 +1,16 @@
 // Package chaos judges the results of the fault grid, which package e2e runs
-// on test hosts. A cell of the grid is one fault of one victim in one
-// architecture. The package defines the cells and the required outcome of
-// each. It checks whether the output of plx and of the tasks shows that
-// outcome. At the end, the weights must be bit-identical to those of a run
-// without the fault. If workers do not wait for each other, weights are not
-// reproducible; then Audit checks how often every gradient was applied.
+// on test hosts. A cell of the grid is one fault that hits one victim in one
+// architecture, such as SIGKILL of the chief with parameter servers. The
+// package defines the cells and the required outcome of each. It checks
+// whether the output of plx and of the tasks shows that outcome. At the end,
+// the weights must be bit-identical to those of a run without the fault. If
+// workers do not wait for each other, weights are not reproducible. The method
+// Audit then checks how often every gradient was applied.
 //
-// The required outcomes are in promise.go, written before a cell was first
-// run. The step at which a fault happens depends on a seed and the cell's
-// name. The test injects the fault as soon as the chief reports that step.
+// The required outcomes are in promise.go. They were written before a cell was
+// first run. The step at which a fault happens depends on a seed and the
+// cell's name. The test injects the fault as soon as the chief reports that
+// step.
 package chaos
 
 import (
@@ -20,9 +22,9 @@ import (
 	"time"
 )
 
-// Cell is one fault of one victim in one architecture.
+// Cell is one fault that hits one victim in one architecture.
 type Cell struct {
-	Arch   string // an architecture such as ps, or a mode such as async in which workers do not wait for each other
+	Arch   string // an architecture such as ps, or a mode such as async, in which workers do not wait for each other
 	Victim Victim
 	Fault  Fault
 }
@@ -30,8 +32,8 @@ type Cell struct {
 // Fault is a type of failure that the test injects.
 type Fault string
 
-// The faults. Network faults affect the victim's host. The last three are
-// pairs of faults: the second one happens while the job recovers from the
+// The faults. Network faults affect the victim's host. The last three consist
+// of two faults each: the second one happens while the job recovers from the
 // first.
 const (
 	Kill    Fault = "kill"
@@ -82,17 +84,18 @@ type Victim string
 // The victims. Chief, Worker and Server are tasks, each on its own host.
 // Supervisor, Watchdog and Agent are processes of the agent on the worker's
 // host. Departed, Stray and Seat belong to a detached job, which has no
-// launcher: Departed is the client that follows its output, Stray is one of
-// its tasks, and Seat is the agent on the chief's host that drives it. The
-// last three are hit while plx scales the job from the first two hosts to all:
-// two of its tasks, and the host that joins.
+// launcher. Departed is the client that follows the job's output, Stray is one
+// of its tasks, and Seat is the agent on the chief's host, which drives the
+// job. The last three victims are hit while plx scales the job from the first
+// two hosts to all hosts. They are two of the job's tasks and the host that
+// joins.
 const (
 	Chief        Victim = "chief"
 	Worker       Victim = "worker"
 	Server       Victim = "server"
 	Supervisor   Victim = "supervisor"
 	Watchdog     Victim = "watchdog"
-	Agent        Victim = "agent" // supervisor and watchdog at once
+	Agent        Victim = "agent" // supervisor and watchdog at the same time
 	Launcher     Victim = "launcher"
 	Departed     Victim = "detached-launcher"
 	Stray        Victim = "detached-worker"
@@ -106,7 +109,7 @@ const (
 type person struct {
 	Victim
 	title string // name of the victim in the report
-	task  string // name of the task in the synchronous architectures; "" if the victim is not a task
+	task  string // name of the victim's task in the architectures in which workers wait for each other; "" if the victim is not a task
 	host  int    // index of the victim's host; -1 means the machine of the launcher
 }
 
@@ -137,7 +140,7 @@ func (v Victim) Host() int { return v.person().host }
 // Detached reports whether the victim's job has no launcher.
 func (v Victim) Detached() bool { return strings.HasPrefix(string(v), "detached-") }
 
-// Scaled reports whether the victim's job is being scaled.
+// Scaled reports whether plx scales the victim's job when the fault happens.
 func (v Victim) Scaled() bool { return strings.HasPrefix(string(v), "scaled-") }
 
 // Task is the name of the victim's task; "" if the victim is not a task.
@@ -153,7 +156,8 @@ func (c Cell) Task() string {
 var Architectures = []string{"ps", "allreduce", "hybrid"}
 
 // modes are the training modes in which workers do not wait for each other.
-// Syncs maps each to its value of --sync. All of them use parameter servers.
+// Syncs maps each mode to its value of --sync. All of these jobs use parameter
+// servers.
 var (
 	modes = []string{"async", "ssp", "backup"}
 	Syncs = map[string]string{"async": "async", "ssp": fmt.Sprint("ssp:", bound), "backup": fmt.Sprint("backup:", spares)}
@@ -184,16 +188,17 @@ func Grid() []Cell {
 	return slices.DeleteFunc(every(), func(c Cell) bool { return c.Promise().Outcome == none })
 }
 
-// A job takes Steps steps and writes a checkpoint after every CheckpointEvery
-// of them.
+// A job makes Steps steps and writes a checkpoint after every CheckpointEvery
+// steps.
 const (
 	CheckpointEvery = 7
 	Steps           = 80
 )
 
 // Target is the step after which the test injects the fault. It depends on the
-// seed and the cell's name, and is in the first half of the run. Neither this
-// step nor the next one is a checkpoint step.
+// seed and the cell's name, and is in the first half of the run. Target
+// chooses a step such that no checkpoint is written after it or after the next
+// step.
 func (c Cell) Target(seed uint64) int {
 	name := fnv.New64a()
 	name.Write([]byte(c.Name())) // a hash never fails to write
@@ -206,8 +211,8 @@ func (c Cell) Target(seed uint64) int {
 	}
 }
 
-// Minimum durations of a step. unhurried is for jobs that must run for longer
-// than a lease.
+// Minimum durations of a step. The slower one, unhurried, is for jobs that
+// must run for longer than a lease.
 const (
 	Fast      = 30 * time.Millisecond
 	unhurried = 150 * time.Millisecond
@@ -216,8 +221,8 @@ const (
 // Pace is the minimum duration of a step in the cell's job.
 func (c Cell) Pace() time.Duration {
 	slow := c.Victim == Launcher || c.Victim == Seat || c.Victim.Scaled() || c.Victim.person().task == "" && c.Fault == Stop
-	// No worker waits for a lost one. Steps must be slow enough that the
-	// others do not finish before plx notices the loss.
+	// The workers do not wait for a lost one. Their steps must be so slow that
+	// plx notices the loss before they finish.
 	if c.Loose() {
 		slow = c.Victim.Scaled() || c.Promise().Outcome == GoesOn && slices.Contains([]Fault{Stop, Cut, Power}, c.Fault)
 	}

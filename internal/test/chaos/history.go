@@ -10,12 +10,12 @@ import (
 	"github.com/plx-run/plx/internal/test/chaos/ledger"
 )
 
-// story is what plx printed about the generations of a job.
+// story is the history of a job's generations, as plx printed it.
 type story struct {
-	lost    map[int][]int // for each generation, the lost workers that the job continued without
-	held    map[int]bool  // generations that plx scale ended at a checkpoint for which all workers paused
-	told    map[int]loss  // for each generation, what plx printed about its resumption; no entry if it printed nothing
-	resumed [][2]int      // for each resumption of a chief, the step after which it resumed and the generation that wrote the checkpoint; unordered
+	lost    map[int][]int // maps each generation to the lost workers that the job continued without
+	held    map[int]bool  // generations that plx scale ended at a checkpoint, for which all workers paused
+	told    map[int]loss  // maps each generation to what plx printed about its resumption; no entry if plx printed nothing
+	resumed [][2]int      // for each resumption of a chief, unordered: the step after which the chief resumed, and the generation that wrote the checkpoint
 }
 
 // tell extracts the story from the lines of a transcript.
@@ -51,17 +51,17 @@ type key struct{ generation, worker int }
 
 // book is the ledger of one worker in one generation, indexed by step.
 type book struct {
-	from, next        int          // the first step; the step after the last one begun
-	begun, made, late map[int]bool // steps that were begun, that counted, and that came too late to count
+	from, next        int          // from is the first step; next is the step after the last one that was begun
+	begun, made, late map[int]bool // steps that the worker began, steps whose gradient was applied, and steps whose gradient came too late to be applied
 }
 
-// untold reports whether the step was begun and its outcome never reported to
-// the worker.
+// untold reports whether the worker began the step and was never told its
+// outcome.
 func (b *book) untold(step int) bool { return b.begun[step] && !b.made[step] && !b.late[step] }
 
 // note adds a ledger entry to the book. It returns false if the entry is not
-// allowed at this point. Only in backup mode may a worker skip steps or be
-// late for one.
+// allowed after the entries so far. A worker may skip steps or be late for a
+// step only in backup mode.
 func (b *book) note(e ledger.Entry, backup bool) bool {
 	switch {
 	case e.Kind == ledger.Begun && (e.Step == b.next || backup && e.Step > b.next):
@@ -76,8 +76,8 @@ func (b *book) note(e ledger.Entry, backup bool) bool {
 	return true
 }
 
-// open counts the steps that were begun and whose outcome was never reported
-// to the worker.
+// open counts the steps that the worker began and of whose outcome it was
+// never told.
 func (b *book) open() (n int) {
 	for step := range b.begun {
 		if b.untold(step) {
@@ -108,7 +108,7 @@ func (a *account) sort() error {
 }
 
 // take adds an entry to its worker's book. It returns false if the entry is
-// not allowed there.
+// not allowed after the entries so far.
 func (a *account) take(e ledger.Entry) bool {
 	k := key{e.Generation, e.Worker}
 	b := a.books[k]
@@ -124,8 +124,9 @@ func (a *account) take(e ledger.Entry) bool {
 	return b.note(e, a.mode == "backup") && (e.Kind != ledger.Begun || len(e.Seen) == a.workers[e.Generation])
 }
 
-// trace finds out from which generation's checkpoint each generation resumed,
-// and so which generations are effective.
+// trace finds out from which generation's checkpoint each generation resumed.
+// From this it determines which generations are effective, that is, contribute
+// to the final state.
 func (a *account) trace() error {
 	a.origin, a.next = map[int]int{}, map[int]int{}
 	var errs []error
@@ -145,13 +146,13 @@ func (a *account) trace() error {
 	}
 }
 
-// trail finds the generation whose checkpoint generation g resumed from, by
-// the step with which its chief joined.
+// trail finds the generation from whose checkpoint generation g resumed. It
+// uses the first step that the chief of g recorded.
 func (a *account) trail(g int) error {
 	a.origin[g] = -1
 	chief := a.books[key{g, 0}]
 	if chief == nil || chief.from == 0 {
-		return nil // the generation ended before it began, or it starts from the first step
+		return nil // the generation ended before its chief began, or it starts from the first step
 	}
 	for _, r := range a.resumed {
 		if r[0] == chief.from && r[1] < g {
@@ -164,9 +165,9 @@ func (a *account) trail(g int) error {
 	return nil
 }
 
-// together returns an error if a worker of an effective generation has no
+// together returns an error if a worker of the effective generation g has no
 // ledger. It also returns an error if a worker begins with another step than
-// the chief although all must resume after the chief's step.
+// the chief although all workers must resume after the chief's step.
 func (a *account) together(g int) error {
 	var errs []error
 	chief := a.books[key{g, 0}]
@@ -181,8 +182,9 @@ func (a *account) together(g int) error {
 	return errors.Join(errs...)
 }
 
-// alike returns an error if an ineffective generation resumed from the same
-// checkpoint as the effective one, but some worker began at a different step.
+// alike compares an ineffective generation with the effective generation that
+// resumed from the same checkpoint. It returns an error if a worker began at a
+// different step in each.
 func (a *account) alike() error {
 	var errs []error
 	for _, k := range a.keys() {
@@ -199,8 +201,8 @@ func (a *account) alike() error {
 }
 
 // apart reports whether each worker of generation g resumes after its own
-// step. This is so if the checkpoint was made by the same number of workers,
-// except in backup mode.
+// step. This is so if g has as many workers as the generation that wrote the
+// checkpoint. In backup mode it is never so.
 func (a *account) apart(g int) bool {
 	return a.mode != "backup" && a.workers[a.origin[g]] == a.workers[g]
 }

@@ -12,11 +12,11 @@ import (
 
 // Sample is the result of one cell.
 type Sample struct {
-	Cell    string  `json:"cell"`    // name, such as ps/worker/kill
-	Outcome Outcome `json:"outcome"` // required outcome, from the promise
+	Cell    string  `json:"cell"`    // name of the cell, such as ps/worker/kill
+	Outcome Outcome `json:"outcome"` // required outcome of the cell, from its Promise
 	Began   string  `json:"began"`   // time at which the cell began, in UTC, in RFC 3339 format
 	Commit  string  `json:"commit"`  // git commit of the tested tree
-	Seed    uint64  `json:"seed"`    // seed of Cell.Target
+	Seed    uint64  `json:"seed"`    // seed that was passed to Cell.Target
 	Target  int     `json:"target"`  // step after which the fault was to happen
 	Proof   string  `json:"proof"`   // how the test saw that the fault took effect, such as "plx was sent SIGKILL"
 	Measures
@@ -36,13 +36,14 @@ type Samples struct {
 // of a run without the fault.
 func (s *Sample) Survived(c Cell, digest string) error {
 	if c.Loose() {
-		digest = "" // in these modes, no task prints a digest
+		digest = "" // without lockstep the weights are not reproducible, so no task prints a digest
 	}
 	return errors.Join(verdict(c.Promise(), *s, digest), s.toldOf(c))
 }
 
-// Relaunched checks the launch that follows a job which the fault ended after
-// step reached. next holds the measures of that launch.
+// Relaunched checks the launch that follows a job which the fault ended.
+// reached is the last step of that job, and next holds the measures of the
+// following launch.
 func (s *Sample) Relaunched(reached int, next Measures, digest string) error {
 	s.Reached, s.Resumed, s.Digest = reached, next.Resumed, next.Digest
 	s.Redone = reached + 1 - next.Resumed
@@ -55,9 +56,9 @@ func (s *Sample) Relaunched(reached int, next Measures, digest string) error {
 	return nil
 }
 
-// Named returns the output line that names the fault. If the promise requires
-// such a line and there is none after the time of the fault, Named returns an
-// error. host and address are those of the victim.
+// Named returns the output line that names the fault. It returns an error if
+// the promise requires such a line and no line after the time fault is one.
+// host and address are those of the victim.
 func (t *Transcript) Named(c Cell, fault time.Time, host, address string) (said string, err error) {
 	p := c.Promise()
 	names := strings.NewReplacer("VICTIM", c.Task(), "HOST", host, "ADDRESS", address)
@@ -86,8 +87,8 @@ func (t *Transcript) Named(c Cell, fault time.Time, host, address string) (said 
 	return said, nil
 }
 
-// Scaled checks the output of plx scale: it must report whether it scaled the
-// job, and its exit status must match the report.
+// Scaled checks the output of plx scale: it must report whether it has scaled
+// the job, and its exit status code must match the report.
 func (t *Transcript) Scaled(code int) error {
 	lines, _ := t.so()
 	for word, want := range scaledWords {
@@ -99,7 +100,8 @@ func (t *Transcript) Scaled(code int) error {
 }
 
 // Audit checks the steps of a job whose workers do not wait for each other. It
-// reads the workers' ledgers and the variables' counts from folders.
+// reads the workers' ledgers and the counts of the counting variables from
+// folders.
 func (t *Transcript) Audit(mode string, folders []string) error {
 	lines, _ := t.so()
 	a := account{mode: mode, story: tell(lines)}
@@ -119,7 +121,7 @@ func (t *Transcript) Audit(mode string, folders []string) error {
 }
 
 // verdict returns all violations of the promise by a job that had to survive.
-// digest is the checksum of the weights without a fault.
+// digest is the checksum of the weights of a run without the fault.
 func verdict(p Promise, s Sample, digest string) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -141,19 +143,20 @@ func verdict(p Promise, s Sample, digest string) error {
 	if s.Unsaved > p.Unsaved && len(p.Warns) == 0 {
 		wrong("%d checkpoints were not made", s.Unsaved)
 	}
-	// Three checkpoint intervals per generation, because the newest checkpoint
-	// may still be incomplete when the fault happens.
+	// At most three checkpoint intervals are lost per generation, because the
+	// newest checkpoint may still be incomplete when the fault happens.
 	if most := s.Generations * 3 * CheckpointEvery; s.Redone > most {
 		wrong("%d steps were made twice, want at most %d", s.Redone, most)
 	}
 	return errors.Join(errs...)
 }
 
-// toldOf checks the number of recomputed steps that plx reports. It may be one
-// more than the chief's output shows: the chief may have lost its connection
-// before it printed the last step, or another worker may have been one step
-// ahead. Jobs in which workers do not wait for each other are checked by
-// losses instead, and jobs being scaled print this number elsewhere.
+// toldOf checks the number of recomputed steps that plx reports. This number
+// may be one more than the chief's output shows. The chief may have lost its
+// connection before it printed the last step, or another worker may have been
+// one step ahead. toldOf ignores jobs in which workers do not wait for each
+// other, which the method losses checks. It also ignores jobs that are being
+// scaled, because plx scale prints the number.
 func (s Sample) toldOf(c Cell) error {
 	switch {
 	case s.Generations == 0 || c.Victim.Detached() || c.Victim.Scaled() || c.Loose():

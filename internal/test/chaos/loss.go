@@ -6,8 +6,8 @@ import (
 )
 
 // losses compares the lost steps that plx reports with the workers' ledgers.
-// plx reports nothing about a generation whose chief made no step. It counts
-// the lost steps of such a generation when a later generation makes a step.
+// plx reports nothing about a generation whose chief made no step. A later
+// generation that makes a step then reports these lost steps too.
 func (a *account) losses() error {
 	type step struct{ generation, number int }
 	counted := map[step]bool{}
@@ -25,8 +25,9 @@ func (a *account) losses() error {
 		if said && told.behind != b.from {
 			errs = append(errs, fmt.Errorf("generation %d resumes after step %d, plx says %d", g, b.from, told.behind))
 		}
-		// The chief's lost steps, whether their outcome was reported to the
-		// chief or not. In backup mode, the steps of all workers count.
+		// lost contains the steps of the chief that are lost, and in backup
+		// mode those of all workers. The value is true if the worker was told
+		// that the step was made.
 		lost := map[step]bool{}
 		for _, k := range a.keys() {
 			for n := range a.books[k].begun {
@@ -43,7 +44,7 @@ func (a *account) losses() error {
 			}
 		}
 		switch {
-		case b.from == 0: // all steps are recomputed, and plx prints that the generation starts from the beginning
+		case b.from == 0: // All steps are recomputed, and plx prints that the generation starts from the beginning.
 		case said && told.chief > len(lost):
 			errs = append(errs, fmt.Errorf("the chief lost %d steps, and %d more of which it was not told; plx says at least %d", made, len(lost)-made, told.chief))
 		case !said && made > 0:
@@ -53,8 +54,8 @@ func (a *account) losses() error {
 	return errors.Join(errs...)
 }
 
-// kept reports whether the state with which generation g begins contains the
-// push.
+// kept reports whether the push is contained in the state with which
+// generation g begins.
 func (a *account) kept(g int, k key, step int) bool {
 	for later := g; later > k.generation; {
 		made := a.origin[later]

@@ -17,7 +17,7 @@ const (
 	// GoesOn: the job needs no other generation, exits with status 0 and has
 	// the same weights as without the fault.
 	GoesOn Outcome = "goes on"
-	// Either: the job may do what Recovers or what GoesOn describes.
+	// Either: the job may do what Recovers or what GoesOn requires.
 	Either Outcome = "recovers or goes on"
 	// Ends: the job fails with an error that names the host and the cause. The
 	// next launch of the same job resumes from a checkpoint and ends with the
@@ -27,38 +27,37 @@ const (
 	none Outcome = ""
 )
 
-// Promise is the required result of a cell. It is written before the cell is
-// run.
+// Promise is the required result of a cell. It was written before the cell was
+// first run.
 type Promise struct {
-	Outcome Outcome       // none means that the grid does not contain the cell; why gives the reason
-	Within  time.Duration // longest allowed time from the fault to the next step, or to the end of a job with outcome Ends
-	Says    []string      // strings that one line of plx after the fault must contain, with VICTIM and HOST replaced; nil means no check
-	Warns   []string      // strings that one line of a task after the fault must contain, with HOST and ADDRESS replaced; nil means no check
+	Outcome Outcome       // none means that the grid does not contain the cell; the field why gives the reason
+	Within  time.Duration // longest allowed time from the fault to the next step; for outcome Ends, to the end of the job
+	Says    []string      // strings that a single line of plx after the fault must all contain, with VICTIM and HOST replaced by the victim's names; nil requires nothing
+	Warns   []string      // strings that a single line of a task after the fault must all contain, with HOST and ADDRESS replaced by those of the victim; nil requires nothing
 	Unsaved int           // largest number of checkpoints that may fail; used only if Warns is empty
-	Codes   []int         // exit statuses of plx that are allowed for outcome Ends; for the others it must be 0
-	why     string        // why the grid does not contain the cell; "" if it does
+	Codes   []int         // allowed exit statuses of plx for outcome Ends; for other outcomes only 0 is allowed
+	why     string        // reason why the grid does not contain the cell; "" if the grid contains it
 }
 
-// Lease is the lease of all jobs of the grid: a host counts as lost if it has
-// not been heard from for this long. It is the shortest lease that plx
-// accepts.
+// Lease is the lease of all jobs of the grid: plx declares a host lost after
+// this time without a message. It is the shortest lease that plx accepts.
 const Lease = 5 * time.Second
 
-// Time limits. soon is for processes that ended, which plx notices at once.
-// silent is for processes that hang, which plx notices after a timeout.
+// Time limits. soon is for processes that have ended, which plx notices at
+// once. silent is for processes that hang, which plx notices after a timeout.
 // twoLease is for lost hosts: plx declares a host lost after one lease, and
-// its processes are gone after another.
+// the host's processes end after a second lease.
 const (
 	soon     = 15 * time.Second
 	silent   = 20 * time.Second
 	twoLease = 2*Lease + 20*time.Second
 )
 
-// row assigns a promise to all cells of some victims and faults.
+// row assigns a promise to all cells with given victims and faults.
 type row struct {
-	arch    string   // an architecture or mode; "" means all architectures, and loosely means all modes
-	victims []Victim // nil: all victims
-	faults  []Fault  // nil: all faults
+	arch    string   // an architecture or mode; "" means every architecture, and the constant loosely means every mode
+	victims []Victim // nil means all victims
+	faults  []Fault  // nil means all faults
 	Promise Promise
 }
 
@@ -75,12 +74,12 @@ var (
 // loosely stands for all modes in which workers do not wait for each other.
 const loosely = "loosely"
 
-// oneCopy is the number of checkpoints that may fail because a copy of one was
-// being sent to the lost worker.
+// oneCopy is the number of checkpoints that may fail because one of their
+// files was being copied to the lost worker.
 const oneCopy = 1
 
-// without is how plx's message begins when the job continues without its
-// second worker.
+// without is the beginning of the message with which plx continues the job
+// without a lost worker.
 const without = "the job goes on without "
 
 // promises lists the promises of all cells. The first row that matches a cell
@@ -92,8 +91,8 @@ var promises = []row{
 	{"", tasks, []Fault{Stop}, Promise{Outcome: Recovers, Within: silent, Says: []string{"VICTIM", "HOST"}}},
 	{"", tasks, []Fault{Exit}, Promise{Outcome: Recovers, Within: soon, Says: []string{"VICTIM", "HOST", "exited with status 0"}}},
 	{"", tasks, []Fault{Reset}, Promise{Outcome: Recovers, Within: soon, Says: []string{" on h"}}},
-	// If the second copy of a checkpoint is corrupted, that checkpoint fails
-	// and the job continues.
+	// If the fault corrupts the second copy of a checkpoint's file, that
+	// checkpoint fails and the job continues.
 	{"", tasks, []Fault{Corrupt}, Promise{Outcome: Either, Within: soon, Unsaved: oneCopy}},
 	{"", tasks, []Fault{Cut, Mute, Deaf, Power}, Promise{Outcome: Recovers, Within: twoLease, Says: []string{"host HOST"}}},
 	{"", tasks, []Fault{Slow}, Promise{Outcome: GoesOn, Within: silent}},
@@ -122,21 +121,21 @@ var promises = []row{
 	{loosely, needed, []Fault{Stop}, Promise{Outcome: Recovers, Within: silent, Says: []string{"VICTIM", "HOST"}}},
 	{loosely, needed, []Fault{Exit}, Promise{Outcome: Recovers, Within: soon, Says: []string{"VICTIM", "HOST", "exited with status 0"}}},
 	{loosely, []Victim{Chief}, []Fault{Reset}, Promise{Outcome: Recovers, Within: soon, Says: []string{" on h"}}},
-	// The reset connection may be that of a worker which the job can continue
-	// without.
+	// The fault may reset the connection of a worker that the job can lose and
+	// continue without.
 	{loosely, []Victim{Server}, []Fault{Reset}, Promise{Outcome: Either, Within: soon, Unsaved: oneCopy, Says: []string{" on h"}}},
 	{loosely, needed, []Fault{Cut, Power}, Promise{Outcome: Recovers, Within: twoLease, Says: []string{"host HOST"}}},
 	{loosely, needed, []Fault{Again}, Promise{Outcome: Recovers, Within: silent, Says: []string{"2 of 3)", "VICTIM", "HOST", "signal 9"}}},
 	{loosely, []Victim{ScaledChief, ScaledWorker}, []Fault{Kill}, Promise{Outcome: Either, Within: twoLease, Unsaved: oneCopy}},
 	{loosely, []Victim{Joining}, []Fault{Cut}, Promise{Outcome: Either, Within: twoLease, Unsaved: oneCopy}},
-	// These two cells run in one mode only, because backup:1 needs at least
-	// two workers, and after the fault only one may be left.
+	// The cells of the next two rows run in one mode each. backup:1 needs at
+	// least two workers, and the fault may leave only one.
 	{"async", []Victim{ScaledWorker}, []Fault{Cut}, Promise{Outcome: Either, Within: twoLease, Unsaved: oneCopy}},
 	{"ssp", []Victim{ScaledChief}, []Fault{Power}, Promise{Outcome: Either, Within: twoLease, Unsaved: oneCopy}},
 	{loosely, nil, nil, Promise{why: "as where workers wait for each other: a few cells show what the modes are about"}},
 
 	{"", []Victim{Launcher}, []Fault{Kill, OOM, Power}, Promise{Outcome: Ends, Within: Lease + 2*time.Second, Codes: []int{137}}},
-	// A launcher that can resume within --wait-host does so.
+	// If the launcher can resume the job within --wait-host, it does so.
 	{"", []Victim{Launcher}, []Fault{Stop, Cut, Mute, Deaf}, Promise{Outcome: Recovers, Within: twoLease, Says: []string{"host h"}}},
 	{"", []Victim{Launcher}, []Fault{Slow, Reset}, Promise{Outcome: GoesOn, Within: silent}},
 	{"", []Victim{Launcher}, []Fault{Exit, Full, Fsync}, Promise{why: "the launcher computes nothing and writes no checkpoints"}},
@@ -144,7 +143,7 @@ var promises = []row{
 	{"", tasks, []Fault{Starting, Again}, Promise{Outcome: Recovers, Within: silent, Says: []string{"2 of 3)", "VICTIM", "HOST", "signal 9"}}},
 	{"", []Victim{Worker}, []Fault{Regrouping}, Promise{Outcome: Recovers, Within: twoLease, Says: []string{"without h3"}}},
 	{"", nil, []Fault{Starting, Again, Regrouping}, Promise{why: "two faults: a few cells"}},
-	// plx scale may succeed or fail, but must report which.
+	// plx scale may succeed or fail. It must report whether it has succeeded.
 	{"", []Victim{ScaledChief, ScaledWorker}, []Fault{Kill, Cut, Power}, Promise{Outcome: Either, Within: twoLease}},
 	{"", []Victim{Joining}, []Fault{Cut, Power}, Promise{Outcome: Either, Within: twoLease}},
 	{"", []Victim{ScaledChief, ScaledWorker, Joining}, nil, Promise{why: "a change of hosts that meets a fault: a few cells"}},

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Patterns for the lines of plx and of the tasks that the grid reads. When
-// such a line changes, its pattern must change too.
+// Patterns for the lines of plx and of the tasks that the tests read. If such
+// a line changes, its pattern must change too.
 var (
 	stepLine   = regexp.MustCompile(`^worker:0 +\S+ +\| generation (\d+) \| step (\d+) \|`)
 	spoolLine  = regexp.MustCompile(`(?m)^generation \d+ \| step (\d+) \|`)
@@ -26,18 +26,19 @@ var (
 	restartLine = regexp.MustCompile(`^plx: .*restarting in `)
 	savedLine   = regexp.MustCompile(`^plx: scaling: saved after step \d+, generation (\d+) is ended`)
 	resumeLine  = regexp.MustCompile(`^plx: generation (\d+) resumes after step (\d+)(?:; at least (\d+) steps? will be recomputed)?$`)
-	// If the line names a lost task, "it" refers to that task; otherwise the
-	// line lists the lost workers.
+	// If the line begins with a lost task, it ends with "without it". If it
+	// begins with a lost host, it ends with a list of the lost workers.
 	withoutLine = regexp.MustCompile(`^plx: (worker:\d+|host) .*; the job goes on without (.*)$`)
 	taskName    = regexp.MustCompile(`worker:(\d+)`)
-	// the last line of plx scale, and the exit status that must go with each
+	// maps the beginning of each possible last line of plx scale to the exit
+	// status that must go with it
 	scaledWords = map[string]int{"scaled from ": 0, "not scaled": 125}
 )
 
 // line is one line of plx's output with its arrival time.
 type line struct {
-	at   time.Time // when the line arrived
-	text string    // without its newline
+	at   time.Time // time at which the line arrived
+	text string    // the line without its newline
 }
 
 // Transcript collects all output of plx for one cell, in order of arrival. It
@@ -45,7 +46,7 @@ type line struct {
 type Transcript struct {
 	mu      sync.Mutex
 	lines   []line
-	rest    []byte        // the incomplete last line
+	rest    []byte        // last line of the output, which is still incomplete
 	changed chan struct{} // closed and replaced whenever output is added
 }
 
@@ -69,15 +70,16 @@ func (t *Transcript) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// so returns the lines so far, and a channel that is closed when more output
-// arrives.
+// so returns the lines that have arrived so far, and a channel that is closed
+// when more output arrives.
 func (t *Transcript) so() ([]line, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lines[:len(t.lines):len(t.lines)], t.changed
 }
 
-// String returns the lines so far with their arrival times.
+// String returns the lines that have arrived so far, each with its arrival
+// time.
 func (t *Transcript) String() string {
 	var b strings.Builder
 	lines, _ := t.so()
@@ -87,8 +89,8 @@ func (t *Transcript) String() string {
 	return b.String()
 }
 
-// Await waits until meant returns true for a line. It returns false if ended
-// is closed or ctx is done first.
+// Await waits until the function meant returns true for a line. It returns
+// false if ended is closed or ctx ends first.
 func (t *Transcript) Await(ctx context.Context, ended <-chan struct{}, meant func(text string) bool) bool {
 	for seen := 0; ; {
 		lines, more := t.so()
@@ -110,7 +112,8 @@ func (t *Transcript) Await(ctx context.Context, ended <-chan struct{}, meant fun
 	}
 }
 
-// stepOf returns the generation and the step that a line of the chief reports.
+// stepOf returns the generation and the step in text, a line that the chief
+// prints after a step. ok is false for any other line.
 func stepOf(text string) (generation, step int, ok bool) {
 	found := stepLine.FindStringSubmatch(text)
 	if found == nil {
@@ -128,28 +131,31 @@ func Reached(step int) func(string) bool {
 	}
 }
 
-// Anew reports whether a line reports a step of a generation after the first.
+// Anew reports whether text is the line of a step in any generation after the
+// first.
 func Anew(text string) bool {
 	generation, _, ok := stepOf(text)
 	return ok && generation > 0
 }
 
-// Restarts reports whether a line is plx's announcement of a restart.
+// Restarts reports whether text is the line with which plx announces a
+// restart.
 func Restarts(text string) bool { return restartLine.MatchString(text) }
 
-// Saved reports whether a line is plx's message that it has written the
-// checkpoint for scaling the job.
+// Saved reports whether text is plx's message that the checkpoint for scaling
+// the job is written.
 func Saved(text string) bool { return savedLine.MatchString(text) }
 
-// Fired parses a failpoint's line. It returns the task in which the failpoint
-// fired, and the name and action of the failpoint.
+// Fired parses a line that a failpoint (package failpoint) prints. It returns
+// the task in which the failpoint fired, and the name and action of the
+// failpoint.
 func Fired(text string) (task, what string, ok bool) {
 	task, what, _ = strings.Cut(text, "failpoint ")
 	return strings.Join(strings.Fields(strings.TrimRight(task, "! ")), " on "), what, firedLine.MatchString(text)
 }
 
-// Spooled returns the last step in the text of the chief's output spool; -1 if
-// there is none.
+// Spooled returns the last step in text, the content of the chief's spool (the
+// files that keep its output). It returns -1 if there is none.
 func Spooled(text string) int {
 	found := spoolLine.FindAllStringSubmatch(text, -1)
 	if len(found) == 0 {
@@ -170,8 +176,8 @@ func number(digits string) int {
 	return n
 }
 
-// saying returns the first line at or after time from that satisfies meant and
-// contains all words.
+// saying returns the first line at or after the time from that contains all
+// words and for which meant returns true.
 func saying(lines []line, from time.Time, words []string, meant func(string) bool) (text string, found bool) {
 	for _, l := range lines {
 		if l.at.Before(from) || !meant(l.text) {
@@ -184,19 +190,18 @@ func saying(lines []line, from time.Time, words []string, meant func(string) boo
 	return "", false
 }
 
-// Measures are the effects of a fault, read from a transcript. Times are in
-// seconds after the fault; -1 means never.
+// Measures are the effects of a fault, read from a transcript.
 type Measures struct {
 	Noticed     float64 `json:"noticed"`     // seconds from the fault to the first line about a problem; -1 if there was none
-	Back        float64 `json:"back"`        // seconds to the first step of the last generation, or to the next step if there was no new generation; -1 if none
-	Redone      int     `json:"redone"`      // number of steps computed again, by this job or by the next launch
+	Back        float64 `json:"back"`        // seconds from the fault to the first step of the last generation, or to the next step if there was no new generation; -1 if there was no step
+	Redone      int     `json:"redone"`      // number of steps computed a second time, by this job or by the next launch
 	Generations int     `json:"generations"` // number of generations after the first
 	Struck      int     `json:"struck"`      // last step before the fault; -1 if there was none
 	Reached     int     `json:"reached"`     // last step of a job with outcome Ends; 0 for other jobs
 	Resumed     int     `json:"resumed"`     // step after which the job, or the next launch, last resumed; -1 if it did not resume
 	Unsaved     int     `json:"unsaved"`     // number of checkpoints that failed, as the last generation reports
 	Digest      string  `json:"digest"`      // SHA-256 of all weights at the end; "" if none was printed
-	Told        int     `json:"told"`        // number of recomputed steps that plx reports, a lower bound; -1 if it reports none
+	Told        int     `json:"told"`        // lower bound of the number of recomputed steps, as plx reports it; -1 if plx reports none
 }
 
 // Measure returns the measures of a fault that happened at the given time.
@@ -235,8 +240,10 @@ func measure(lines []line, fault time.Time) Measures {
 	return m
 }
 
-// nextStep returns the seconds from the fault to the first later step. If a
-// line about a problem came first, only steps after that line count.
+// nextStep returns the seconds from the fault to the next step. The parameter
+// noticed is the time in seconds from the fault to the first line about a
+// problem; earlier steps do not count. The result is -1 if there is no such
+// step.
 func nextStep(lines []line, fault time.Time, noticed float64) float64 {
 	for _, l := range lines {
 		if since := l.at.Sub(fault).Seconds(); since >= max(0, noticed) {
@@ -248,7 +255,7 @@ func nextStep(lines []line, fault time.Time, noticed float64) float64 {
 	return -1
 }
 
-// read updates the measures that depend on a single line, such as the digest.
+// read updates the measures that one line contains, such as the digest.
 func (m *Measures) read(text string) {
 	if found := digestLine.FindStringSubmatch(text); found != nil {
 		m.Digest = found[2]
@@ -264,9 +271,9 @@ func (m *Measures) read(text string) {
 	}
 }
 
-// about reports whether a line is about a problem. It excludes the failpoint's
-// own line and the closing summary of a job whose checkpoints did not fail or
-// were merely late.
+// about reports whether a line is about a problem. Two kinds of lines do not
+// count: the failpoint's own line, and the closing summary of a job whose
+// checkpoints did not fail or were only late.
 func about(text string) bool {
 	return !firedLine.MatchString(text) && !strings.Contains(text, " 0 failed") && !strings.Contains(text, " not made at their steps") && troubled.MatchString(text)
 }
@@ -274,7 +281,7 @@ func about(text string) bool {
 // loss is what plx prints about a generation that resumes from a checkpoint.
 type loss struct {
 	behind int // step after which the generation resumes
-	chief  int // number of steps that the chief recomputes, a lower bound
+	chief  int // lower bound of the number of steps that the chief recomputes
 }
 
 // lossOf parses plx's line about a generation that resumes.

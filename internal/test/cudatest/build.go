@@ -40,8 +40,8 @@ func machine() []string {
 	return []string{"-march=native"}
 }
 
-// root returns the root folder of plx's module, which contains the working
-// directory of every test, those of the module internal/tools included.
+// root returns the root folder of plx's module. The working directory of every
+// test is below this folder, even in the nested module internal/tools.
 func root(t testing.TB) string {
 	t.Helper()
 	at, err := os.Getwd()
@@ -58,8 +58,8 @@ func root(t testing.TB) string {
 	return ""
 }
 
-// builder compiles into a cache folder that later tests reuse, in other
-// packages too.
+// builder compiles into a cache folder, which later tests and other packages
+// reuse.
 type builder struct {
 	testing.TB
 	root, folder string
@@ -88,13 +88,13 @@ func build(t testing.TB) string {
 	return built
 }
 
-// cached returns a builder for the cache folder that belongs to the contents
-// of some files, named by patterns, and to more. If the folder is new, it
-// calls work to fill it.
+// cached returns a builder whose cache folder is named by a hash of the files
+// that patterns match and of more. If the folder is new, cached calls work to
+// fill it.
 func (b builder) cached(work func(builder), more string, patterns ...string) builder {
 	b.Helper()
 	hash := sha256.New()
-	fmt.Fprint(hash, cxx, more) // a hash takes everything
+	fmt.Fprint(hash, cxx, more) // writing to a hash returns no error
 	for _, pattern := range patterns {
 		names, err := filepath.Glob(filepath.Join(b.root, pattern))
 		b.must(err)
@@ -112,7 +112,7 @@ func (b builder) cached(work func(builder), more string, patterns ...string) bui
 	b.must(os.MkdirAll(b.folder, 0o755))
 	lock, err := os.Create(filepath.Join(b.folder, "lock"))
 	b.must(err)
-	defer func() { _ = lock.Close() }() // the error is ignored: nothing was written
+	defer func() { _ = lock.Close() }() // nothing was written to the lock file, so an error of Close does not matter
 	b.must(syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
 	if _, err := os.Stat(filepath.Join(b.folder, "done")); err != nil {
 		work(b)
@@ -138,7 +138,7 @@ func (b builder) objects() {
 	b.together(work...)
 }
 
-// sources returns the files that list the kernels' names.
+// sources returns the paths of the files that contain the kernels' names.
 func (b builder) sources() []string {
 	b.Helper()
 	all, err := filepath.Glob(filepath.Join(b.root, kernels, "*.ptx"))
@@ -182,11 +182,11 @@ func (b builder) together(work ...func() error) {
 	b.must(errors.Join(errs...))
 }
 
-// entry finds the names of kernels in PTX and in CUDA C.
+// entry matches the names of kernels in PTX and in CUDA C.
 var entry = regexp.MustCompile(`(?:\.entry |KERNEL\(\d+\) |BLOCK_SUMS\()(\w+)[(,]`)
 
-// kernels compiles the kernels of a module, with a launcher function for each
-// kernel that the file names mentions.
+// kernels compiles the kernels of a module. It also generates and compiles a
+// launcher function for each kernel that the file names mentions.
 func (b builder) kernels(names, name string) error {
 	text, err := os.ReadFile(names)
 	if err != nil {
@@ -215,7 +215,8 @@ func (b builder) compile(args ...string) error {
 }
 
 // Build copies the stand-in for libcuda.so.1 to a folder and returns its path.
-// Each test needs its own copy, so that each can load the library separately.
+// Each test needs its own copy, because the dynamic linker loads the same file
+// only once.
 func Build(t testing.TB, folder string) string { return copied(t, "libcuda.so.1", folder) }
 
 func copied(t testing.TB, name, folder string) string {
@@ -234,11 +235,11 @@ func copied(t testing.TB, name, folder string) string {
 // BLAS describes a stand-in for cuBLAS.
 type BLAS struct {
 	Major   int    // major version of cuBLAS; 0 means 12
-	Without string // name of a function that the library lacks; "" means that it has all
+	Without string // name of a function that the library lacks; "" means that it lacks none
 	Failing string // name of a function that fails with CUBLAS_STATUS_EXECUTION_FAILED; "" means none
 }
 
-// Build writes the library to a folder and returns its path.
+// Build writes the stand-in for cuBLAS to a folder and returns its path.
 func (o BLAS) Build(t testing.TB, folder string) string {
 	t.Helper()
 	path := copied(t, "libcublas.so.12", folder)

@@ -15,18 +15,20 @@
 // is pending. The stand-in detects writes of a kernel just before or after
 // allocated memory.
 //
-// Work on a stream only runs when the program polls an event, a few operations
-// at a time, on streams that a random generator picks (Options.Seed). If an
-// event between two streams is missing, the work will sooner or later run in
-// the wrong order. A result that is read too early is wrong. The threads of a
-// block run one after the other between barriers, in ascending and then in
-// descending order. This reveals many missing barriers, and always detects
-// threads that do not reach the same barrier. Valgrind finds the remaining
-// ones, see [Watch].
+// Work on a stream only runs when the program polls an event. Then a few
+// operations run, on streams that a random generator picks (Options.Seed). If
+// an event between two streams is missing, the work will sooner or later run
+// in the wrong order. If a program reads a result before the work is done, the
+// result is wrong.
 //
-// Options.BLAS adds a stand-in for cuBLAS, whose products run as such stream
-// work. Without it, programs do not look for cuBLAS, because a real cuBLAS
-// does not work with this driver.
+// The threads of a block run one after the other between barriers, in
+// ascending and then in descending order. This reveals many missing barriers.
+// It always detects threads that do not reach the same barrier. Valgrind finds
+// the other missing barriers, see [Watch].
+//
+// Options.BLAS adds a stand-in for cuBLAS, whose matrix products are work on a
+// stream too. Without this option, programs do not look for cuBLAS, because a
+// real cuBLAS does not work with this driver.
 //
 // After a fault, every later call fails, as on a GPU. Then the test that
 // started the driver fails and prints the fault.

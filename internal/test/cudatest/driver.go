@@ -14,13 +14,13 @@ type Options struct {
 	Memory  uint64 // memory of the GPU in bytes; 0 means 1 GiB
 	Version int    // newest CUDA version that the driver supports, such as 12040 for 12.4; 0 means 12040
 	Capable int    // compute capability of the GPU, such as 70 for 7.0; 0 means 70
-	NoPTX   bool   // the driver rejects all PTX code
+	NoPTX   bool   // if true, the driver rejects all PTX code
 	Seed    int    // seed of the order in which streams advance; 0 means 1
-	Faults  bool   // the test expects faults and calls Driver.Faults; otherwise a fault fails the test
-	Fault   int    // number of the kernel launch that fails with an illegal address; 0 means none
+	Faults  bool   // if true, the test expects faults and calls Driver.Faults; if false, a fault fails the test
+	Fault   int    // number of the kernel launch that fails with an illegal address, from 1; 0 means that none fails
 	Stuck   int    // number of operations after which the GPU hangs; 0 means never
-	Eager   bool   // work runs immediately, to get the results of a correct order
-	Folder  string // parent folder of the libraries; "" means the system's temporary folder
+	Eager   bool   // if true, work runs immediately, in the order of the calls; tests compare other orders with the results
+	Folder  string // parent folder of the folder with the libraries; "" means the system's temporary folder
 	BLAS    *BLAS  // options of a stand-in for cuBLAS; nil means that there is no cuBLAS
 }
 
@@ -31,11 +31,13 @@ type Driver struct {
 	BLAS    string // value of PLX_CUBLAS: the path of the stand-in for cuBLAS, or "off"
 }
 
-// machineLibrary is the value of PLX_CUDA at the start of this process.
+// machineLibrary is the value that PLX_CUDA had when this process started.
 var machineLibrary = os.Getenv("PLX_CUDA")
 
-// OnMachine reports whether tests use this machine's GPU, because PLX_TEST_GPU
-// is set.
+// OnMachine reports whether tests use the GPU and driver of the machine on
+// which they run, because PLX_TEST_GPU is set.
+//
+// TODO: run the tests with PLX_TEST_GPU on a real GPU; this was never done.
 func OnMachine() bool { return os.Getenv("PLX_TEST_GPU") != "" }
 
 // Start sets up the stand-in for the driver until the end of the test, for
@@ -59,7 +61,7 @@ func Start(t testing.TB, o Options) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(folder, 0o777); err != nil { // tasks may run as another user
+	if err := os.Chmod(folder, 0o777); err != nil { // tasks may run as another user and must be able to write the log
 		t.Fatal(err)
 	}
 	d := &Driver{Library: Build(t, folder), BLAS: "off"}
@@ -108,7 +110,7 @@ func (d *Driver) Faults() (lines []string) {
 // computed so far.
 func (d *Driver) Products() int { return len(d.log()) - len(d.Faults()) }
 
-// log returns the lines of the library's log file, which does not exist if
+// log returns the lines of the library's log file. The file does not exist if
 // nothing was logged.
 func (d *Driver) log() []string {
 	text, _ := os.ReadFile(d.Library + ".log")

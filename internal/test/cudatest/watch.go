@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Recording is a list of kernel launches with their data, which Watch replays.
+// Recording is a list of kernel launches with their data. Watch replays them.
 type Recording struct {
 	calls uint32
 	text  bytes.Buffer
@@ -30,8 +30,8 @@ type Call struct {
 type Launch struct {
 	Kernel      string
 	Grid, Block [3]uint32
-	Pointers    []int  // numbers of the operands whose addresses are the first parameters
-	Scalars     []byte // encoded remaining parameters
+	Pointers    []int  // indices in Call.Operands of the operands whose addresses are the first parameters of the kernel
+	Scalars     []byte // the kernel's other parameters, encoded
 }
 
 func (r *Recording) numbers(all ...uint32) {
@@ -80,9 +80,9 @@ const (
 	Memcheck = "memcheck" // finds invalid addresses and uninitialized values
 )
 
-// Watch replays recorded kernel launches under a valgrind tool, with one
-// thread for each CUDA thread. Its error contains the tool's complaints. It
-// skips the test if valgrind is not installed.
+// Watch replays recorded kernel launches under a valgrind tool, with one CPU
+// thread for each CUDA thread. Its error contains the errors that the tool
+// reports. Watch skips the test if valgrind is not installed.
 func Watch(t testing.TB, r *Recording, tool string) error {
 	t.Helper()
 	if _, err := exec.LookPath("valgrind"); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// Run tests a driver binding. open returns a GPU for the exclusive use of one
-// test.
+// Run tests a driver binding. The function open returns a GPU that only one
+// test uses.
 func Run(t *testing.T, open func(t *testing.T) device.GPU) {
 	for name, test := range map[string]func(*testing.T, bench){
 		"memory": testMemory, "modules": testModules, "launch": testLaunch, "two streams": testStreams, "graph": testGraph,
@@ -177,7 +177,7 @@ func testLaunch(t *testing.T, b bench) {
 	b.must(s.In(y, bytesOf(in[n:])))
 	shape, params := call(x, x, y, n)
 	b.must(s.Launch(k, shape, params))
-	clear(params) // allowed, because Launch has copied the parameters
+	clear(params) // changes nothing, because Launch has copied the parameters
 	b.must(s.Out(bytesOf(out), x))
 	b.finish(s)
 	for i, got := range out {
@@ -192,8 +192,8 @@ func testLaunch(t *testing.T, b bench) {
 }
 
 // LaunchAllocatesNothing fails the test if a kernel launch allocates Go
-// memory. It takes the smallest of several measurements, because other
-// goroutines of the process may allocate too.
+// memory. It measures several times and takes the smallest result, because
+// other goroutines of the process may allocate too.
 func LaunchAllocatesNothing(t *testing.T, g device.GPU) {
 	b := bench{t, g}
 	s, k, x := b.stream(), b.sum(), b.alloc(400)
@@ -208,8 +208,8 @@ func LaunchAllocatesNothing(t *testing.T, g device.GPU) {
 	b.finish(s)
 }
 
-// testStreams checks that after waiting for an event, a stream sees the other
-// stream's earlier work.
+// testStreams checks that a stream which has waited for an event sees the work
+// that another stream did before the event.
 func testStreams(t *testing.T, b bench) {
 	const n, rounds = 64, 30
 	x, y, k := b.alloc(4*n), b.alloc(4*n), b.sum()
@@ -271,11 +271,11 @@ func testGraph(t *testing.T, b bench) {
 	if _, err := s.Capture(func() error { return gone }); err != gone {
 		t.Errorf("a capture that fails: %v", err)
 	}
-	b.must(s.In(x, bytesOf(in))) // executes, because no capture is active any more
+	b.must(s.In(x, bytesOf(in))) // executes at once instead of being captured, because the capture has ended
 	b.finish(s)
 }
 
-// testDo checks that Do returns the error of its function.
+// testDo checks that Do returns the error of the function that it calls.
 func testDo(t *testing.T, b bench) {
 	gone := errors.New("gone")
 	if err := b.Do(func() error { return gone }); err != gone {

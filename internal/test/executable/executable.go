@@ -1,5 +1,5 @@
-// Package executable writes files that the process executes immediately
-// afterwards.
+// Package executable writes scripts and programs that a test executes
+// immediately afterwards.
 package executable
 
 import (
@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Write is like os.WriteFile, for a script or program that is executed
-// immediately afterwards. With os.WriteFile, another goroutine could fork
+// Write does the same as os.WriteFile, for a file that the test executes
+// immediately afterwards. During os.WriteFile, another goroutine could fork
 // while the file is open for writing. Its child would keep the file open until
 // it calls exec, and executing the file would fail with "text file busy".
 // Write prevents forks while it writes.

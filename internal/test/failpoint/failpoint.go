@@ -11,15 +11,16 @@
 //
 //	PLX_FAILPOINTS="checkpoint.rename=kill@2;checkpoint.write=error"
 //
-// An entry consists of a place, an action and, after @, the number of the hit
-// at which the action happens, counted from 1 in each process. Without @, it
+// An entry consists of the name of a place, an action and, after @, the number
+// of the hit at which the action happens. A hit is one call of the function at
+// this place; each process counts its hits from 1. Without @, the action
 // happens at every hit. Names of places consist of letters, digits and . - _.
 // The @ can also be followed by the path of a file, as in
 // "wire.send=error@/tmp/now". Then the action happens once, at the first hit
-// in any process that finds and removes the file. This lets a test trigger the
-// fault when the program has reached a certain state.
+// in any process that finds and removes the file. With this file, a test can
+// trigger the fault when the program has reached a certain state.
 //
-//	error    Here returns an error
+//	error    the function Here returns an error
 //	short    Here returns io.ErrShortWrite, and the caller writes half of its data
 //	exit     the process exits with status 0
 //	kill     the process sends itself SIGKILL
@@ -33,9 +34,9 @@
 // If the variable is not set, Here only makes one comparison.
 //
 // Only programs built with the tag failpoint can fail this way; released
-// binaries do not contain this package. A package with places calls a function
-// variable that does nothing by default. A file with the build tag sets that
-// variable to Here.
+// binaries do not contain this package. A package with such places calls a
+// function variable that does nothing by default. A file with the build tag
+// sets that variable to Here.
 package failpoint
 
 import (
@@ -64,8 +65,8 @@ func init() {
 }
 
 // Here marks the place called name. It performs the action of the first entry
-// that is due at this hit, and returns nil if there is none. It is safe for
-// concurrent use.
+// whose action is due at this hit. If there is no such entry, it returns nil.
+// Several goroutines may call Here at the same time.
 func Here(name string) error {
 	if armed == nil {
 		return nil
@@ -79,8 +80,8 @@ type faults []*fault
 type fault struct {
 	name, action string
 	hit          uint64        // number of the hit at which the action happens, from 1; 0 means every hit
-	file         string        // the action happens at the hit that removes this file; "" means that hit decides
-	seen         atomic.Uint64 // number of hits so far
+	file         string        // path of a file; the action happens at the hit that finds and removes the file; "" means that the field hit decides
+	seen         atomic.Uint64 // number of calls of Here with this name so far
 }
 
 func (all faults) hit(name string) error {
@@ -106,7 +107,7 @@ func (f *fault) due() bool {
 }
 
 // actions maps each action's name to its function. If the function returns,
-// Here returns its error.
+// Here returns the function's error.
 var actions = map[string]func() error{
 	"error": func() error { return errors.New("an error") },
 	"short": func() error { return io.ErrShortWrite },
@@ -114,12 +115,12 @@ var actions = map[string]func() error{
 	"kill":  kill,
 }
 
-// kill does not return. The signal may be delivered to another thread, so this
-// one must not continue until the process dies.
+// kill does not return. The kernel may deliver the signal to another thread,
+// so this thread must not continue until the process dies.
 func kill() error {
 	for {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
-			panic(err) // a process may always signal itself
+			panic(err) // cannot happen, because a process may always send a signal to itself
 		}
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Fill writes values for an input of the model to into. number is the index of
-// the input.
+// Fill fills the tensor into with values for an input of the model. number is
+// the index of the input.
 type Fill func(input *gorgonia.Node, number int, into *tensor.Dense)
 
 // Gradients compares the gradients of a float64 model with central
-// differences, element by element. batch is the number of rows of a batch. It
-// checks the gradients of all variables and of the rows that the named lookups
-// return.
+// differences, element by element. batch is the number of rows of a batch.
+// Gradients checks all variables, and the table rows that the lookups named in
+// lookups return.
 func Gradients(t *testing.T, build trainer.Build, batch int, fill Fill, lookups ...string) {
 	t.Helper()
 	p, m := compile(t, build, batch, lookups...)
@@ -49,12 +49,12 @@ func Gradients(t *testing.T, build trainer.Build, batch int, fill Fill, lookups 
 	}
 }
 
-// compiled is a float64 model compiled for the CPU. The rows of embedding
-// tables are inputs.
+// compiled is a float64 model compiled for the CPU. The looked-up rows of
+// embedding tables are inputs of the model.
 type compiled struct {
 	*executor.Program
 	names     []string
-	values    [][]float64 // for each entry of names, the values of the variable or of the looked-up rows
+	values    [][]float64 // values of the variable or of the looked-up rows, with the same indices as names
 	gradients [][]float64
 	bytes     [][]byte
 }

@@ -23,11 +23,11 @@ type Proxy struct {
 	to       string
 	shut     chan struct{}
 	once     sync.Once
-	over     chan struct{} // closed at the end of the test
+	over     chan struct{} // closed at the end of the test, when the proxy stops
 	carrying sync.WaitGroup
 
 	mu    sync.Mutex
-	conns []net.Conn // both sides of every connection; guarded by mu
+	conns []net.Conn // connections to the client and to the server, for every client; guarded by mu
 	ended bool
 }
 
@@ -70,8 +70,8 @@ func (v *Proxy) accept() {
 	}
 }
 
-// keep registers connections that end must close. After end, it closes them
-// and returns false.
+// keep registers connections that the method end must close. If end was
+// already called, keep closes them and returns false.
 func (v *Proxy) keep(conns ...net.Conn) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -82,8 +82,9 @@ func (v *Proxy) keep(conns ...net.Conn) bool {
 	return !v.ended
 }
 
-// carry copies bytes from one connection to the other until one of them is
-// closed, then closes both. After Shut it stops copying and leaves them open.
+// carry copies bytes from the connection from to the connection to until
+// either is closed, then closes both. After Shut, it stops copying and leaves
+// both open.
 func (v *Proxy) carry(to, from net.Conn) {
 	b := make([]byte, 64<<10)
 	for {
@@ -105,7 +106,7 @@ func (v *Proxy) carry(to, from net.Conn) {
 // hangUp closes all connections. The caller holds v.mu.
 func (v *Proxy) hangUp() {
 	for _, c := range v.conns {
-		c.Close() // it may be closed already
+		c.Close() // an error only means that the connection is closed already
 	}
 }
 
@@ -114,7 +115,7 @@ func (v *Proxy) hangUp() {
 func (v *Proxy) end() {
 	v.mu.Lock()
 	v.ended = true
-	v.ln.Close() // tests end with it
+	v.ln.Close() // an error of Close does not matter at the end of a test
 	v.hangUp()
 	v.mu.Unlock()
 	close(v.over)

@@ -1,5 +1,5 @@
-// Package patience defines the timeout of tests for events that normally
-// happen at once. It is long enough for a machine that is ten times slower, so
+// Package patience defines how long tests wait for events that normally happen
+// at once. The time is long enough for a machine that is ten times slower, so
 // only a hang exceeds it.
 package patience
 

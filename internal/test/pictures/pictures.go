@@ -62,7 +62,8 @@ func message(number int, parts ...[]byte) []byte {
 	return append(binary.AppendUvarint([]byte{byte(number<<3 | 2)}, uint64(len(content))), content...)
 }
 
-// Example encodes a tf.train.Example with an encoded image and its class.
+// Example encodes a tf.train.Example that contains an image, encoded as PNG or
+// JPEG, and its class.
 func Example(encoded []byte, label int) []byte {
 	feature := func(name string, list []byte) []byte { return message(1, message(1, []byte(name)), message(2, list)) }
 	return message(1,
@@ -90,9 +91,9 @@ func photo(t *testing.T, x data.Image, width, height int) []byte {
 	return b.Bytes()
 }
 
-// Write writes images of three classes and several sizes twice: as a folder
-// per class, and as two TFRecord files, one of them compressed with gzip. The
-// images have the same order in both forms.
+// Write writes images of three classes and several sizes in two forms: as one
+// folder with a subfolder for each class, and as two TFRecord files, one of
+// them compressed with gzip. The images have the same order in both forms.
 func Write(t *testing.T, samples int) (folder, records string) {
 	t.Helper()
 	made, err := data.MakePictures(1, 0, 10*samples)

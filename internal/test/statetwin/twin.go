@@ -1,5 +1,5 @@
 // Package statetwin is a simple model of a training's state. Tests of
-// checkpoints compare the restored state with it.
+// checkpoints compare the state that plx restores with this model.
 package statetwin
 
 import (
@@ -15,14 +15,15 @@ import (
 	"github.com/plx-run/plx/trainer/optimizer"
 )
 
-// Twin is the state of a training. It stores every unit of each variable, an
-// element or a table row, as the unit's value followed by its optimizer slots.
+// Twin is the state of a training. A unit of a variable is an element or, for
+// an embedding table, a row. Twin stores each unit as its value followed by
+// its optimizer slots.
 type Twin struct {
 	Variables []layout.Variable
 	Optimizer optimizer.Settings
-	Units     []map[int][]byte // for each variable, its units by number; a table row that was never updated is missing
-	Updates   []uint64         // number of updates of each variable
-	Batch     int              // rows of a global batch
+	Units     []map[int][]byte // units of each variable by unit number, indexed by variable; a table row that was never updated is missing
+	Updates   []uint64         // number of updates of each variable, indexed by variable
+	Batch     int              // number of rows of a batch, for all workers together
 }
 
 // New returns a random state of a fixed list of variables.
@@ -32,7 +33,7 @@ func New(random *rand.Rand, rule optimizer.Rule) *Twin {
 		{Name: "w", Dtype: layout.Float32, Shape: []int{7, 300}},
 		{Name: "b", Dtype: layout.Float64, Shape: []int{random.IntN(20) + 1}},
 		{Name: "scalar", Dtype: layout.Float32},
-		{Name: "w[0:5]/slot.0", Dtype: layout.Float64, Shape: []int{3, 2}}, // a name that looks like the name of a piece or slot in a checkpoint
+		{Name: "w[0:5]/slot.0", Dtype: layout.Float64, Shape: []int{3, 2}}, // the variable's name looks like the name of a piece or slot in a checkpoint, to confuse a careless parser
 		{Name: "mean", Dtype: layout.Float32, Shape: []int{9}, Update: optimizer.Average, Momentum: 0.5},
 		{Name: "words", Dtype: layout.Float32, Shape: []int{500, 3}, Sparse: &layout.Sparse{}},
 		{Name: "rare", Dtype: layout.Float64, Shape: []int{1000, 2, 2}, Sparse: &layout.Sparse{}},
@@ -75,8 +76,8 @@ func (w *Twin) slots(i int) int {
 	return w.Optimizer.Slots()
 }
 
-// Kept returns the content of a piece in the form in which a shard holder
-// passes it to a checkpoint.
+// Kept returns the content of a piece (a range of a variable) in the form in
+// which a shard holder passes it to a checkpoint.
 func (w *Twin) Kept(p layout.Piece) aggregate.SavedPiece {
 	k := aggregate.SavedPiece{Variable: p.Variable, Offset: p.Offset, Count: p.Count, Updates: w.Updates[p.Variable],
 		Slots: make([][]byte, w.slots(p.Variable))}
@@ -98,7 +99,7 @@ func (w *Twin) Kept(p layout.Piece) aggregate.SavedPiece {
 }
 
 // cut divides all variables at random into pieces and assigns the pieces to
-// shard holders.
+// shard holders (tasks that hold pieces).
 func (w *Twin) cut(random *rand.Rand, holders int) (pieces []layout.Piece) {
 	for i, v := range w.Variables {
 		for at, n := 0, count(v); at < n; {
@@ -128,7 +129,8 @@ func (w *Twin) Declare(random *rand.Rand, holders []cluster.Task, from string) *
 	return d
 }
 
-// Manifest returns the manifest that the chief begins a checkpoint with.
+// Manifest returns the manifest (list of the checkpoint's content) with which
+// the chief begins a checkpoint.
 func (w *Twin) Manifest(step uint64) checkpoint.Manifest {
 	m := checkpoint.Manifest{Job: "job", Step: step, VirtualWorkers: 4, Batch: w.Batch, Optimizer: w.Optimizer}
 	for _, v := range w.Variables {
@@ -148,8 +150,8 @@ func Holding(d *layout.Declaration) (tasks []cluster.Task) {
 	return tasks
 }
 
-// Taken collects the content of a piece while it is restored. Its Put is a
-// simple version of a shard holder's.
+// Taken collects the content of a piece while a checkpoint is restored. Its
+// method Put does in a simple way what a shard holder does.
 type Taken struct {
 	w     *Twin
 	piece layout.Piece
@@ -160,7 +162,7 @@ type Taken struct {
 	updates uint64
 }
 
-// Put stores a part of the piece, as a shard holder does.
+// Put stores a part of the piece.
 func (r *Taken) Put(k aggregate.SavedPiece) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,7 +197,8 @@ func (r *Taken) Put(k aggregate.SavedPiece) error {
 	return nil
 }
 
-// Compare returns an error if the restored piece differs from the twin's.
+// Compare returns an error if the restored piece differs from the piece of the
+// Twin.
 func (r *Taken) Compare() error {
 	name := r.w.Variables[r.piece.Variable].Name
 	for u := r.piece.Offset; u < r.piece.Offset+r.piece.Count; u++ {
@@ -215,7 +218,7 @@ func (w *Twin) Take(p layout.Piece) *Taken {
 	return &Taken{w: w, piece: p, units: map[int][]byte{}, covered: map[int]bool{}}
 }
 
-// Restored returns the numbers of the restored units, unordered.
+// Restored returns the numbers of the restored units, in no particular order.
 func (r *Taken) Restored() (units []int) {
 	for u := range r.units {
 		units = append(units, u)

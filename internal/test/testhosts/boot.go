@@ -27,8 +27,8 @@ type boot struct {
 }
 
 // boot starts process 1 of a host. The process then reads ip(8) commands,
-// which set up the host's end of its network link. The caller writes them to
-// the returned file and closes it.
+// which set up the host's end of its network link. The caller writes the
+// commands to the returned file and closes the file.
 func (w *warden) boot(d *disk, home string) (b *boot, commands *os.File, err error) {
 	if err := d.newBootID(); err != nil {
 		return nil, nil, err
@@ -37,12 +37,12 @@ func (w *warden) boot(d *disk, home string) (b *boot, commands *os.File, err err
 	if err != nil {
 		return nil, nil, err
 	}
-	defer log.Close() // the host's processes have a duplicate
+	defer log.Close() // the host's processes have a duplicate of the file, so an error of Close does not matter
 	linked, commands, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
 	}
-	defer linked.Close() // the host's processes have a duplicate
+	defer linked.Close() // the host's processes have a duplicate of the file, so an error of Close does not matter
 
 	cmd := exec.Command("sh", "-c", bootScript, "boot", d.name, d.path(""), home, stateDir, sshd)
 	cmd.Dir = "/"
@@ -57,14 +57,15 @@ func (w *warden) boot(d *disk, home string) (b *boot, commands *os.File, err err
 	return b, commands, nil
 }
 
-// pid is the ID of the host's process 1 on this machine.
+// pid is the process ID that the host's process 1 has on the test's machine,
+// outside the host.
 func (b *boot) pid() int { return b.cmd.Process.Pid }
 
 // HomeMount is the way in which a host's home directory is mounted.
 type HomeMount int
 
-// NormalHome is writable, ReadOnlyHome is not. FullHome is an empty, separate
-// file system with 64 KiB of space.
+// A NormalHome is writable, a ReadOnlyHome is not. A FullHome is an empty,
+// separate file system with 64 KiB of space.
 const (
 	NormalHome HomeMount = iota
 	ReadOnlyHome
@@ -99,19 +100,19 @@ func (b *boot) mountHome(m HomeMount) error {
 	return err
 }
 
-// inMounts runs a program of this machine in the host's mount namespace.
+// inMounts runs a program of the test's machine in the host's mount namespace.
 func (b *boot) inMounts(args ...string) error {
 	return tool("", "nsenter", append([]string{"--mount", "--pid", "--target", strconv.Itoa(b.pid()), "--"}, args...)...)
 }
 
-// reap waits for the end of process 1 and then closes ended.
+// reap waits for the end of process 1 and then closes b.ended.
 func (b *boot) reap() {
 	_ = b.cmd.Wait() // the exit status of a killed sshd means nothing
 	close(b.ended)
 }
 
 // kill kills process 1, whereupon the kernel kills all other processes of the
-// host. It waits for their end, at most [patience.Limit].
+// host. It waits until all of them have ended, at most [patience.Limit].
 func (b *boot) kill() error {
 	if err := b.cmd.Process.Kill(); err != nil && err != os.ErrProcessDone {
 		return err
@@ -125,8 +126,8 @@ func (b *boot) kill() error {
 }
 
 // awaitListener waits until sshd listens on a port. It reads the kernel's
-// table of sockets, because a connection would use one of the few
-// unauthenticated connections that sshd allows.
+// table of sockets instead of connecting, because sshd allows only a few
+// connections that do not log in.
 func (b *boot) awaitListener(port int) error {
 	table := fmt.Sprintf("/proc/%d/net/tcp", b.pid())
 	listener := fmt.Sprintf(" 00000000:%04X 00000000:0000 0A ", port)
@@ -154,7 +155,7 @@ func newWarden() *warden {
 	w := &warden{work: make(chan func()), done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		runtime.LockOSThread() // never unlocked, so that the thread ends with this goroutine
+		runtime.LockOSThread() // the goroutine never unlocks the thread, so the thread ends with the goroutine
 		for f := range w.work {
 			f()
 		}

@@ -15,21 +15,22 @@ import (
 	"time"
 )
 
-// Environment and working directory at the start of the process, before a test
-// changed them. With another HOME, the go tool would not find its caches, and
-// in another directory it would not find the module.
+// Environment and working directory of the process at its start. A test may
+// change both later. With another HOME, the go tool would not find its caches,
+// and in another directory it would not find the module.
 var (
 	startEnviron = os.Environ()
-	startDir, _  = os.Getwd() // if this fails, the go tool reports an error
+	startDir, _  = os.Getwd() // on an error the directory is empty, and the go tool reports an error
 )
 
-var builds sync.Map // maps flags and package to a func() (string, error) that builds once
+var builds sync.Map // builds maps flags and package to a func() (string, error) that builds the package once and returns the program's path
 
 // Binary builds a Go package without cgo and returns the path of the program.
 // pkg is an argument for go build in the test's directory, and flags are flags
-// of go build. Each process builds a package once, and links it only if no
-// process has linked the same program before. The program is in a directory of
-// its own, at a path that hosts see too. With -short, Binary skips the test.
+// of go build. Each process builds a package once, and links the program only
+// if no process has linked the same program before. The program is alone in
+// its directory. Its path is the same inside the hosts. With -short, Binary
+// skips the test.
 func Binary(tb testing.TB, pkg string, flags ...string) string {
 	tb.Helper()
 	if testing.Short() {
@@ -53,23 +54,23 @@ func build(pkg string, flags ...string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir) // if this fails, removeOld removes the directory later
+	defer os.RemoveAll(dir) // if the removal fails, removeOld removes the directory later
 	name, err := goTool("list", "-find", "-f", "{{.ImportPath}}", pkg)
 	if err != nil {
 		return "", err
 	}
 	program := filepath.Join(dir, path.Base(name))
-	// go build would link every time; go run uses a linked program from the
-	// build cache.
+	// go run, unlike go build, takes a program that was linked before from the
+	// build cache. -exec=cp makes it copy the program instead of running it.
 	if _, err := goTool(slices.Concat([]string{"run", "-buildvcs=false", "-exec=cp"}, flags, []string{pkg, program})...); err != nil {
 		return "", err
 	}
 	return keep(root, program)
 }
 
-// keep moves a program to a directory named after the hash of its content. If
-// the directory exists, keep leaves it alone, because a process may be running
-// the program in it.
+// keep moves a program to a directory named by the hash of the program's
+// content. If the directory exists, keep does not change it, because a process
+// may be running the program in it.
 func keep(root, program string) (string, error) {
 	content, err := os.ReadFile(program)
 	if err != nil {
@@ -87,8 +88,9 @@ func keep(root, program string) (string, error) {
 	return kept, os.Rename(program, kept)
 }
 
-// binDir returns the directory for built programs. It is one that hosts see,
-// or, without root, one in the temporary directory.
+// binDir returns the directory for built programs. The directory is visible
+// inside the hosts. Without root, when no hosts can run, it is in the
+// temporary directory.
 func binDir() (string, error) {
 	dir := filepath.Join(stateDir, "bin")
 	if os.Geteuid() != 0 {
@@ -100,16 +102,16 @@ func binDir() (string, error) {
 	return dir, nil
 }
 
-// removeOld removes programs that were not used for the given time. It must be
-// longer than any test runs.
+// removeOld removes programs that were not used for the duration age, which
+// must be longer than any test runs.
 func removeOld(root string, age time.Duration) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
-		return // the build will report this error
+		return // go build will fail for the same reason and report it
 	}
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > age {
-			_ = os.RemoveAll(filepath.Join(root, entry.Name())) // if this fails, a later call tries again
+			_ = os.RemoveAll(filepath.Join(root, entry.Name())) // if the removal fails, a later call tries again
 		}
 	}
 }

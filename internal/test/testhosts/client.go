@@ -11,8 +11,8 @@ import (
 )
 
 // SSH returns a command that runs a shell command on a host with the system's
-// ssh. OpenSSH takes the home directory from the password file, not from HOME,
-// so SSH passes all files in c.Home explicitly.
+// ssh. OpenSSH takes the home directory from the password file, not from HOME.
+// Therefore SSH passes the paths of all files in c.Home as options.
 func (c *Cluster) SSH(ctx context.Context, h *Host, command string) *exec.Cmd {
 	in := func(name string) string { return filepath.Join(c.Home, ".ssh", name) }
 	cmd := exec.CommandContext(ctx, "ssh", "-F", in("config"), "-i", in("id_ed25519"),
@@ -31,8 +31,8 @@ func (c *Cluster) writeClientHome() (string, error) {
 	return writeKey(filepath.Join(folder, "id_ed25519"), "ed25519")
 }
 
-// writeClientConfig writes the client's ssh config and known_hosts. The hosts'
-// keys must exist.
+// writeClientConfig writes the client's ssh config and known_hosts. The files
+// with the hosts' keys must exist.
 func (c *Cluster) writeClientConfig() error {
 	var config, known bytes.Buffer
 	for _, h := range c.Hosts {

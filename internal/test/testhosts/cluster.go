@@ -23,7 +23,8 @@ type Cluster struct {
 	Home string
 	// Hosts are the hosts h1, h2, and so on.
 	Hosts []*Host
-	// Gateway is the address of this machine in the hosts' network.
+	// Gateway is the address that the test's machine has in the hosts'
+	// network.
 	Gateway string
 
 	options Options
@@ -31,16 +32,16 @@ type Cluster struct {
 	net     *network
 	warden  *warden
 	key     string // line of the hosts' authorized_keys with the client's public key
-	root    string // root's home directory, at the same path on this machine and in each host
+	root    string // root's home directory, at the same path on the test's machine and in each host
 
 	mu    sync.Mutex
 	files int // number of resource files written so far; guarded by mu
 	once  sync.Once
-	err   error // result of Close, once it was called
+	err   error // result of the first call of Close
 }
 
-// Reporter receives the errors of operations that return none. A testing.TB is
-// a Reporter.
+// Reporter receives the errors of methods that do not return an error. A
+// testing.TB is a Reporter.
 type Reporter interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -79,8 +80,8 @@ func Start(tb testing.TB, o Options) *Cluster {
 	return c
 }
 
-// Open is like Start, for programs that are not tests. The caller must close
-// the cluster.
+// Open does the same as Start, for programs that are not tests. The caller
+// must close the cluster.
 func Open(o Options, report Reporter) (*Cluster, error) {
 	if err := errors.Join(o.validate(), Available()); err != nil {
 		return nil, err
@@ -139,8 +140,8 @@ func (c *Cluster) open() (err error) {
 }
 
 // Close kills the hosts and removes their processes, namespaces, links and
-// files. It waits for the processes of each host, at most [patience.Limit],
-// and returns an error if one is left.
+// files. It waits until the processes of each host have ended, at most
+// [patience.Limit]. It returns an error if a process is left.
 func (c *Cluster) Close() error {
 	c.once.Do(func() {
 		var end errgroup.Group
@@ -154,9 +155,9 @@ func (c *Cluster) Close() error {
 	return c.err
 }
 
-// ResourceFile writes a resource file (plx's list of hosts) with these lines
-// to Home and returns its path. Without lines, the file has a line with the
-// name of each host.
+// ResourceFile writes a resource file (plx's list of hosts) with the given
+// lines to the folder c.Home and returns its path. Without lines, the file
+// contains a line with the name of each host.
 func (c *Cluster) ResourceFile(lines ...string) string {
 	c.report.Helper()
 	if len(lines) == 0 {

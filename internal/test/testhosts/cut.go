@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Cut takes the host's network link down. Data in flight stays in both sides'
-// send queues.
+// Cut takes the host's network link down. Data that was not delivered yet
+// stays in the send queues on both sides.
 func (h *Host) Cut() {
 	h.cluster.report.Helper()
 	h.cluster.check("cut "+h.Name, h.link.set("down"))
 }
 
-// CutFor takes the host's link down and restores it after d. It then closes
-// the returned channel; the caller must wait for this before it closes the
-// cluster.
+// CutFor takes the host's link down and restores it after the duration d. It
+// then closes the returned channel. The caller must wait for the channel
+// before it closes the cluster.
 func (h *Host) CutFor(d time.Duration) <-chan struct{} {
 	h.cluster.report.Helper()
 	h.Cut()
@@ -64,8 +64,8 @@ func (h *Host) Shape(rate string) {
 	h.cluster.check("shape "+h.Name, h.shape())
 }
 
-// shape applies h.rate to the link. If the host is off, powerOn applies the
-// rate later.
+// shape applies h.rate to the link. If the host has no power, powerOn applies
+// the rate later.
 func (h *Host) shape() error {
 	if h.boot == nil {
 		return nil
@@ -73,8 +73,8 @@ func (h *Host) shape() error {
 	return h.link.shape(h.boot.pid(), h.rate)
 }
 
-// Queued returns what the limits of Shape have done to packets from the host
-// and to packets to the host.
+// Queued returns how many packets the limits set by Shape have dropped or
+// delayed: packets from the host, and packets to the host.
 func (h *Host) Queued() (from, to Queued, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,10 +84,11 @@ func (h *Host) Queued() (from, to Queued, err error) {
 	return h.link.queued(h.boot.pid())
 }
 
-// Traffic returns how many bytes the host's link has carried since power on,
-// from the host and to it. The count includes the Ethernet, IP and TCP headers
-// once per packet that the kernel hands to the link. A large TCP segment
-// counts as one packet, so there are fewer headers than on a real network.
+// Traffic returns how many bytes the host's link has carried from the host and
+// to the host since power on. The count includes the Ethernet, IP and TCP
+// headers once per packet that the kernel hands to the link. A large TCP
+// segment counts as one packet, so there are fewer headers than on a real
+// network.
 func (h *Host) Traffic() (from, to uint64, err error) {
 	if from, to, err = h.link.traffic(); err != nil {
 		return 0, 0, fmt.Errorf("testhosts: traffic of %s: %w", h.Name, err)
@@ -95,7 +96,8 @@ func (h *Host) Traffic() (from, to uint64, err error) {
 	return from, to, nil
 }
 
-// SecondTraffic is like Traffic, for the host's link to the second network.
+// SecondTraffic returns the same as Traffic, for the host's link to the second
+// network.
 func (h *Host) SecondTraffic() (from, to uint64, err error) {
 	if from, to, err = h.second.traffic(); err != nil {
 		return 0, 0, fmt.Errorf("testhosts: traffic of %s on eth1: %w", h.Name, err)
@@ -103,14 +105,14 @@ func (h *Host) SecondTraffic() (from, to uint64, err error) {
 	return from, to, nil
 }
 
-// Mute drops all packets that this machine sends to the hosts. The hosts can
-// still reach each other.
+// Mute drops all packets that the test's machine sends to the hosts. The hosts
+// can still reach each other.
 func (c *Cluster) Mute() {
 	c.report.Helper()
 	c.check("mute the machine", tool("", "tc", black(c.net.bridge())...))
 }
 
-// Deafen drops all packets that running hosts send to this machine.
+// Deafen drops all packets that running hosts send to the test's machine.
 func (c *Cluster) Deafen() {
 	c.report.Helper()
 	c.check("deafen the machine", c.everywhere("replace", c.Gateway, "lladdr", nobody, "nud", "permanent", "dev", "eth0"))
@@ -124,17 +126,17 @@ func (c *Cluster) Heal() {
 		c.everywhere("flush", "to", c.Gateway, "dev", "eth0", "nud", "permanent")))
 }
 
-// Shape limits the rate at which this machine sends to the hosts, like
-// [Host.Shape]. It suits only slow rates, because its burst is a single
-// packet.
+// Shape limits the rate at which the test's machine sends to all hosts
+// together. It is suitable only for slow rates, because at most one packet may
+// be sent at once.
 func (c *Cluster) Shape(rate string) {
 	c.report.Helper()
 	c.check("shape the machine", tool("", "tc", limits(c.net.bridge(),
 		"tbf", "rate", rate, "burst", "1600", "latency", "400ms")...))
 }
 
-// Queued returns what the limits have done to packets that this machine sends
-// to the hosts.
+// Queued returns how many packets from the test's machine to the hosts the
+// limit set by Shape has dropped or delayed.
 func (c *Cluster) Queued() (Queued, error) {
 	return queued([]string{"tc", "-s", "qdisc", "show", "dev", c.net.bridge(), "root"})
 }

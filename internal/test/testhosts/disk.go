@@ -11,16 +11,17 @@ import (
 	"github.com/plx-run/plx/internal/test/executable"
 )
 
-// disk is the part of a host that survives a power off: a directory of this
-// machine, whose files each boot bind-mounts into the host.
+// disk is the part of a host that survives a power off: a directory of the
+// test's machine. Each boot bind-mounts the files of this directory into the
+// host.
 type disk struct {
-	name    string // of the host, such as h1
+	name    string // name of the host, such as h1
 	number  int    // number of the host, from 1
-	dir     string // directory on this machine with all files of the host
-	home    string // directory on this machine that is root's home on the host
+	dir     string // directory on the test's machine with all files of the host
+	home    string // directory on the test's machine that is root's home on the host
 	options Options
 
-	container bool // the next boot keeps the boot ID, like a restarted container
+	container bool // if true, the next boot keeps the boot ID, as a restarted container does
 }
 
 func newDisk(n *network, number int, o Options) *disk {
@@ -39,8 +40,8 @@ const sshPort = 22
 func (d *disk) path(name string) string { return filepath.Join(d.dir, name) }
 
 // prepare writes all files that a boot bind-mounts into the host. hosts is the
-// content of /etc/hosts, and authorized the line of authorized_keys for the
-// client.
+// content of /etc/hosts. authorized is the line of authorized_keys with the
+// client's public key.
 func (d *disk) prepare(hosts, authorized string) error {
 	for _, folder := range []string{"ssh", "bin", "gpus"} {
 		if err := os.MkdirAll(d.path(folder), 0o755); err != nil {
@@ -74,8 +75,8 @@ func (d *disk) prepare(hosts, authorized string) error {
 	return nil
 }
 
-// noisyRC is a .bashrc that prints as some users' do: greetings on both output
-// streams, colors, and a line without an end.
+// noisyRC is a .bashrc that prints what some users' .bashrc prints: greetings
+// on both output streams, colors, and a line without a line feed.
 const noisyRC = `echo "Welcome to $(hostname)!"
 printf '\033[1;32mall systems green\033[0m\n'
 echo "module load: warning: no such module" >&2
@@ -94,8 +95,9 @@ func (d *disk) files(hosts, authorized string) map[string]string {
 	}
 }
 
-// newBootID writes a new boot ID for the host, because the kernel's boot ID is
-// the same for all hosts. A container keeps its boot ID.
+// newBootID writes a new boot ID for the host, because the hosts share a
+// kernel, whose own boot ID is equal on all of them. If d.container is set,
+// the host keeps its boot ID.
 func (d *disk) newBootID() error {
 	if d.container {
 		return nil
@@ -109,8 +111,8 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// setTool installs a program in the host's /usr/local/bin, for this boot and
-// all later ones. An empty script removes the program.
+// setTool installs a program in the host's /usr/local/bin, for the current
+// boot and all later ones. An empty script removes the program.
 func (d *disk) setTool(name, script string) error {
 	path := filepath.Join(d.path("bin"), name)
 	if script == "" {

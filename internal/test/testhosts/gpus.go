@@ -9,8 +9,9 @@ import (
 	"sync"
 )
 
-// machines are the recordings in gpuprobe's test data on which fake GPUs are
-// based.
+// machines lists the recordings of nvidia-smi in gpuprobe's test data. Each
+// names the GPU model and the driver version. The fake GPUs are those of these
+// machines.
 var machines = []string{"v100-sxm3-418", "quadro-rtx4000-535", "l40s-550"}
 
 // setGPUs implements [Host.SetGPUs].
@@ -26,7 +27,7 @@ func (d *disk) setGPUs(count int, facts ...string) error {
 	if err != nil {
 		return err
 	}
-	facts = append(recorded, facts...) // if two facts conflict, the later one wins
+	facts = append(recorded, facts...) // the fake nvidia-smi uses the later line if two lines conflict
 	if err := replaceFile(d.path("gpus/facts"), strings.Join(facts, "\n")+"\n", 0o644); err != nil {
 		return err
 	}
@@ -36,8 +37,8 @@ func (d *disk) setGPUs(count int, facts ...string) error {
 	return d.setTool("nvidia-smi", "#!/bin/sh\nPLX_FAKE_GPUS=/run/gpus/facts exec /run/gpus/nvidia-smi \"$@\"\n")
 }
 
-// recorded returns the facts of a recorded machine that has at least count
-// GPUs, without the GPUs beyond count.
+// recorded returns the lines for the fake nvidia-smi that describe count GPUs
+// of a recorded machine. The machine may have more GPUs.
 func (d *disk) recorded(count int) ([]string, error) {
 	var fit [][]string
 	for _, name := range machines {

@@ -12,29 +12,30 @@ import (
 	"time"
 )
 
-// Host is one machine of a cluster. Methods that return no error report
+// Host is one machine of a cluster. Methods that do not return an error report
 // failures to the cluster's Reporter.
 type Host struct {
 	// Name is h1, h2, and so on. It is the host's own name. The client's ssh
 	// config and every host's /etc/hosts map it to Addr.
 	Name string
-	// Addr is the host's IPv4 address. Addr6 is its IPv6 address; empty if
-	// this machine has no IPv6.
+	// Addr is the host's IPv4 address. Addr6 is its IPv6 address, or empty if
+	// the test's machine has no IPv6.
 	Addr, Addr6 string
-	// SecondAddr and SecondAddr6 are the addresses of eth1, see Options.Second.
+	// SecondAddr and SecondAddr6 are the IPv4 and IPv6 addresses of the second
+	// interface, eth1. They are used only if Options.Second is set.
 	SecondAddr, SecondAddr6 string
-	// HomeDir is the directory on this machine that is root's home on the
-	// host.
+	// HomeDir is the directory on the test's machine that is root's home on
+	// the host.
 	HomeDir string
 
 	cluster *Cluster
 	disk    *disk
 	link    *link
-	second  *link // link of eth1; not connected unless Options.Second is set
+	second  *link // link of the second interface, eth1; not connected unless Options.Second is set
 
-	mu   sync.Mutex // held during a whole operation, such as PowerOff
-	boot *boot      // nil while the power is off
-	rate string     // rate limit of the link, see Shape; "" means no limit
+	mu   sync.Mutex // locked during a whole operation such as PowerOff
+	boot *boot      // the current run of the host; nil while the power is off
+	rate string     // rate limit of the link, set by Shape; "" means no limit
 }
 
 func newHost(c *Cluster, number int) *Host {
@@ -55,24 +56,24 @@ func newHost(c *Cluster, number int) *Host {
 	}
 }
 
-// PowerOff cuts the host's power. It takes the link down first, so that no
-// peer receives a last packet, and then kills all processes. Files in the home
-// directory stay.
+// PowerOff cuts the host's power. It first takes the link down, so that no
+// other host receives a packet of a dying process, and then kills all
+// processes. Files in the home directory stay.
 func (h *Host) PowerOff() {
 	h.cluster.report.Helper()
 	h.cluster.check("power off "+h.Name, h.powerOff())
 }
 
 // PowerOn starts the host again with the same keys, home directory and
-// address, and waits until sshd listens. Cuts of its link and special mounts
-// of its home directory are undone.
+// address, and waits until sshd listens. It undoes Cut, Mute, Deafen and
+// MountHome.
 func (h *Host) PowerOn() {
 	h.cluster.report.Helper()
 	h.cluster.check("power on "+h.Name, h.powerOn())
 }
 
-// RestartContainer kills all processes of the host and starts it again like a
-// container: in new namespaces, but with the same boot ID.
+// RestartContainer kills all processes of the host and starts the host again
+// as a container is restarted: in new namespaces, but with the same boot ID.
 func (h *Host) RestartContainer() {
 	h.cluster.report.Helper()
 	h.PowerOff()
@@ -87,18 +88,18 @@ func (h *Host) powerOff() error {
 	if h.boot == nil {
 		return nil
 	}
-	// If the host's processes have crashed, its link is already gone, and this
+	// If the host's processes have crashed, the link is already gone, and set
 	// fails.
-	_ = h.link.set("down") // fails if the link is already gone
+	_ = h.link.set("down") // an error means that the link is already gone
 	if err := h.boot.kill(); err != nil {
 		return fmt.Errorf("host %s: %w", h.Name, err)
 	}
 	h.boot = nil
-	// The kernel removes the links with the namespace, but only later. Remove
-	// them now, because a restart needs the same names.
-	_ = h.link.remove() // fails if the link is gone already
+	// The kernel removes the links together with the namespace, but later.
+	// Remove them now, because a restart needs links with the same names.
+	_ = h.link.remove() // an error means that the link is already gone
 	if h.cluster.options.Second {
-		_ = h.second.remove() // as above
+		_ = h.second.remove() // an error means that the link is already gone
 	}
 	return nil
 }
@@ -113,7 +114,7 @@ func (h *Host) powerOn() error {
 	if err != nil {
 		return fmt.Errorf("host %s: %w", h.Name, err)
 	}
-	defer commands.Close() // closes it if connect has failed early
+	defer commands.Close() // if connect fails early, it leaves the file open; closing the file twice does no harm
 	if err := h.connect(b, commands); err != nil {
 		return fmt.Errorf("host %s: %w (%v)", h.Name, err, b.kill())
 	}
@@ -123,8 +124,8 @@ func (h *Host) powerOn() error {
 	return nil
 }
 
-// connect creates the host's link, sends the host the commands that set up its
-// end, and waits until sshd listens.
+// connect creates the host's link and sends the host the commands that set up
+// the link's end inside the host. It then waits until sshd listens.
 func (h *Host) connect(b *boot, commands *os.File) error {
 	n := h.cluster.net
 	if err := recordPid(n.pidFile(), b.pid()); err != nil {
@@ -202,9 +203,9 @@ func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.C
 	root := h.cluster.root
 	inside := append([]string{
 		"--mount", "--uts", "--ipc", "--net", "--pid", "--target", strconv.Itoa(pid),
-		"--wdns=" + root, "--", // not --wd, which nsenter opens before it enters the host's mount namespace
-		// nsenter forks, so killing nsenter would not kill the program without
-		// setpriv --pdeathsig.
+		"--wdns=" + root, "--", // unlike --wd, a path that nsenter opens after it has entered the host's mount namespace
+		// nsenter forks, so killing nsenter does not kill the program. With
+		// --pdeathsig, the kernel kills the program when nsenter dies.
 		"setpriv", "--pdeathsig", "KILL", "--", name,
 	}, args...)
 	cmd := exec.CommandContext(ctx, "nsenter", inside...)
@@ -218,8 +219,9 @@ func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.C
 	return cmd
 }
 
-// MountHome changes how the host's home directory is mounted, also for running
-// programs. HomeDir always shows the normal directory.
+// MountHome changes how the host's home directory is mounted, even for
+// programs that are already running. HomeDir always shows the normal
+// directory.
 func (h *Host) MountHome(m HomeMount) {
 	h.cluster.report.Helper()
 	h.mu.Lock()
@@ -235,15 +237,15 @@ func (h *Host) MountHome(m HomeMount) {
 // /usr/local/bin. The GPUs are those of a real machine whose nvidia-smi output
 // was recorded. Different hosts get different machines, if several recordings
 // have enough GPUs. facts are additional lines for the fake nvidia-smi, such
-// as "mode hang" or "driver 550.54.15"; the first lines of its script list
-// them. With count 0 and no facts, SetGPUs removes nvidia-smi.
+// as "mode hang" or "driver 550.54.15"; the comment at the beginning of its
+// script lists them. With count 0 and no facts, SetGPUs removes nvidia-smi.
 func (h *Host) SetGPUs(count int, facts ...string) {
 	h.cluster.report.Helper()
 	h.cluster.check("set the GPUs of "+h.Name, h.disk.setGPUs(count, facts...))
 }
 
-// Logins returns the number of SSH logins on this host so far. Each connection
-// counts once, however many commands run on it.
+// Logins returns the number of SSH logins on this host so far. A connection
+// counts once, even if several commands run on it.
 func (h *Host) Logins() (int, error) {
 	log, err := os.ReadFile(h.disk.path("log"))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// writeKnown writes lines of known_hosts with the host's keys for its
+// writeKnown writes lines of known_hosts that list the host's keys under its
 // addresses. It ignores empty addresses.
 func (d *disk) writeKnown(to *bytes.Buffer, addresses ...string) error {
 	var normal []string
@@ -57,8 +57,9 @@ func (d *disk) writeHostKeys() error {
 	return nil
 }
 
-// writeKey creates a key pair in the files path and path.pub. It returns the
-// public key as a line of authorized_keys.
+// writeKey creates a key pair: the private key in the file path, the public
+// key in the file path.pub. It returns the public key as a line of
+// authorized_keys.
 func writeKey(path, kind string) (string, error) {
 	private, err := newKey(kind)
 	if err != nil {
@@ -92,7 +93,7 @@ func newKey(kind string) (crypto.Signer, error) {
 }
 
 // sshdConfig returns the host's sshd_config. It leaves every limit at
-// OpenSSH's default, as most users' servers do.
+// OpenSSH's default, because most users' servers do so.
 func (d *disk) sshdConfig() string {
 	sftp := "internal-sftp"
 	if d.options.ExternalSFTP {
@@ -107,7 +108,8 @@ func (d *disk) sshdConfig() string {
 		"PasswordAuthentication no",
 		"KbdInteractiveAuthentication no",
 		"PermitRootLogin prohibit-password",
-		// Not in the home directory, which a test may make unreadable.
+		// The file is outside the home directory, because a test may make that
+		// unreadable.
 		"AuthorizedKeysFile /etc/ssh/authorized_keys",
 		"Subsystem sftp " + sftp,
 	}

@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// link is a virtual network cable: a pair of interfaces, one on this machine's
-// bridge and one inside the host, eth0 or eth1. The kernel removes both when
-// the host dies.
+// link is a virtual network cable: a pair of interfaces. One is on the bridge
+// of the test's machine, the other is eth0 or eth1 inside the host. The kernel
+// removes both when the host dies.
 type link struct {
-	name string // name of the interface on this machine
+	name string // name of the interface on the test's machine
 }
 
-// plug creates the link of a host. pid is the host's process 1, and inside is
-// the name of the interface inside the host.
+// plug creates the link of a host. pid is the host's process 1, inside is the
+// name and mac the MAC address of the interface inside the host.
 func (l *link) plug(pid int, inside, mac, bridge string) error {
 	commands := fmt.Sprintf("link add %[1]s type veth peer name %[5]s address %[2]s netns %[3]d\n"+
 		"link set %[1]s master %[4]s up\n", l.name, mac, pid, bridge, inside)
@@ -58,8 +58,8 @@ func black(name string) []string {
 	return limits(name, "tbf", "rate", "8kbit", "burst", "1", "limit", "1")
 }
 
-// inNetwork returns a function that runs a program of this machine in the
-// network namespace of a process.
+// inNetwork returns a function that runs a program of the test's machine in
+// the network namespace of the process pid.
 func inNetwork(pid int) func(name string, args ...string) error {
 	return func(name string, args ...string) error {
 		return tool("", "nsenter", append([]string{"--net", "--target", strconv.Itoa(pid), name}, args...)...)
@@ -142,12 +142,12 @@ func ParseRate(rate string) (float64, error) {
 // once, in bytes.
 const largestSegment = 65536
 
-// shaping returns the burst of a rate limit and the largest segment that the
-// kernel should hand to the link, in bytes. If a segment were larger than the
-// burst, tc would split it into packets, which takes ten times the CPU time.
-// From 50 Mbit/s on, the burst is therefore what the link carries in a
-// millisecond, but at least 16 KiB plus headers. For slower rates, it is about
-// two packets.
+// shaping returns the burst of a rate limit (bytes that may be sent at once)
+// and the largest segment that the kernel should hand to the link, in bytes.
+// If a segment is larger than the burst, tc splits it into packets, which
+// takes ten times the CPU time. Therefore, from 50 Mbit/s on, the burst is
+// what the link carries in a millisecond, but at least 16 KiB plus headers.
+// For slower rates, it is about two packets.
 func shaping(rate string) (burst, segment int) {
 	const few, piece, head = 4096, 16384, 1100
 	bits, err := ParseRate(rate)

@@ -13,13 +13,14 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// ErrNoMemoryGroups is returned on a machine without memory control groups.
+// ErrNoMemoryGroups is the error on a machine whose kernel has no control
+// groups for memory.
 var ErrNoMemoryGroups = errors.New("testhosts: no control groups for memory")
 
 // memoryGroups describes the machine's hierarchy of memory control groups,
 // cgroup v1 or v2.
 type memoryGroups struct {
-	root, limit, events string // folder of the hierarchy; names of the files in a group with its limit and its events
+	root, limit, events string // folder of the hierarchy, name of the file in a group's folder with its limit, and name of the file with its events
 }
 
 func findMemoryGroups() (memoryGroups, error) {
@@ -39,7 +40,7 @@ func findMemoryGroups() (memoryGroups, error) {
 // the group that uses up this memory. It returns after the kernel has reported
 // the kill.
 //
-// pid is the ID of the process on this machine, see [Process.OuterPID].
+// pid is the process ID on the test's machine, as [Process.OuterPID] gives it.
 func OutOfMemory(pid int) error {
 	groups, err := findMemoryGroups()
 	if err != nil {
@@ -85,30 +86,32 @@ func (g memoryGroup) kill(pid int) error {
 
 const groupLimit = 16 << 20
 
-// fill writes more data to memory than the group may have, and returns the
-// error output of the process that does so. The OOM killer prefers the victim,
-// but kills this process later too.
+// fill starts a process in the group that writes more data to memory than the
+// group may have. It returns the error output of this process. The OOM killer
+// first kills the process that OutOfMemory has chosen, and later the process
+// that fill has started.
 func (g memoryGroup) fill() string {
 	file, err := os.CreateTemp("/dev/shm", "plx-testhosts-")
 	if err != nil {
 		return err.Error()
 	}
-	defer os.Remove(file.Name()) // the file is in memory
-	defer file.Close()           // it is removed
+	defer os.Remove(file.Name()) // if the removal fails, only memory is lost, because the file is in memory
+	defer file.Close()           // the file is removed, so an error of Close does not matter
 	script := fmt.Sprintf("echo $$ >%s/cgroup.procs && exec head -c %d /dev/zero", g.folder, 2*groupLimit)
 	var complaint strings.Builder
 	cmd := exec.Command("sh", "-c", script)
 	cmd.Stdout, cmd.Stderr = file, &complaint
-	err = cmd.Run() // expected to fail for lack of memory
+	err = cmd.Run() // fails for lack of memory, as intended
 	return fmt.Sprintf("%v: %s", err, complaint.String())
 }
 
-// remove moves surviving processes out of the group and removes it, as soon as
-// all others have ended. It waits at most [patience.Limit].
+// remove moves surviving processes out of the group. It removes the group as
+// soon as all other processes of the group have ended, and waits at most
+// [patience.Limit] for this.
 func (g memoryGroup) remove() error {
-	left, _ := os.ReadFile(filepath.Join(g.folder, "cgroup.procs")) // a process that was not killed must leave the group
+	left, _ := os.ReadFile(filepath.Join(g.folder, "cgroup.procs")) // processes that survived and must leave the group; none if the file cannot be read
 	for pid := range strings.Lines(string(left)) {
-		_ = os.WriteFile(filepath.Join(g.root, "cgroup.procs"), []byte(strings.TrimSpace(pid)), 0) // fails if the process has ended
+		_ = os.WriteFile(filepath.Join(g.root, "cgroup.procs"), []byte(strings.TrimSpace(pid)), 0) // fails if the process has ended, which does not matter
 	}
 	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(5 * time.Millisecond) {
 		err := os.Remove(g.folder)

@@ -12,19 +12,19 @@ import (
 	"syscall"
 )
 
-// stateDir holds the files of all clusters. It must not be in /tmp or in
-// root's home, because the hosts have these directories of their own.
+// stateDir is the folder for the files of all clusters. It must not be in /tmp
+// or in root's home, because each host has its own /tmp and its own home.
 const stateDir = "/var/lib/plx-testhosts"
 
 // network is a reservation of the addresses 10.77.N.0/24 and fd77:0:0:N::/64,
-// the bridge plxN and the folder net-N. A file lock holds the reservation, so
-// that it ends when the process dies. The next process that reserves the
-// number removes what is left.
+// the bridge plxN and the folder net-N, for one number N. A file lock holds
+// the reservation, so that it ends when the process dies. The next process
+// that reserves the same number removes what the dead process has left.
 type network struct {
-	number int      // the N in addresses, bridge and folder
+	number int      // the number N in addresses, bridge and folder
 	dir    string   // path of the folder net-N
 	lock   *os.File // locked file; closing it ends the reservation
-	ipv6   bool     // true if this machine has IPv6
+	ipv6   bool     // true if the test's machine has IPv6
 }
 
 // claimNetwork removes what dead processes left behind, and then reserves the
@@ -54,16 +54,16 @@ func claimNetwork() (*network, error) {
 func sweep() {
 	locks, err := filepath.Glob(filepath.Join(stateDir, "net-*.lock"))
 	if err != nil {
-		return // happens only for a malformed pattern
+		return // Glob returns an error only for a malformed pattern
 	}
 	for _, lock := range locks {
 		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(lock), "net-"), ".lock")
 		number, err := strconv.Atoi(name)
 		if err != nil {
-			continue // not a lock file of this package
+			continue // not the name of a lock file of this package
 		}
 		if n, err := tryClaim(number); err == nil && n != nil {
-			_ = n.release() // the next reservation tries again
+			_ = n.release() // on an error, the next reservation of the number tries again
 		}
 	}
 }
@@ -93,7 +93,7 @@ func tryClaim(number int) (*network, error) {
 }
 
 // isFile reports whether f is still the file at path. Another process may have
-// removed the file after this one opened it and before it locked it.
+// removed the file between this process's open and its lock.
 func isFile(f *os.File, path string) bool {
 	open, err := f.Stat()
 	if err != nil {
@@ -103,8 +103,8 @@ func isFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(open, named)
 }
 
-// inUse reports whether this machine has an address in 10.77.N.0/24 on an
-// interface that is not of this package.
+// inUse reports whether the test's machine has an address in 10.77.N.0/24 on
+// an interface that this package has not created. N is number.
 func inUse(number int) bool {
 	links, err := net.Interfaces()
 	if err != nil {
@@ -117,7 +117,7 @@ func inUse(number int) bool {
 		}
 		addresses, err := link.Addrs()
 		if err != nil {
-			continue // the link went away
+			continue // the interface was removed after it was listed
 		}
 		for _, a := range addresses {
 			if other, ok := a.(*net.IPNet); ok && (subnet.Contains(other.IP) || other.Contains(subnet.IP)) {
@@ -157,7 +157,7 @@ func (n *network) etcHosts(hosts int) string {
 	return text.String()
 }
 
-// up creates the bridge and the folder.
+// up creates the bridge and the folder of the network.
 func (n *network) up() error {
 	if err := os.MkdirAll(n.dir, 0o755); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (n *network) up() error {
 }
 
 // The second network is a separate bridge with the addresses 10.78.N.0/24 and
-// fd78:0:0:N::/64. This machine has no address on it.
+// fd78:0:0:N::/64. The test's machine has no address on it.
 
 func (n *network) secondBridge() string       { return n.bridge() + "b" }
 func (n *network) secondLink(host int) string { return n.link(host) + "b" }
@@ -202,8 +202,8 @@ func (n *network) release() error {
 	return errors.Join(err, os.Remove(n.lock.Name()), n.lock.Close())
 }
 
-// scrub kills recorded processes that are still running, and removes links and
-// files.
+// scrub kills those processes recorded by recordPid that are still running,
+// and removes links and files.
 func (n *network) scrub() error {
 	if err := killRecorded(n.pidFile()); err != nil {
 		return err
@@ -228,8 +228,8 @@ func (n *network) removeLinks() error {
 	if commands.Len() == 0 {
 		return nil
 	}
-	// The kernel may remove a link meanwhile, with its host's namespace.
-	// Ignore errors, and check afterwards that the bridge is gone.
+	// The kernel may remove a link at the same time, together with its host's
+	// namespace. Ignore errors, and check afterwards that the bridge is gone.
 	_ = tool(commands.String(), "ip", "-force", "-batch", "-")
 	if _, err := net.InterfaceByName(n.bridge()); err == nil {
 		return fmt.Errorf("testhosts: cannot remove the bridge %s", n.bridge())

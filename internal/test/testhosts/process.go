@@ -12,14 +12,15 @@ import (
 	"github.com/plx-run/plx/internal/test/patience"
 )
 
-// Processes returns all processes of the host; none if its power is off. It
-// reads the process table from outside, so that no process of its own is in
-// the result.
+// Processes returns all processes of the host, or none if its power is off. It
+// reads the process table from outside the host, so the result does not
+// contain a process that Processes has started.
 func (h *Host) Processes() ([]Process, error) {
 	return h.processes(func(string) bool { return true })
 }
 
-// processes returns the processes for whose names meant returns true.
+// processes returns the processes of the host for whose names the function
+// meant returns true.
 func (h *Host) processes(meant func(name string) bool) ([]Process, error) {
 	h.mu.Lock()
 	b := h.boot
@@ -34,16 +35,17 @@ func (h *Host) processes(meant func(name string) bool) ([]Process, error) {
 	return all, nil
 }
 
-// Strays returns the processes that are not part of the SSH server: programs
-// that a client runs on the host or has left behind.
+// Strays returns the processes that are not part of the SSH server. A client
+// runs these programs on the host, or has left them behind.
 func (h *Host) Strays() ([]Process, error) {
 	return h.processes(func(name string) bool { return !isServer(name) })
 }
 
 func isServer(name string) bool { return strings.HasPrefix(name, "sshd") || name == "sftp-server" }
 
-// AwaitIdle waits until the host has no strays. If ctx ends first, it returns
-// an error that lists them.
+// AwaitIdle waits until the host has no strays (processes that are not part of
+// the SSH server). If ctx ends first, it returns an error that lists the
+// strays.
 func (h *Host) AwaitIdle(ctx context.Context) error {
 	for {
 		strays, err := h.Strays()
@@ -65,8 +67,8 @@ func (h *Host) Freeze() {
 	asked := map[int]bool{}
 	h.cluster.check("freeze "+h.Name, h.signalUntil(syscall.SIGSTOP, func(p Process) bool {
 		// A process in state D waits in vfork for a child that was stopped
-		// before its exec. It has a pending SIGSTOP, so it stops before it
-		// does anything else.
+		// before its exec. The process has a pending SIGSTOP, so it stops
+		// before it does anything else.
 		if p.State == 'D' {
 			waits := asked[p.PID]
 			asked[p.PID] = true
@@ -76,9 +78,10 @@ func (h *Host) Freeze() {
 	}))
 }
 
-// Thaw sends SIGCONT to all processes, also to those that were stopped before
-// Freeze. It first signals every process whether stopped or not: a process in
-// vfork is not stopped yet, and SIGCONT cancels its pending SIGSTOP.
+// Thaw sends SIGCONT to all processes until none is stopped, even to those
+// that were stopped before Freeze. It first signals every process, whether the
+// process is stopped or not. A process in vfork is not stopped yet, and
+// SIGCONT cancels its pending SIGSTOP.
 func (h *Host) Thaw() {
 	h.cluster.report.Helper()
 	frozen, err := h.Processes()
@@ -93,8 +96,9 @@ func (h *Host) Thaw() {
 	}))
 }
 
-// signalUntil sends a signal to all processes until done is true for each. It
-// repeats this, because running processes may start others meanwhile.
+// signalUntil sends the signal s to all processes until done returns true for
+// each of them. It repeats this, because running processes may start other
+// processes at the same time.
 func (h *Host) signalUntil(s syscall.Signal, done func(Process) bool) error {
 	for deadline := time.Now().Add(patience.Limit); ; time.Sleep(2 * time.Millisecond) {
 		all, err := h.Processes()

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// sshd is the server's absolute path, because sshd refuses to start without
-// one.
+// sshd is the absolute path of the SSH server, because sshd refuses to start
+// if it is called by a relative path.
 const sshd = "/usr/sbin/sshd"
 
-// require skips the test if this machine cannot have test hosts; in CI it
+// require skips the test if the test's machine cannot run test hosts; in CI it
 // fails the test. With -short, it skips every test.
 func require(tb testing.TB) {
 	tb.Helper()
@@ -31,8 +31,8 @@ func require(tb testing.TB) {
 	}
 }
 
-// Available returns nil if this machine can have test hosts, or the reason why
-// not.
+// Available returns nil if the machine can run test hosts. If it cannot,
+// Available returns the reason.
 func Available() error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("testhosts: needs Linux")

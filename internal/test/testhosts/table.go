@@ -17,7 +17,8 @@ type Process struct {
 	// PID and PPID are process IDs inside the host. PPID is 0 for process 1
 	// and for processes that [Host.Command] has started.
 	PID, PPID int
-	// OuterPID is the ID of the process on this machine, outside the host.
+	// OuterPID is the ID that the process has on the test's machine, outside
+	// the host.
 	OuterPID int
 	// Name is the kernel's name of the process, at most 15 bytes. Args is the
 	// command line; empty for a zombie.
@@ -54,31 +55,31 @@ func (p Process) Signal(s syscall.Signal) error {
 }
 
 // table reads the processes of a host during one boot. It reads the /proc
-// inside the host, which has only the host's processes. To find a process's ID
-// on this machine, it must search all processes of the machine, so it does
-// this only once per process.
+// inside the host, which lists only the host's processes. To find the ID that
+// a process has outside the host, it must search all processes of the test's
+// machine. Therefore it searches only once per process.
 type table struct {
-	init int // ID of the host's process 1 on this machine
+	init int // ID that the host's process 1 has on the test's machine
 
 	mu    sync.Mutex
-	outer map[lifetime]int // IDs on this machine; refreshed if a process is missing; guarded by mu
+	outer map[lifetime]int // maps a process of the host to its ID on the test's machine; refreshed if a process is missing; guarded by mu
 }
 
-// lifetime identifies a process of a host, even if a later one gets the same
-// ID.
+// lifetime identifies a process of a host. A later process with the same ID
+// has another lifetime.
 type lifetime struct {
-	pid   int    // ID inside the host
+	pid   int    // process ID inside the host
 	start string // start time as in proc(5)
 }
 
 func newTable(init int) *table { return &table{init: init, outer: map[lifetime]int{}} }
 
-// outside returns the /proc folder of the process with this ID on this
-// machine.
+// outside returns the /proc folder, on the test's machine, of the process with
+// the ID pid.
 func outside(pid int) string { return fmt.Sprintf("/proc/%d", pid) }
 
-// read returns the processes for whose names meant returns true. It may leave
-// out processes that end meanwhile.
+// read returns the processes for whose names the function meant returns true.
+// It may leave out processes that end during the call.
 func (t *table) read(meant func(name string) bool) ([]Process, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +97,7 @@ func (t *table) read(meant func(name string) bool) ([]Process, error) {
 		}
 		p, err := readProcess(folder, pid)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		outer, known := t.outer[lifetime{pid, p.start}]
 		if !known && !looked {
@@ -106,7 +107,8 @@ func (t *table) read(meant func(name string) bool) ([]Process, error) {
 			looked = true
 			outer, known = t.outer[lifetime{pid, p.start}]
 		}
-		// A process that is still unknown has ended, or has started after look.
+		// A process that is still unknown has ended, or has started after the
+		// call of look.
 		if known {
 			p.OuterPID = outer
 			all = append(all, p)
@@ -115,8 +117,8 @@ func (t *table) read(meant func(name string) bool) ([]Process, error) {
 	return all, nil
 }
 
-// look finds the IDs, on this machine, of all processes of the host. The
-// caller holds t.mu.
+// look finds the IDs that all processes of the host have on the test's
+// machine. The caller holds t.mu.
 func (t *table) look() error {
 	space, err := os.Readlink(outside(t.init) + "/ns/pid")
 	if err != nil {
@@ -129,13 +131,13 @@ func (t *table) look() error {
 	clear(t.outer)
 	for _, outer := range pids {
 		if link, err := os.Readlink(outside(outer) + "/ns/pid"); err != nil || link != space {
-			continue // not a process of this host, or it has ended
+			continue // the process is not one of this host, or has ended
 		}
 		status, _ := os.ReadFile(outside(outer) + "/status")
 		ids := strings.Fields(statusField(string(status), "NSpid"))
 		start, err := startTime(outside(outer))
 		if len(ids) < 2 || err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		if pid, err := strconv.Atoi(ids[len(ids)-1]); err == nil {
 			t.outer[lifetime{pid, start}] = outer
@@ -144,13 +146,14 @@ func (t *table) look() error {
 	return nil
 }
 
-// numbered returns the process IDs that a /proc directory lists.
+// numbered returns the process IDs that the directory proc, a /proc, contains
+// as names.
 func numbered(proc string) ([]int, error) {
 	folder, err := os.Open(proc)
 	if err != nil {
 		return nil, err
 	}
-	defer folder.Close() // only read
+	defer folder.Close() // opened for reading: an error of Close does not matter
 	names, err := folder.Readdirnames(-1)
 	var pids []int
 	for _, name := range names {
@@ -189,9 +192,9 @@ func readList(path string) []string {
 	return strings.Split(string(bytes.TrimSuffix(text, []byte{0})), "\x00")
 }
 
-// statFields returns the fields of /proc/PID/stat from field 3, the state, on.
-// A process name may contain spaces and parentheses, so the fields are counted
-// from the last closing parenthesis.
+// statFields returns the fields of /proc/PID/stat, beginning with field 3, the
+// state. Field 2, the process name, may contain spaces and parentheses.
+// Therefore statFields looks for the last closing parenthesis.
 func statFields(folder string) ([]string, error) {
 	stat, err := os.ReadFile(folder + "/stat")
 	if err != nil {
@@ -214,8 +217,8 @@ func startTime(folder string) (string, error) {
 	return fields[19], nil
 }
 
-// recordPid records a process in a file, so that a later test run can kill it
-// if this one dies.
+// recordPid records a process in the file path, so that a later test run can
+// kill the process if this test run dies.
 func recordPid(path string, pid int) error {
 	start, err := startTime(outside(pid))
 	if err != nil {
@@ -242,7 +245,7 @@ func killRecorded(path string) error {
 	for line := range strings.Lines(string(text)) {
 		var p Process
 		if _, err := fmt.Sscanf(line, "%d %s", &p.OuterPID, &p.start); err != nil {
-			continue // an incomplete line, because its writer died
+			continue // the line is incomplete, because its writer died
 		}
 		if err := p.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return err

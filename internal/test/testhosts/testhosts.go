@@ -32,15 +32,15 @@ type Options struct {
 	// GPUs is the number of fake GPUs of each host, in order. Hosts without an
 	// entry have no GPU and no nvidia-smi.
 	GPUs []int
-	// SharedHome gives all hosts the same home directory, like a network file
-	// system.
+	// SharedHome gives all hosts the same home directory, as a network file
+	// system does.
 	SharedHome bool
 	// NoisyRC gives every home directory a .bashrc that prints to stdout and
 	// stderr.
 	NoisyRC bool
 	// ExternalSFTP uses the program sftp-server instead of the SFTP server
-	// inside sshd. sshd starts it through bash, so a .bashrc that prints
-	// breaks it.
+	// inside sshd. sshd starts sftp-server through bash, so a .bashrc that
+	// prints disturbs the SFTP protocol.
 	ExternalSFTP bool
 	// HostKeys are the types of host keys: ed25519, ecdsa, rsa. Empty means
 	// only ed25519.
@@ -48,8 +48,8 @@ type Options struct {
 	// Second gives every host a second interface, eth1, on a separate network.
 	// Cut, Mute, Deafen and Shape affect only eth0.
 	Second bool
-	// Rate limits every host's link from the start, like [Host.Shape]. Empty
-	// means no limit.
+	// Rate limits every host's link from the start, as [Host.Shape] does.
+	// Empty means no limit.
 	Rate string
 }
 

@@ -8,8 +8,8 @@
 // directory, as on most clusters. The programs are those of Debian's package
 // slurm-wlm.
 //
-// Jobs in the partition urgent preempt jobs in the default partition, main,
-// which Slurm then requeues.
+// Jobs in the partition urgent preempt jobs in the default partition, main.
+// Slurm then requeues the preempted jobs.
 //
 // The cluster differs from a real one in two ways: Slurm does not confine jobs
 // to their cores and devices, and all users are root. Slurm tracks processes
@@ -45,16 +45,16 @@ type Cluster struct {
 	*testhosts.Cluster
 	Login *testhosts.Host
 	Nodes []*testhosts.Host
-	// Home is the directory on this machine that is the home directory on
-	// every host.
+	// Home is the directory on the test's machine that is the home directory
+	// on every host.
 	Home string
 
 	tb      testing.TB
 	options Options
-	dir     string // state, logs and configuration, at the same path on this machine and on the hosts
+	dir     string // folder for state, logs and configuration, at the same path on the test's machine and on the hosts
 }
 
-// HomeThere is the path of the home directory on the hosts.
+// HomeThere is the path that the home directory has on the hosts.
 func (c *Cluster) HomeThere() string {
 	c.tb.Helper()
 	root, err := user.LookupId("0")
@@ -64,8 +64,8 @@ func (c *Cluster) HomeThere() string {
 	return root.HomeDir
 }
 
-// limit is the timeout for starting a daemon and for each change of a node's
-// or job's state.
+// limit is the timeout for the start of a daemon and for each change of state
+// of a node or job.
 const limit = time.Minute
 
 // Start starts a cluster and stops it at the end of the test.
@@ -79,7 +79,7 @@ func Start(tb testing.TB, o Options) *Cluster {
 		gpus = append(gpus, o.GPUs)
 	}
 	require(tb)
-	tb.Cleanup(func() { // runs after the hosts have ended
+	tb.Cleanup(func() { // The cleanup runs after the hosts have ended, because Start registers it before the hosts' own.
 		if out, err := exec.Command("sh", "-ec", ungroup, "sh", tb.TempDir()).CombinedOutput(); err != nil {
 			tb.Errorf("testslurm: remove control groups: %v: %s", err, out)
 		}
@@ -113,12 +113,12 @@ func require(tb testing.TB) {
 
 // open writes Slurm's configuration and starts the daemons.
 func (c *Cluster) open() (err error) {
-	// Not in /tmp, because each host has its own /tmp, but /var/tmp of this
-	// machine.
+	// The folder is in /var/tmp, which the hosts share with the test's
+	// machine. Each host has its own /tmp.
 	if c.dir, err = os.MkdirTemp("/var/tmp", "plx-slurm-"); err != nil {
 		return err
 	}
-	c.tb.Cleanup(func() { os.RemoveAll(c.dir) }) // the error is ignored: files in /var/tmp may be left
+	c.tb.Cleanup(func() { os.RemoveAll(c.dir) }) // the error is ignored: it only means that files in /var/tmp are left
 	if err := c.configure(); err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (c *Cluster) open() (err error) {
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
-// configure writes slurm.conf and its related files.
+// configure writes slurm.conf and the other configuration files of Slurm.
 func (c *Cluster) configure() error {
 	nodes, gres := "", ""
 	for i, h := range c.Nodes {
@@ -196,25 +196,26 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2
 	return os.Mkdir(c.path("state"), 0o700)
 }
 
-// daemon starts a program on a host that runs until the host loses its power.
+// daemon starts a program on a host. The program runs until the host loses its
+// power.
 func (c *Cluster) daemon(h *testhosts.Host, name string, args ...string) error {
 	cmd := h.Command(context.Background(), name, args...)
 	log, err := os.OpenFile(c.path(filepath.Base(name)+"-"+h.Name+".out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	defer log.Close() // the daemon has a duplicate
+	defer log.Close() // the daemon has a duplicate of the file, so an error of Close does not matter
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%s on %s: %w", name, h.Name, err)
 	}
-	go cmd.Wait() // the status is ignored: the daemon is killed in the end
+	go cmd.Wait() // the status is ignored: the daemon is killed at the end of the test
 	return nil
 }
 
 // groups is a script that gives a host its own hierarchy of control groups,
-// inside a group of this machine. slurmd requires the root of a hierarchy and
-// creates the folder slurm_HOST in it.
+// inside a group of the test's machine. slurmd requires the root of a
+// hierarchy and creates the folder slurm_HOST in it.
 const groups = `[ -e /sys/fs/cgroup/freezer ] && exit
 mkdir /run/freezer
 mount -t cgroup -o freezer cgroup /run/freezer
@@ -231,8 +232,9 @@ done
 cd /
 umount --lazy /run/freezer`
 
-// ungroup is a script that removes the control groups of clusters whose folder
-// is gone. These are this test's groups and those of tests that were killed.
+// ungroup is a script that removes the control groups of all clusters whose
+// folder is gone: the groups of the current test and of tests that were
+// killed.
 const ungroup = `mount -t cgroup -o freezer cgroup "$1"
 for group in "$1"/plx-slurm-*; do
 	name=${group##*/}
@@ -250,7 +252,8 @@ func (c *Cluster) startSlurmd(h *testhosts.Host) error {
 	return c.daemon(h, "/usr/sbin/slurmd", "-D", "-N", h.Name, "-f", c.path("slurm.conf"))
 }
 
-// group is the name of the control group on this machine for a host.
+// group is the name of the control group that the test's machine has for a
+// host.
 func (c *Cluster) group(h *testhosts.Host) string { return filepath.Base(c.dir) + "-" + h.Name }
 
 // Command returns a command that runs on the login node.
@@ -281,8 +284,8 @@ func (c *Cluster) output(name string, args ...string) (string, error) {
 	return strings.TrimRight(string(out), "\n"), nil
 }
 
-// AwaitState waits until sinfo reports a state for all given nodes: idle,
-// alloc, drain or down.
+// AwaitState waits until sinfo reports the given state for all given nodes.
+// The state is idle, alloc, drain or down.
 func (c *Cluster) AwaitState(state string, nodes ...*testhosts.Host) error {
 	var names []string
 	for _, h := range nodes {
@@ -297,8 +300,8 @@ func (c *Cluster) AwaitState(state string, nodes ...*testhosts.Host) error {
 	})
 }
 
-// AwaitJob waits until squeue reports a state of a job, such as RUNNING or
-// PENDING.
+// AwaitJob waits until squeue reports the given state for the job id, such as
+// RUNNING or PENDING.
 func (c *Cluster) AwaitJob(id, state string) {
 	c.tb.Helper()
 	err := await(func() error {
@@ -339,8 +342,8 @@ func (c *Cluster) StartSlurmd(h *testhosts.Host) {
 }
 
 // AwaitIdle waits until the hosts run only Slurm's daemons and no job steps.
-// If that takes longer than within, it returns an error that lists the other
-// processes.
+// If it has waited for the duration within, it returns an error that lists the
+// other processes.
 func (c *Cluster) AwaitIdle(within time.Duration) error {
 	var last error
 	for end := time.Now().Add(within); ; time.Sleep(20 * time.Millisecond) {
@@ -371,8 +374,8 @@ func (c *Cluster) idle(h *testhosts.Host) error {
 	return nil
 }
 
-// await calls check until it returns nil. After limit, it returns check's last
-// error.
+// await calls check until it returns nil. When the constant limit has passed,
+// await returns the last error of check.
 func await(check func() error) error {
 	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
 		err := check()
@@ -385,7 +388,7 @@ func await(check func() error) error {
 // logDaemons logs the end of each daemon's output.
 func (c *Cluster) logDaemons() {
 	const most = 3000
-	files, _ := filepath.Glob(c.path("*.out")) // the pattern is valid
+	files, _ := filepath.Glob(c.path("*.out")) // Glob returns an error only for a malformed pattern
 	for _, file := range files {
 		if text, err := os.ReadFile(file); err == nil {
 			c.tb.Logf("%s:\n%s", filepath.Base(file), text[max(0, len(text)-most):])

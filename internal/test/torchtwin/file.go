@@ -18,11 +18,11 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// content collects the tensors that a training writes to its file. They are
-// named first/VARIABLE, feed/STEP/INPUT, gradient/VARIABLE, loss (of all
-// steps) and last/VARIABLE.
+// content collects the tensors that a training writes to its file. Their names
+// are first/VARIABLE (initial values), feed/STEP/INPUT, gradient/VARIABLE
+// (first step), loss (all steps) and last/VARIABLE (final values).
 type content struct {
-	mu  sync.Mutex // needed because gradients arrive while the next feed is computed
+	mu  sync.Mutex // needed because gradients are added while another goroutine computes the next feed
 	all []safetensors.Tensor
 }
 
@@ -68,7 +68,7 @@ func (c *content) add(name string, shape []int, data any) {
 	}
 	b, err := binary.Append(nil, binary.LittleEndian, data)
 	if err != nil {
-		panic(err) // cannot happen with slices of numbers: a bug in this package
+		panic(err) // cannot happen with slices of numbers, so it is a bug in this package
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,7 @@ func (c *content) write(path string, settings map[string]any) error {
 		return err
 	}
 	if _, err = safetensors.Write(f, map[string]string{"settings": string(text), "compared": string(compared)}, c.all); err != nil {
-		f.Close() // the first error counts
+		f.Close() // an error has occurred already, and only the first error is returned
 		return err
 	}
 	return f.Close()
@@ -105,15 +105,15 @@ func (c *content) write(path string, settings map[string]any) error {
 // tensors maps the names of a file's tensors to their elements.
 type tensors map[string][]float64
 
-// read reads the tensors of a file that Compare compares: all but feeds and
-// first values.
+// read reads those tensors of a file that Compare compares. It leaves out
+// feeds and initial values.
 func read(t *testing.T, path string) tensors {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() // the error is ignored: the file was only read
+	defer f.Close() // opened for reading: an error of Close does not matter
 	info, err := f.Stat()
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func read(t *testing.T, path string) tensors {
 
 func elements(t *testing.T, file *safetensors.File, name string) []float64 {
 	t.Helper()
-	info, _ := file.Tensor(name) // it is there
+	info, _ := file.Tensor(name) // the caller has taken the name from the file, so the tensor exists
 	b := make([]byte, info.Size)
 	if err := file.ReadAt(name, b, 0); err != nil {
 		t.Fatal(err)
@@ -159,8 +159,8 @@ func (x tensors) withoutGradients() tensors {
 	return rest
 }
 
-// differences returns, for each tensor, how much x differs from want. Both
-// must have the same tensors.
+// differences returns, for each tensor, how much x differs from want. x and
+// want must have the same tensors.
 func (x tensors) differences(t *testing.T, want tensors) map[string]float64 {
 	t.Helper()
 	if got, names := slices.Sorted(maps.Keys(x)), slices.Sorted(maps.Keys(want)); !slices.Equal(got, names) {
@@ -181,8 +181,8 @@ func (x tensors) differences(t *testing.T, want tensors) map[string]float64 {
 	return all
 }
 
-// difference returns the largest absolute difference of two elements, divided
-// by the largest absolute element of want.
+// difference returns the largest absolute difference between corresponding
+// elements of x and want, divided by the largest absolute element of want.
 func difference(x, want []float64) (float64, error) {
 	if len(x) != len(want) {
 		return 0, fmt.Errorf("plx has %d elements, PyTorch %d", len(x), len(want))
@@ -201,8 +201,8 @@ func difference(x, want []float64) (float64, error) {
 	return by / largest, nil
 }
 
-// largestOfEach is like difference, but divides each element's difference by
-// that element of want, and returns the largest quotient.
+// largestOfEach divides the difference of each pair of elements by the element
+// of want, and returns the largest quotient.
 func largestOfEach(x, want []float64) (largest float64, err error) {
 	for i := range min(len(x), len(want)) {
 		by, err := difference(x[i:i+1], want[i:i+1])
@@ -217,8 +217,8 @@ func largestOfEach(x, want []float64) (largest float64, err error) {
 	return largest, nil
 }
 
-// worst returns a summary: the largest difference of each type of tensor, such
-// as gradients.
+// worst returns a summary for a message: the largest difference of each type
+// of tensor, such as gradients.
 func worst(differences map[string]float64) string {
 	kinds := map[string]float64{}
 	for name, by := range differences {

@@ -36,8 +36,8 @@ func python(t *testing.T, script string, arguments ...string) {
 	if err := os.WriteFile(filepath.Join(folder, "twin.py"), library, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// OMP_NUM_THREADS=1 because with several threads, PyTorch would add
-	// numbers in varying order.
+	// With several threads, PyTorch would add numbers in varying order, and
+	// the results would not be reproducible.
 	environment := []string{"PYTHONPATH=" + folder, "PYTHONDONTWRITEBYTECODE=1", "OMP_NUM_THREADS=1"}
 	out, err := run(t.Context(), environment, interpreter, append([]string{script}, arguments...)...)
 	if err != nil {

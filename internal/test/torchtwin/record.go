@@ -19,8 +19,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Environment variables of a child process: the file to write, the element
-// type of its model, and the number of virtual workers.
+// Environment variables for a child process: the file that it must write, the
+// element type of its model, and the number of virtual workers (shares of a
+// batch).
 const (
 	childFile    = "PLX_TORCHTWIN_FILE"
 	childDtype   = "PLX_TORCHTWIN_DTYPE"
@@ -43,7 +44,7 @@ func runChild(t *testing.T, path, dtype string, workers int) {
 	if _, err := run(t.Context(), environment, self, "-test.run="+strings.Join(only, "/")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(path); err != nil { // the child has not run the test
+	if _, err := os.Stat(path); err != nil { // the child process has exited without running the test
 		t.Fatal(err)
 	}
 }
@@ -55,10 +56,10 @@ type recorder struct {
 	workers int // number of virtual workers
 }
 
-// inChild reports whether this process was started by [runChild], and returns
-// its recorder.
+// inChild reports whether [runChild] has started this process. If so, it
+// returns the recorder for the child.
 func inChild() (recorder, bool) {
-	workers, _ := strconv.Atoi(os.Getenv(childWorkers)) // set by runChild; the error only occurs outside of a child
+	workers, _ := strconv.Atoi(os.Getenv(childWorkers)) // runChild sets a number; in any other process the variable is not set, and the error does not matter
 	r := recorder{os.Getenv(childFile), tensor.Float32, workers}
 	if os.Getenv(childDtype) == "float64" {
 		r.dtype = tensor.Float64
@@ -83,7 +84,7 @@ func (r recorder) record(ctx context.Context, job *trainer.Job, twin Twin) (*con
 		return nil, fmt.Errorf("%d virtual workers, want %d", job.NumShards(), r.workers)
 	}
 	file, c := &content{}, twin.Config
-	first := map[string]*tensor.Dense{} // values before the first step, by variable
+	first := map[string]*tensor.Dense{} // maps each variable's name to its values before the first step
 	c.Hooks = []trainer.Hook{{Name: "record", Gradient: func(_ context.Context, g trainer.Gradient) error {
 		if g.Step == 0 && r.workers == 1 {
 			return file.gradient(g, first[g.Variable].Shape())
@@ -118,7 +119,8 @@ func (r recorder) record(ctx context.Context, job *trainer.Job, twin Twin) (*con
 	return file, nil
 }
 
-// take makes the given number of steps and records their feeds and losses.
+// take makes the given number of steps and adds their feeds and losses to
+// file.
 func (r recorder) take(ctx context.Context, session *trainer.Session, steps int, feeds func(step int) (trainer.Feed, error), file *content) error {
 	var losses []float64
 	for result, err := range session.Train(ctx, steps, func(step int) (trainer.Feed, error) {
@@ -144,8 +146,8 @@ func (r recorder) take(ctx context.Context, session *trainer.Session, steps int,
 	return nil
 }
 
-// as converts a float32 value of a feed to the model's type. It returns other
-// values unchanged.
+// as converts a tensor of float32 to the element type dtype of the model. It
+// returns a tensor of another type unchanged.
 func as(dtype tensor.Dtype, v tensor.Tensor) tensor.Tensor {
 	x, ok := v.Data().([]float32)
 	if !ok || dtype == tensor.Float32 {
@@ -158,9 +160,9 @@ func as(dtype tensor.Dtype, v tensor.Tensor) tensor.Tensor {
 	return tensor.New(tensor.WithShape(v.Shape()...), tensor.WithBacking(wide))
 }
 
-// moved changes the initial values of variables whose elements are all equal.
-// Zeros and ones would hide mistakes: if the last layer is zero, the gradients
-// of all other layers are zero.
+// moved returns a build function that changes the initial values of those
+// variables whose elements are all equal. Zeros and ones would hide mistakes:
+// if the last layer is zero, the gradients of all other layers are zero.
 func moved(build trainer.Build) trainer.Build {
 	return func(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 		m, err := build(g, batch)

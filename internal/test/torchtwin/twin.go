@@ -9,7 +9,7 @@
 // plx trains in a child process, by trainer.Main, and writes a file of
 // tensors: initial values, batches, gradients of the first step, losses and
 // final values. The Python script starts with the same values and uses the
-// same batches. It imports twin.py of this package.
+// same batches. The script imports twin.py of this package.
 //
 // # Limits
 //
@@ -41,13 +41,14 @@ type Twin struct {
 	Build     func(b *nn.Builder)
 	Optimizer trainer.Optimizer
 	Config    trainer.Config
-	// Feeds returns a function that makes the feed of each step.
-	// Floating-point values must be float32, even if the model is float64.
+	// Feeds returns a function that makes the feed (the model's inputs) of
+	// each step. Floating-point values must be float32, even if the model is
+	// float64.
 	Feeds    func(ctx context.Context, job *trainer.Job, session *trainer.Session) (func(step int) (trainer.Feed, error), error)
 	Script   string         // path of the Python script
-	Settings map[string]any // parameters for the script
+	Settings map[string]any // parameters that are passed to the Python script
 	Steps    int            // number of steps; 0 means 20
-	First    float64        // largest allowed difference in the first step in float32; 0 means 1e-5
+	First    float64        // largest allowed difference of the first step's loss in float32; 0 means 1e-5
 	// Gradients is the largest allowed difference of the first step's
 	// gradients in float32; 0 means First. A ReLU whose input is near zero can
 	// change gradients more than the loss.
@@ -60,22 +61,22 @@ type Twin struct {
 	// models whose rounding errors grow from step to step, in PyTorch too. In
 	// float64, all steps are compared.
 	OnlyFirst bool
-	// Divided also compares a training with 3 virtual workers. It must be
-	// false if virtual workers draw their own random samples or compute their
-	// own batch statistics.
+	// Divided also compares a training with 3 virtual workers, which compute
+	// equal shares of each batch. It must be false if virtual workers draw
+	// their own random samples or compute their own batch statistics.
 	Divided bool
 }
 
-// limits are the largest allowed differences.
+// limits are the largest allowed differences between plx and PyTorch.
 type limits struct {
-	first     float64 // of the loss of the first step
-	gradients float64 // of each gradient of the first step; 0 means first
-	losses    float64 // of the loss of each step
-	last      float64 // of the values after the last step
+	first     float64 // limit for the loss of the first step
+	gradients float64 // limit for each gradient of the first step; 0 means the same as first
+	losses    float64 // limit for the loss of each step
+	last      float64 // limit for the values after the last step
 }
 
-// Default limits. In float32, rounding hides small mistakes, such as an
-// epsilon in the wrong place; in float64 it does not.
+// Default limits for float32 and float64. In float32, rounding hides small
+// mistakes, such as an epsilon in the wrong place; in float64 it does not.
 var (
 	single = limits{first: 1e-5, losses: 1e-3, last: 1e-4}
 	double = limits{first: 1e-12, losses: 1e-9, last: 1e-9}
@@ -88,7 +89,7 @@ var (
 func Compare(t *testing.T, twin Twin) {
 	t.Helper()
 	if child, ok := inChild(); ok {
-		child.train(twin) // does not return
+		child.train(twin) // train does not return
 	}
 	needTorch(t)
 	folder := t.TempDir()
@@ -99,7 +100,7 @@ func Compare(t *testing.T, twin Twin) {
 	python(t, twin.Script,
 		path("float32"), path("torch32"), "float32",
 		path("float64"), path("torch64"), "float64",
-		path("float32"), path("exact"), "float64") // PyTorch in float64, with the data of plx in float32
+		path("float32"), path("exact"), "float64") // PyTorch trains in float64 on the data that plx wrote in float32
 	plx32, torch32, torch64, exact := read(t, path("float32")), read(t, path("torch32")), read(t, path("torch64")), read(t, path("exact"))
 	most, exactly := single, double
 	most.first, most.gradients, most.last = cmp.Or(twin.First, most.first), twin.Gradients, cmp.Or(twin.Last, most.last)
@@ -129,7 +130,7 @@ func compare(t *testing.T, what string, plx, torch tensors, most limits) {
 	t.Logf("%s: %v; the first loss is %.9g, in PyTorch %.9g", what, worst(differences), plx["first loss"][0], torch["first loss"][0])
 }
 
-// of returns the largest allowed difference of the tensor with this name.
+// of returns the largest allowed difference of the tensor called name.
 func (l limits) of(name string) float64 {
 	switch {
 	case name == "first loss":

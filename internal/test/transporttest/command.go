@@ -13,7 +13,7 @@ import (
 // statuses and both output streams.
 func testCommand(t *testing.T, open func(*testing.T) transport.Transport) {
 	conn := opened(t, open)
-	every := make([]byte, 0, 255) // every byte but NUL
+	every := make([]byte, 0, 255) // all bytes except NUL
 	for b := 1; b < 256; b++ {
 		every = append(every, byte(b))
 	}

@@ -34,8 +34,8 @@ func testCopy(t *testing.T, open func(*testing.T) transport.Transport) {
 // copyAndCheck copies data to path and checks the resulting file.
 func copyAndCheck(t *testing.T, conn transport.Transport, path string, data []byte) {
 	t.Helper()
-	// Hide all methods but Read: Copy must not depend on the length of the
-	// source or on Seek.
+	// Hide all methods but Read, because Copy must not depend on the length of
+	// the source or on Seek.
 	source := struct{ io.Reader }{bytes.NewReader(data)}
 	if err := conn.Copy(t.Context(), source, path); err != nil {
 		t.Fatalf("copy: %v", err)
@@ -58,7 +58,7 @@ func testCopyFailure(t *testing.T, open func(*testing.T) transport.Transport) {
 		name   string
 		path   string
 		source io.Reader
-		want   error // nil means any error
+		want   error // the error that Copy must return; nil means that any error will do
 	}{
 		{"no folder", filepath.Join(t.TempDir(), "none", "f"), strings.NewReader("x"), fs.ErrNotExist},
 		{"onto a folder", t.TempDir(), strings.NewReader("x"), nil},

@@ -12,8 +12,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// testParallel checks that one connection can run more commands and copies at
-// once than an SSH server allows sessions.
+// testParallel checks that one connection can run many commands and copies at
+// once: more than the number of sessions that an SSH server allows.
 func testParallel(t *testing.T, open func(*testing.T) transport.Transport, copies int) {
 	conn := opened(t, open)
 	folder := t.TempDir()
@@ -37,8 +37,8 @@ func testParallel(t *testing.T, open func(*testing.T) transport.Transport, copie
 	within(t, "all of them", all.Wait)
 }
 
-// checkParallel is like checkStatus, but may be called from goroutines other
-// than the test's.
+// checkParallel checks the same as checkStatus, but may be called from
+// goroutines other than the test's.
 func checkParallel(t *testing.T, err error, want int) {
 	if (err != nil || want != 0) && transport.ExitStatus(err) != want {
 		t.Errorf("run %d: %v", want, err)
@@ -48,7 +48,7 @@ func checkParallel(t *testing.T, err error, want int) {
 func copyAndCheckQuietly(t *testing.T, conn transport.Transport, path string, data []byte) {
 	err := conn.Copy(t.Context(), bytes.NewReader(data), path)
 	if err != nil {
-		if !strings.Contains(err.Error(), "no more sessions") { // allowed, because all sessions may be in use
+		if !strings.Contains(err.Error(), "no more sessions") { // the error "no more sessions" is allowed, because all sessions may be in use
 			t.Errorf("copy: %v", err)
 		}
 		return

@@ -10,8 +10,9 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// Shell is a Transport to this machine for tests of other packages. Its value
-// is the home directory of the commands. It does not support Copy.
+// Shell is a Transport that runs commands on the local machine, for tests of
+// other packages. Its value is the home directory of the commands. It does not
+// support Copy.
 type Shell string
 
 // Run runs a script of /bin/sh.

@@ -88,24 +88,24 @@ func testDialogue(t *testing.T, conn transport.Transport) {
 	ended := make(chan error, 1)
 	go func() {
 		err := conn.Run(t.Context(), "while read -r line; do echo \"got $line\"; done", in, out, nil)
-		_ = out.Close() // never fails
+		_ = out.Close() // Close of a pipe never returns an error
 		ended <- err
 	}()
 	within(t, "the dialogue", func() {
 		for i := range 5 {
-			fmt.Fprintf(toHost, "%d\n", i) // the error is ignored: without this line, the reply would not arrive
+			fmt.Fprintf(toHost, "%d\n", i) // the error is ignored: if this line is lost, the reply does not arrive and the test fails
 			answer := make([]byte, len("got 0\n"))
 			if _, err := io.ReadFull(fromHost, answer); err != nil || string(answer) != fmt.Sprintf("got %d\n", i) {
 				t.Errorf("answer %q, %v", answer, err)
 			}
 		}
-		_ = toHost.Close() // never fails
+		_ = toHost.Close() // Close of a pipe never returns an error
 		checkStatus(t, <-ended, 0)
 	})
 }
 
-// testSlowReader does not read the output of one command, and checks that
-// another command still runs meanwhile.
+// testSlowReader leaves the output of one command unread, and checks that
+// another command still runs on the same connection.
 func testSlowReader(t *testing.T, conn transport.Transport) {
 	gate := &gated{open: make(chan struct{}), reached: make(chan struct{})}
 	const size = 4 << 20
@@ -149,12 +149,12 @@ type failing struct{ err error }
 func (f failing) Read([]byte) (int, error)  { return 0, f.err }
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// noise returns n bytes that cannot be compressed. They are the same for the
-// same seed.
+// noise returns n bytes that cannot be compressed. They depend only on seed
+// and n.
 func noise(seed byte, n int) []byte {
 	data := make([]byte, n)
 	source := rand.NewChaCha8([32]byte{seed})
-	_, _ = source.Read(data) // never fails
+	_, _ = source.Read(data) // Read of this source never returns an error
 	return data
 }
 
@@ -173,14 +173,15 @@ func (s *started) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-// testEnd checks how a command ends that is canceled, times out, or leaves a
+// testEnd checks how a command ends if it is canceled, times out, or leaves a
 // process behind.
 func testEnd(t *testing.T, open func(*testing.T) transport.Transport) {
 	t.Run("cancel", func(t *testing.T) {
 		conn := opened(t, open)
 		ctx, cancel := context.WithCancel(t.Context())
 		output, ended := newStarted(), make(chan error, 1)
-		// The command ends when its stdin does, so that no process is left.
+		// The command ends when its standard input ends, so that no process is
+		// left.
 		go func() { ended <- conn.Run(ctx, "echo started; cat >/dev/null", neverEnds(t), output, nil) }()
 		within(t, "the start", func() { <-output.first })
 		cancel()
@@ -230,7 +231,8 @@ func testClose(t *testing.T, open func(*testing.T) transport.Transport) {
 	checkLost(t, "copy after close", conn.Copy(t.Context(), bytes.NewReader(nil), t.TempDir()+"/f"))
 }
 
-// checkLost fails the test unless err is a LostError: the connection is lost.
+// checkLost fails the test unless err is a LostError, which means that the
+// connection is lost.
 func checkLost(t *testing.T, what string, err error) {
 	t.Helper()
 	if !transport.IsLost(err) {
@@ -241,6 +243,6 @@ func checkLost(t *testing.T, what string, err error) {
 // neverEnds returns a reader that blocks until the end of the test.
 func neverEnds(t *testing.T) io.Reader {
 	reader, writer := io.Pipe()
-	t.Cleanup(func() { _ = writer.Close() }) // never fails
+	t.Cleanup(func() { _ = writer.Close() }) // Close of a pipe never returns an error
 	return reader
 }

@@ -5,8 +5,8 @@
 //		transporttest.Run(t, func(t *testing.T) transport.Transport { return dial(t) })
 //	}
 //
-// The host must be this machine, and the user the one that runs the test,
-// because the suite reads the copied files. The suite checks what the
+// The host must be the test's own machine, and the user the one that runs the
+// test, because the suite reads the copied files. The suite checks what the
 // documentation of package transport promises. Properties of a single
 // transport, such as SSH keys and lost connections, have their own tests.
 package transporttest
@@ -19,8 +19,8 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// Run runs the suite. open returns a new transport for each test; the suite
-// closes it.
+// Run runs the suite. The function open returns a new transport for each test;
+// the suite closes the transport.
 func Run(t *testing.T, open func(t *testing.T) transport.Transport) {
 	RunCommands(t, open)
 	t.Run("Copy", func(t *testing.T) { testCopy(t, open) })

@@ -1,6 +1,7 @@
-// Package ledger is a log in which workers of the fault grid record their
-// steps. From the logs and the model's counters, a checker can decide whether
-// every gradient was applied exactly as often as it should have been.
+// Package ledger is a log in which workers of the fault grid (the tests of
+// package chaos) record their steps. From the logs and the model's counters, a
+// checker can decide whether every gradient was applied exactly as often as it
+// should have been.
 //
 //	book, err := ledger.Create(folder, generation, rank)
 //	...
@@ -23,7 +24,7 @@ import (
 )
 
 // Upper limits of a job whose gradients are counted. Rows is the number of
-// different pushes.
+// different pushes: the product of the other limits.
 const (
 	Generations = 4
 	Workers     = 3
@@ -33,14 +34,15 @@ const (
 
 // Push identifies the gradient of one worker in one step.
 type Push struct {
-	Generation int `json:"generation"` // from 0, below Generations
-	Worker     int `json:"worker"`     // index, below Workers
-	Step       int `json:"step"`       // from 0, below Steps
+	Generation int `json:"generation"` // number of the generation, from 0, less than the constant Generations
+	Worker     int `json:"worker"`     // rank of the worker, less than the constant Workers
+	Step       int `json:"step"`       // number of the step, from 0, less than the constant Steps
 }
 
-// Row is the row of a counting variable that counts how often this push was
-// applied. Even and odd steps are in different halves of the variable, so that
-// consecutive steps go to different shard holders if the variable is divided.
+// Row is the row of a counting variable that counts how often the push p was
+// applied. Even and odd steps are in different halves of the variable. If the
+// variable is divided among shard holders (tasks that hold its values),
+// consecutive steps therefore go to different holders.
 func (p Push) Row() int {
 	return ((p.Step%2*Steps/2+p.Step/2)*Generations+p.Generation)*Workers + p.Worker
 }
@@ -56,10 +58,11 @@ func (p Push) check() error {
 // Kind is the event that an entry records.
 type Kind string
 
-// The kinds of entries. Begun is recorded before a step. Made follows if its
-// gradient counted, Late if it came too late to count, and neither if the
-// worker never learned the outcome. Joined is a worker's first entry: its Step
-// is the first step that the worker will make.
+// The kinds of entries. Joined is a worker's first entry: its Step is the
+// first step that the worker will make. A worker records Begun before each
+// step. After the step it records Made if the step's gradient was applied, or
+// Late if the gradient came too late. It records neither if it never learns
+// the outcome.
 const (
 	Joined Kind = "joined"
 	Begun  Kind = "begun"
@@ -73,9 +76,9 @@ type Entry struct {
 	Kind Kind `json:"kind"`
 	// Workers is the number of workers in the generation; set only if Kind is Joined.
 	Workers int `json:"workers,omitempty"`
-	// Seen counts, for each worker, the pushes of this generation that are
-	// contained in the values from which the gradient was computed. It is set
-	// only if Kind is Begun.
+	// Seen is indexed by worker. It counts the pushes of this generation that
+	// are contained in the values from which the gradient was computed. It is
+	// set only if Kind is Begun.
 	Seen []int `json:"seen,omitempty"`
 }
 
@@ -125,7 +128,7 @@ func read(path string) (all []Entry, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened for reading: an error of Close does not matter
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		var e Entry
@@ -140,8 +143,8 @@ func read(path string) (all []Entry, err error) {
 	return all, lines.Err()
 }
 
-// Applied maps each counting variable to its counts: how often it applied each
-// push, indexed by Push.Row.
+// Applied maps each counting variable to its counts. A count is the number of
+// times that the variable applied a push, indexed by Push.Row.
 type Applied map[string][]float64
 
 const appliedName = "applied.json"

@@ -16,11 +16,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// A counting job makes every gradient identifiable. The gradient of a push is
-// 1 in the push's own row and 0 elsewhere. The loss is a sum and the learning
-// rate 1. Each row of a variable therefore ends as minus the number of times
-// that its push was applied. The counting variables are two dense ones and an
-// embedding table, because they are on different shard holders.
+// A counting job makes every gradient identifiable. A push is the gradient of
+// one worker in one step: it is 1 in the push's own row of a variable and 0 in
+// all other rows. The loss is a sum and the learning rate is 1. Therefore each
+// row of a variable ends as minus the number of times that its push was
+// applied. The counting variables are two dense ones and an embedding table,
+// which are on different shard holders (tasks that hold variables).
 //
 // Each worker records the outcomes of its steps in its ledger.
 
@@ -31,9 +32,10 @@ const (
 	table = "table"
 )
 
-// pushes builds the model: hot·left + hot·right + table[index] weight. Its
-// inputs select the push's row: "hot" has a 1 in that column of one batch row,
-// "index" is the row's number, and "weight" is 1.
+// pushes builds the model: hot·left + hot·right + table[index] weight. The
+// inputs select the push's row. In one row of the batch, "hot" has a 1 in the
+// column with the number of the push's row. "index" is this number, and
+// "weight" is 1.
 func pushes(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	rows := &trainer.Embedding{Name: table, Rows: ledger.Rows, Width: 1, Dtype: tensor.Float32}
 	found, err := rows.Lookup(g, "index", batch)
@@ -69,7 +71,7 @@ type counter struct {
 	job     *trainer.Job
 	session *trainer.Session
 	book    *ledger.Book
-	folder  string // folder of the ledger and of the variables' counts
+	folder  string // folder for the ledgers and for the counts of the variables
 }
 
 // shardRows is the number of batch rows per virtual worker.
@@ -105,9 +107,9 @@ func (s *settings) count(ctx context.Context, job *trainer.Job) (err error) {
 	return nil
 }
 
-// linger waits two seconds before the worker exits. The chief, which is in
-// step with the others, must first fetch the updates of their last steps. It
-// cannot get them from servers after all other workers have left.
+// linger waits two seconds before the worker exits. In this time the chief can
+// fetch the updates of the other workers' last steps. It cannot get them from
+// the parameter servers after all other workers have exited.
 func (c *counter) linger(ctx context.Context) {
 	select {
 	case <-time.After(2 * time.Second):
@@ -119,9 +121,9 @@ func (c *counter) push(step int) ledger.Push {
 	return ledger.Push{Generation: c.job.Generation(), Worker: c.job.WorkerID(), Step: step}
 }
 
-// loop makes all steps and records each in the ledger, before it begins and
-// when its outcome is known. The last worker takes 1.5 times as long for a
-// step as the others.
+// loop makes all steps. It records each step in the ledger before the step
+// begins and when its outcome is known. The last worker takes 1.5 times as
+// long for a step as the others.
 func (c *counter) loop(ctx context.Context) error {
 	took := c.pace
 	if rank := c.job.WorkerID(); rank > 0 && rank == c.job.NumWorkers()-1 {
@@ -138,7 +140,7 @@ func (c *counter) loop(ctx context.Context) error {
 			return err
 		}
 		result, err := c.session.Step(ctx, c.feed(step, 1))
-		if errors.Is(err, trainer.ErrDone) { // the other workers have finished
+		if errors.Is(err, trainer.ErrDone) { // ErrDone means that the other workers have finished all steps
 			result.Late = true
 		} else if err != nil {
 			return err
@@ -165,8 +167,8 @@ func (c *counter) told(step int, result trainer.Result) error {
 	return c.book.Note(ledger.Entry{Push: c.push(step), Kind: kind})
 }
 
-// feed returns the input of a push that counts the given number of times. Only
-// the first of this worker's batch rows contributes.
+// feed returns the input with which a push counts the given number of times.
+// Only the first of this worker's batch rows contributes to the gradient.
 func (c *counter) feed(step int, times float32) trainer.Feed {
 	from, to := c.session.Rows()
 	row := c.push(min(step, ledger.Steps-1)).Row()
@@ -182,9 +184,9 @@ func (c *counter) feed(step int, times float32) trainer.Feed {
 		"hot": dense(ledger.Rows, hot), "weight": dense(1, weight)}
 }
 
-// applied returns the counts of the variables as this worker sees them. Those
-// of the dense variables are from its last step, those of the table come from
-// the shard holders.
+// applied returns the counts of the variables as this worker sees them. The
+// counts of the dense variables are those after the worker's last step. The
+// counts of the table come from the shard holders.
 func (c *counter) applied(ctx context.Context) (ledger.Applied, error) {
 	values, err := c.session.Values(ctx)
 	if err != nil {
@@ -199,8 +201,9 @@ func (c *counter) applied(ctx context.Context) (ledger.Applied, error) {
 	return all, nil
 }
 
-// seen counts, for each worker, the pushes of this generation that both dense
-// variables contain. The next gradient will be computed from these values.
+// seen returns, indexed by worker, the number of pushes of this generation
+// that both dense variables contain. The worker will compute its next gradient
+// from these values.
 func (c *counter) seen(ctx context.Context) ([]int, error) {
 	all, err := c.applied(ctx)
 	if err != nil {
@@ -218,10 +221,10 @@ func (c *counter) seen(ctx context.Context) ([]int, error) {
 	return seen, nil
 }
 
-// conclude writes the final counts; only the chief calls it. It first makes
-// steps that count nothing, until the counts have not changed for c.quiet such
-// steps. Workers in step with the chief have ended by then. If c.quiet is 0,
-// it makes no such steps.
+// conclude writes the final counts; only the chief calls it. If c.quiet is
+// greater than 0, conclude first makes steps whose gradient is zero, until the
+// counts have not changed for c.quiet of these steps. By then all other
+// workers have ended.
 func (c *counter) conclude(ctx context.Context) error {
 	last, err := c.applied(ctx)
 	for same := 0; err == nil && same < c.quiet; same++ {
@@ -241,5 +244,5 @@ func (c *counter) conclude(ctx context.Context) error {
 	return last.Write(c.folder)
 }
 
-// nobodys is the minimum duration of a step that counts nothing.
+// nobodys is the minimum duration of a step whose gradient is zero.
 const nobodys = 30 * time.Millisecond

@@ -1,15 +1,16 @@
-// Workload is the training program of the fault grid. Its model has all kinds
-// of state that must be restored after a fault: an embedding table, dense
-// weights sharded over all workers, dropout, momentum, a decaying learning
-// rate, and recurrent state that each row of the batch carries from step to
-// step. A step takes a few milliseconds, but never less than --pace, so that a
-// fault hits the intended step.
+// Workload is the training program of the fault grid (the tests of package
+// chaos). Its model has all kinds of state that must be restored after a
+// fault: an embedding table, dense weights sharded over all workers, dropout,
+// momentum, a decaying learning rate, and recurrent state that each row of the
+// batch carries from step to step. A step takes a few milliseconds, but never
+// less than --pace, so that a fault hits the intended step.
 //
 // The chief prints every step.
 //
 // With --ledger, the program trains another model, in which the number of
-// times that each gradient was applied can be counted. This is for workers
-// that do not wait for each other, because their weights are not reproducible.
+// times that each gradient was applied can be counted. This model is for
+// workers that do not wait for each other, because their weights are not
+// reproducible.
 package main
 
 import (
@@ -25,13 +26,13 @@ import (
 // settings are the program's flags.
 type settings struct {
 	steps   int           // number of steps to make
-	batch   int           // rows of a global batch
+	batch   int           // number of rows of a batch, for all workers together
 	clip    float64       // norm to which gradients are clipped; 0 means no clipping
 	pace    time.Duration // minimum duration of a step
-	until   string        // once this file exists, pace no longer applies; "" means that it always applies
-	silence time.Duration // time without a message after which a peer task counts as failed
+	until   string        // path of a file; once it exists, steps have no minimum duration any more; "" means that pace always applies
+	silence time.Duration // time without a message after which a task declares another task failed
 	ledger  string        // folder for the ledgers, below the job's checkpoints; "" means that gradients are not counted
-	quiet   int           // with ledger: number of steps without a change of the counts after which the chief considers them final
+	quiet   int           // only with ledger: number of steps without a change of the counts after which the chief takes the counts as final
 }
 
 func main() {
@@ -83,8 +84,8 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	return nil
 }
 
-// paced reports whether steps still have a minimum duration. After the file
-// s.until was found once, it does not check again.
+// paced reports whether steps still have a minimum duration. It checks whether
+// the file s.until exists until it has found the file once.
 func (s *settings) paced() bool {
 	if s.until != "" && s.pace > 0 {
 		if _, err := os.Stat(s.until); err == nil {

@@ -8,22 +8,22 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// model classifies a few rows of an embedding table: it concatenates them and
-// applies a hidden layer and a softmax.
+// model is a classifier. It looks up a few rows of an embedding table,
+// concatenates them, and applies a hidden layer and a softmax.
 type model struct{ seed uint64 }
 
 const (
-	rows    = 500 // rows of the table
+	rows    = 500 // number of rows of the table
 	width   = 16
-	looked  = 6 // table rows that one row of the batch looks up
+	looked  = 6 // number of table rows that one row of the batch looks up
 	hidden  = 64
 	classes = 8
 )
 
-// build is the model's build function. Its inputs are "index" (the table rows
-// to look up), "class" (the label) and "fresh". The looked-up rows are added
-// to "memory", which is carried from step to step: each step multiplies it by
-// 0.9 and adds "fresh".
+// build builds the model. Its inputs are "index" (the table rows to look up),
+// "class" (the label) and "fresh". The model adds "memory" to the looked-up
+// rows. "memory" is state that is carried from step to step: each step
+// multiplies it by 0.9 and adds "fresh".
 func (m model) build(g *gorgonia.ExprGraph, batch int) (trainer.Model, error) {
 	table := &trainer.Embedding{Name: "table", Rows: rows, Width: width, Dtype: tensor.Float32,
 		First: trainer.UniformRows(m.seed, -0.5, 0.5)}
@@ -81,8 +81,8 @@ func layers(x, w1, b1, w2, b2 *gorgonia.Node) (*gorgonia.Node, error) {
 	return y, err
 }
 
-// feed returns the rows [from, to) of a step's batch. They depend only on the
-// seed, the step and their row numbers.
+// feed returns the rows [from, to) of a step's batch. The rows depend only on
+// the seed, the step and their row numbers.
 func (m model) feed(step, from, to int) trainer.Feed {
 	var index []int64
 	var class, fresh []float32

@@ -1,7 +1,7 @@
 // Mutate measures how well a package's tests detect mistakes, by mutation
 // testing. It changes the package in one place at a time, as a programmer's
-// mistake would, and runs the tests on each mutant. A mutant that passes all
-// tests has survived.
+// mistake would, and runs the tests on each such mutant. A mutant that passes
+// all tests has survived.
 //
 //	go run ./internal/test/ci/mutate ./trainer/wire
 //	go run ./internal/test/ci/mutate -n 20 ./launcher/ssh -run 'Test[A-M]'
@@ -9,11 +9,12 @@
 //
 // The arguments after the package are passed to go test and select the tests
 // to run. If they contain no package, mutate runs the tests of the mutated
-// package, or of the packages in the table elsewhere.
+// package. If the table elsewhere lists the package, mutate runs the tests of
+// the packages in the table instead.
 //
 // The selection of mutants depends on the commit's hash and the package. Each
-// commit therefore tries different mutants, and a run can be repeated
-// anywhere. Mutate changes no file of the tree: the compiler reads the mutant
+// commit therefore tries different mutants, and a run can be repeated on any
+// machine. Mutate changes no file of the tree: the compiler reads the mutant
 // from an overlay. Mutants that do not compile are replaced by others.
 //
 // Gremlins, the best-maintained tool of this type, does not fit: it copies the
@@ -40,7 +41,8 @@ import (
 	"time"
 )
 
-// elsewhere lists packages whose tests are partly or only in other packages.
+// elsewhere maps a package to all packages that contain its tests, if some of
+// these tests are in other packages.
 var elsewhere = map[string][]string{
 	"./trainer/aggregate":         {"./trainer/aggregate", "./trainer/exchange/client"},
 	"./trainer/exchange/server":   {"./trainer/exchange/client"},
@@ -92,7 +94,7 @@ func run(ctx context.Context, out io.Writer, n int, seed, pkg string, tests []st
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder) // the error is ignored: the folder is outside the tree
+	defer os.RemoveAll(folder) // the error is ignored: a folder that is left is outside the tree
 	here, err := os.Getwd()
 	if err != nil {
 		return err
@@ -146,8 +148,9 @@ func mutantsOfPackage(pkg string) (path string, all []mutant, err error) {
 	return words[0], all, nil
 }
 
-// overlay writes the mutant's file, and the overlay file for go test that
-// substitutes it for the original. It returns the path of the overlay file.
+// overlay writes two files to folder: the mutated source file, and the overlay
+// file that makes go test read the mutated file instead of the original. It
+// returns the path of the overlay file.
 func (m mutant) overlay(folder string) (path string, err error) {
 	changed, path := filepath.Join(folder, "mutant.go"), filepath.Join(folder, "overlay.json")
 	replace, err := json.Marshal(map[string]map[string]string{"Replace": {m.file: changed}})
@@ -165,7 +168,7 @@ func test(ctx context.Context, limit time.Duration, args []string) (said string,
 	cmd.Cancel, cmd.WaitDelay = end, time.Second
 	out, err := cmd.CombinedOutput()
 	if cmd.Process != nil {
-		_ = end() // fails if no process of the group is left
+		_ = end() // fails if no process of the group is left, so the error does not matter
 	}
 	return string(out), err
 }

@@ -15,11 +15,11 @@ import (
 type mutant struct {
 	file     string
 	text     string // content of the unchanged file
-	from, to int    // byte range of the text that is replaced
+	from, to int    // offsets in text of the first byte that is replaced and of the byte after the last
 	with     string
 }
 
-// apply returns the changed file.
+// apply returns the content of the changed file.
 func (m mutant) apply() string { return m.text[:m.from] + m.with + m.text[m.to:] }
 
 // String returns the change as file:line, old text and new text.
@@ -67,7 +67,7 @@ var swaps = map[token.Token][]token.Token{
 func (f *finder) look(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ImportSpec, *ast.Field:
-		return false // imports, and types of fields and parameters
+		return false // no mutants in imports and in types of fields and parameters
 	case *ast.BinaryExpr:
 		f.swap(n.OpPos, n.Op)
 		if n.Op == token.LAND || n.Op == token.LOR {
@@ -102,10 +102,10 @@ func (f *finder) look(n ast.Node) bool {
 	return true
 }
 
-// dropAssignment adds a mutant without the assignment n, unless n declares
-// variables. The right side is still evaluated, so that the compiler does not
-// complain about unused variables. If all targets are blank, the mutant drops
-// the right side too, because otherwise nothing would change.
+// dropAssignment adds a mutant in which the assignment n is missing, unless n
+// declares variables. The mutant still evaluates the right side, so that the
+// compiler does not complain about unused variables. If all targets are blank,
+// the mutant drops the right side too, because nothing else would change.
 func (f *finder) dropAssignment(n *ast.AssignStmt) {
 	blanks := "_"
 	if n.Tok == token.ASSIGN {

@@ -15,30 +15,30 @@ import (
 	"time"
 )
 
-// costs measures the CPU time of the packages and tests of a run. It includes
-// all processes that they start, on test hosts too: each package's tests run
-// in their own control group. Wall time would be misleading, because packages
-// compete for the CPUs.
+// costs measures the CPU time of the packages and tests of a run. The time
+// includes all processes that the tests start, on test hosts too: each
+// package's tests run in their own control group. Wall time would be
+// misleading, because packages compete for the CPUs.
 //
-// A test that takes too long is reported. It fails the run only if tests ran
-// one after the other (-parallel=1), so that its CPU time is exactly its own.
-// build/test-costs.tsv lists the time of each test.
+// costs reports a test that takes too much CPU time. Such a test fails the run
+// only if tests ran one after the other (-parallel=1), because only then is
+// its CPU time exact. build/test-costs.tsv lists the time of each test.
 type costs struct {
 	module, folder string                         // path and folder of the tested Go module
 	groups         string                         // folder with a control group for each package; "" if this user may not create control groups
-	usage          func(pkg string) time.Duration // returns the CPU time of a package so far
+	usage          func(pkg string) time.Duration // returns the CPU time that the tests of the package pkg have used so far
 	packages       map[string]*cost
 }
 
 // cost is the CPU time of one package.
 type cost struct {
 	total time.Duration
-	tests map[string]time.Duration // by top-level test; "" holds the time during which no test was running
+	tests map[string]time.Duration // maps each top-level test to its CPU time; "" holds the time during which no test was running
 	live  map[string]bool          // tests and subtests that have not ended; the value is false while a test is paused
 }
 
-// newCosts creates the control group of a run. If that fails, as without root,
-// costs measures nothing.
+// newCosts creates the control group of a run. If it cannot create the group,
+// for example without root, costs measures nothing.
 func newCosts() (*costs, error) {
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Path}}\t{{.Dir}}").Output()
 	if err != nil {
@@ -56,7 +56,7 @@ func newCosts() (*costs, error) {
 			c.groups = root
 			break
 		}
-		os.Remove(root) // it is empty
+		os.Remove(root) // removes the new group, which is still empty
 	}
 	return c, nil
 }
@@ -116,7 +116,7 @@ func (c *costs) take(e event) {
 		p = &cost{tests: map[string]time.Duration{}, live: map[string]bool{}}
 		c.packages[e.Package] = p
 	}
-	now := max(0, c.usage(e.Package)) // 0 before the package has a control group
+	now := max(0, c.usage(e.Package)) // usage returns -1 before the package has a control group
 	spent := now - p.total
 	p.total = now
 	running := p.running()
@@ -127,16 +127,16 @@ func (c *costs) take(e event) {
 	case "run", "cont", "pause":
 		p.live[e.Test] = e.Action != "pause"
 		if e.Action == "run" && !strings.Contains(e.Test, "/") {
-			p.tests[e.Test] = 0 // 0 again if the test is run a second time
+			p.tests[e.Test] = 0 // a test that is run a second time starts at 0 again
 		}
-	default: // pass, fail, skip
+	default: // the actions pass, fail and skip
 		delete(p.live, e.Test)
 	}
 }
 
-// running returns the names of the top-level tests that are running; [""] if
-// there are none. A test does not count while it only waits for its paused
-// subtests.
+// running returns the names of the top-level tests that are running. If no
+// test is running, it returns a list with the empty name. A test does not
+// count while it only waits for its paused subtests.
 func (p *cost) running() (tests []string) {
 	for name, runs := range p.live {
 		below := func(other string) bool { return strings.HasPrefix(other, name+"/") }
@@ -151,11 +151,12 @@ func (p *cost) running() (tests []string) {
 	return tests
 }
 
-// mostOfTest is the CPU time that a test may take, unless it has the build tag
-// long.
+// mostOfTest is the maximum CPU time of a test. Tests with the build tag long
+// have no maximum.
 const mostOfTest = 5 * time.Second
 
-// dear lists the tests that may take more than mostOfTest, with the reason.
+// dear maps each test that may take more CPU time than mostOfTest to the
+// reason.
 var dear = map[string]string{
 	"/e2e TestREADME":                         "runs all commands of README.md, which train with plx and with PyTorch",
 	"/e2e TestTorch":                          "imports PyTorch five times, 1.2 s each",
@@ -166,10 +167,10 @@ var dear = map[string]string{
 }
 
 // tell prints the ten packages with the most CPU time and the tests that took
-// too long. It writes the time of each test to build/test-costs.tsv. It
-// returns an error for a test that took too long if each test ran alone
-// (-parallel=1). Otherwise the times are only estimates, and include
-// compilation if the caches were empty.
+// too much. It writes the time of each test to build/test-costs.tsv. If tests
+// ran one after the other (-parallel=1), tell returns an error for each test
+// that took too much. If tests ran in parallel, the times are only estimates.
+// They include compilation if the caches were empty.
 func (c *costs) tell(out io.Writer, args []string) (err error) {
 	if c.groups == "" {
 		fmt.Fprintln(out, "processor time was not measured: only root may make control groups")

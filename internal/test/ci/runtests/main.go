@@ -6,12 +6,13 @@
 //	go run ./internal/test/ci/runtests -race ./...
 //	go run ./internal/test/ci/runtests -run='^TestX$' ./hostfile    # arguments of go test, as -name=value
 //
-// If a test fails, runtests runs it once more, alone, after all others have
-// ended. If the test passes then, the run succeeds and ends with the line
+// If a test fails, runtests runs it once more, alone, after all other tests
+// have ended. If the test passes then, the run succeeds and ends with the line
 // "flaky: PACKAGE Test"; fix that test next. Failures that a busy machine
-// cannot explain, such as data races, are not retried: see finality.
+// cannot explain, such as data races, are not retried: see the function
+// finality.
 //
-// At the end, it prints the packages that took the most CPU time, see costs.
+// At the end, runtests prints the packages that took the most CPU time.
 package main
 
 import (
@@ -55,16 +56,16 @@ func run(args []string, strict bool) error {
 // goFlags are the flags of go test. -p and -parallel start more tests than
 // there are cores, because tests spend much time waiting. -count=1 disables
 // the test cache, because go test does not notice changes to programs that
-// tests build. -vet=off, because CI runs vet separately. -timeout is for a
-// package that hangs; the slowest one takes minutes.
+// tests build. -vet=off is there because CI runs vet separately. -timeout
+// limits a package that hangs; the slowest package takes minutes.
 var goFlags = []string{"test", "-json", "-vet=off", "-count=1", "-p=3", "-parallel=4", "-timeout=60m"}
 
-// mostRepeated is the largest number of failed tests that are retried. More
-// failures are not a coincidence.
+// mostRepeated is the maximum number of failed tests that are retried. If more
+// tests fail, their failures are not a coincidence.
 const mostRepeated = 3
 
-// runAndRepeat runs all tests and then retries those that failed. The function
-// test runs go test with additional arguments.
+// runAndRepeat runs all tests and then retries those that failed. The
+// parameter test is a function that runs go test with additional arguments.
 func runAndRepeat(test func(args ...string) (outcome, error), args []string) (skipped []string, flaky []failure, err error) {
 	o, err := test(args...)
 	if err == nil {
@@ -88,12 +89,12 @@ func runAndRepeat(test func(args ...string) (outcome, error), args []string) (sk
 	return o.skipped, flaky, nil
 }
 
-// test runs the go command and prints its report. It sets GORACE because the
-// race detector makes every program sleep for a second at exit, and the tests
-// start hundreds of programs.
+// test runs the go command and prints its report. It sets the variable GORACE
+// to shorten the second for which every program with the race detector sleeps
+// at exit, because the tests start hundreds of programs.
 func test(args []string, spent *costs) (outcome, error) {
 	cmd := exec.Command("go", args...)
-	cmd.Env = append([]string{"GORACE=atexit_sleep_ms=50"}, os.Environ()...) // a GORACE in the environment has precedence
+	cmd.Env = append([]string{"GORACE=atexit_sleep_ms=50"}, os.Environ()...) // if GORACE is set in the environment too, that value wins, because it comes last
 	cmd.Stderr = os.Stderr
 	events, err := cmd.StdoutPipe()
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 type event struct {
 	Time        time.Time
 	Action      string
-	Package     string // "" for build events
+	Package     string // package to which the event belongs; "" for build events
 	Test        string
 	Output      string
-	FailedBuild string // for a package that failed: the package that could not be built
+	FailedBuild string // the package that could not be built, if the event says that Package failed for this reason
 }
 
 // outcome is the result of a run of go test.
@@ -33,11 +33,11 @@ type outcome struct {
 // failure is a top-level test that failed, or that has a failed subtest.
 type failure struct {
 	pkg, test string
-	final     string // why the test must not be retried; "" if it may be
+	final     string // reason why the test must not be retried; "" if it may be retried
 }
 
-// final returns why the run has failed for good; "" if its failed tests may be
-// retried.
+// final returns why the run has failed for good. It returns "" if the failed
+// tests may be retried.
 func (o outcome) final() string {
 	for _, f := range o.failed {
 		if f.final != "" {
@@ -65,12 +65,13 @@ var finals = map[string]*regexp.Regexp{
 }
 
 // aboutBits matches the names of tests that require bit-identical results. If
-// one fails at random, the results are not reproducible, so it must not be
-// retried.
+// such a test fails at random, the results are not reproducible, so the test
+// must not be retried.
 var aboutBits = regexp.MustCompile(`Bits|Digest|ThatOfOneProcess`)
 
-// finality returns why a failure must not be retried; "" if it may be. test is
-// "" if a package failed outside of its tests.
+// finality returns why a failure must not be retried. It returns "" if a retry
+// is allowed. The parameter test is "" if a package failed outside of its
+// tests.
 func finality(test string, printed []byte) string {
 	if aboutBits.MatchString(test) {
 		return "a test about equal bits"
@@ -87,12 +88,12 @@ func finality(test string, printed []byte) string {
 type reader struct {
 	outcome
 	out     io.Writer
-	printed map[string][]byte // output of each test that has not ended, by package and test name
+	printed map[string][]byte // maps package and test name to the output of each test that has not ended
 }
 
 // report reads the events of go test -json and writes what go test would write
-// without -json: the output of failed tests and of packages. It calls also
-// with each event.
+// without -json: the output of failed tests and of packages. It also passes
+// each event to the function also.
 func report(events io.Reader, out io.Writer, also func(event)) (outcome, error) {
 	r := reader{out: out, printed: map[string][]byte{}}
 	for stream := json.NewDecoder(events); ; {
@@ -105,7 +106,7 @@ func report(events io.Reader, out io.Writer, also func(event)) (outcome, error) 
 		r.take(e)
 		also(e)
 	}
-	// A test without an end event was running when its program crashed.
+	// A test without an end event was still running when its program crashed.
 	for _, rest := range r.printed {
 		fmt.Fprintf(out, "%s", rest)
 	}
@@ -117,7 +118,8 @@ func (r *reader) take(e event) {
 	printed := r.printed[name]
 	switch e.Action {
 	case "output", "build-output":
-		// without -v, go test does not print these two lines
+		// Leave out "PASS", which go test prints only with -v, and "[no test
+		// files]".
 		if e.Test == "" && e.Output != "PASS\n" && !strings.Contains(e.Output, "[no test files]") {
 			fmt.Fprint(r.out, e.Output)
 		}
@@ -145,8 +147,8 @@ func (r *reader) take(e event) {
 	delete(r.printed, name)
 }
 
-// testFailed records a failed test. The events of its subtests come before its
-// own.
+// testFailed records a failed test. go test reports a failed subtest before
+// the test that contains it.
 func (r *reader) testFailed(e event, printed []byte) {
 	fmt.Fprintf(r.out, "%s", printed)
 	top, _, _ := strings.Cut(e.Test, "/")
@@ -160,7 +162,7 @@ func (r *reader) testFailed(e event, printed []byte) {
 	}
 }
 
-// packageFailed records a package that failed for another reason than a failed
+// packageFailed records a package that failed for a reason other than a failed
 // test.
 func (r *reader) packageFailed(e event, printed []byte) {
 	why := finality("", printed)
@@ -169,7 +171,7 @@ func (r *reader) packageFailed(e event, printed []byte) {
 	}
 	for name := range r.printed {
 		if strings.HasPrefix(name, e.Package+".") && name != e.Package+"." {
-			why = "a crash" // a test has no end event
+			why = "a crash" // a test without an end event was running when the program crashed
 		}
 	}
 	if e.FailedBuild != "" {

@@ -1,7 +1,8 @@
-// Package measured is shared by the programs that benchmark plx. It stores
-// samples in the format of Go's benchmarks, which benchstat reads, together
-// with facts about the machine. It makes tables, plots and pages of samples,
-// and it builds programs and reads their output. It runs no benchmarks itself.
+// Package measured contains what the programs that benchmark plx share. It
+// stores samples (results of runs) in the format of Go's benchmarks, which
+// benchstat reads, together with facts about the machine. It makes tables,
+// plots and pages of samples. It builds programs and reads their output. It
+// runs no benchmarks itself.
 package measured
 
 import (
@@ -22,9 +23,9 @@ func Fact(key, value string) benchfmt.Config {
 	return benchfmt.Config{Key: key, Value: []byte(value), File: true}
 }
 
-// Facts returns what a reader needs to judge the numbers: the machine, the
-// commit of the working directory, and the command that repeats the benchmark.
-// A value that cannot be determined is "unknown".
+// Facts returns what a reader needs to judge the numbers: facts about the
+// machine, the commit of the working directory, and the command that repeats
+// the benchmark. A value that cannot be determined is "unknown".
 func Facts(command string) []benchfmt.Config {
 	load := strings.Fields(content("/proc/loadavg"))
 	return []benchfmt.Config{
@@ -33,7 +34,7 @@ func Facts(command string) []benchfmt.Config {
 		Fact("cpu", field("/proc/cpuinfo", "model name", ":")),
 		Fact("cores", strconv.Itoa(runtime.NumCPU())),
 		Fact("memory", field("/proc/meminfo", "MemTotal", ":")),
-		Fact("load-before", strings.Join(load[:min(3, len(load))], " ")), // load of other programs, because the benchmark has not started yet
+		Fact("load-before", strings.Join(load[:min(3, len(load))], " ")), // the load comes from other programs, because the benchmark has not started yet
 		Fact("system", strings.Trim(field("/etc/os-release", "PRETTY_NAME", "="), `"`)),
 		Fact("kernel", Said("uname", "-sr")),
 		Fact("go", runtime.Version()),
@@ -41,8 +42,8 @@ func Facts(command string) []benchfmt.Config {
 	}
 }
 
-// field returns the value of the line with this name in a file of lines NAME
-// SEPARATOR VALUE.
+// field returns the value in the line that begins with name. The file consists
+// of lines NAME SEPARATOR VALUE.
 func field(path, name, separator string) string {
 	for line := range strings.Lines(content(path)) {
 		if key, value, found := strings.Cut(line, separator); found && strings.TrimSpace(key) == name {
@@ -53,7 +54,7 @@ func field(path, name, separator string) string {
 }
 
 func content(path string) string {
-	text, _ := os.ReadFile(path) // an unreadable file counts as empty
+	text, _ := os.ReadFile(path) // an unreadable file is treated as empty
 	return string(text)
 }
 

@@ -13,8 +13,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// Insert replaces the text between the lines that mark the section name in a
-// page. It creates the page if it does not exist.
+// Insert replaces one section of a page by part: the text between the two
+// marker lines that contain name. It creates the page if it does not exist.
 func Insert(path, name, part string) error {
 	begin, end := fmt.Sprintf("<!-- %s: begin -->\n", name), fmt.Sprintf("<!-- %s: end -->\n", name)
 	text, err := os.ReadFile(path)
@@ -57,11 +57,12 @@ func Points(xs, ys []float64) plotter.XYs {
 }
 
 // Draw plots lines over common axes and writes an SVG file; path must end in
-// .svg. The arguments lines are a name and a plotter.XYs for each line. The
-// plot has no background and is readable on light and dark pages. With log,
-// the y axis is logarithmic and every y must be positive.
+// .svg. For each line, the parameter lines contains a name followed by a
+// plotter.XYs. The plot has no background and is readable on light and dark
+// pages. If log is true, the y axis is logarithmic and every y must be
+// positive.
 func Draw(path, title, x, y string, log bool, lines ...any) error {
-	grey := color.Gray{Y: 0x76} // readable on white and on black
+	grey := color.Gray{Y: 0x76} // this grey is readable on white and on black
 	p := plot.New()
 	p.BackgroundColor, p.Legend.Top = nil, true
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Build builds a package of the working directory's module as a static binary.
+// Build builds the package pkg, which belongs to the module of the working
+// directory, as a static binary at the path to.
 func Build(ctx context.Context, to, pkg string, flags ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append(append([]string{"build", "-trimpath", "-o", to}, flags...), pkg)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -22,15 +23,15 @@ func Build(ctx context.Context, to, pkg string, flags ...string) error {
 }
 
 // Follow runs a program and calls tell with each line of its standard output.
-// If cmd.Stderr is nil, this includes standard error. If tell returns enough
-// or an error, Follow interrupts the program like Ctrl-C and ignores its exit
-// status.
+// If cmd.Stderr is nil, it also passes the lines of standard error. When tell
+// returns enough or an error, Follow interrupts the program like Ctrl-C and
+// ignores the program's exit status.
 func Follow(cmd *exec.Cmd, tell func(line string) (enough bool, err error)) error {
 	out, in, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	defer out.Close() // only read
+	defer out.Close() // opened for reading: an error of Close does not matter
 	if cmd.Stdout = in; cmd.Stderr == nil {
 		cmd.Stderr = in
 	}
@@ -41,7 +42,7 @@ func Follow(cmd *exec.Cmd, tell func(line string) (enough bool, err error)) erro
 	stopped, failed := false, error(nil)
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
-	for lines.Scan() { // reads to the end, because a program blocks if nobody reads its output
+	for lines.Scan() { // The loop reads up to the end even after tell has returned enough, because a program blocks if its output is not read.
 		last = append(last[max(0, len(last)-11):], lines.Text())
 		enough, err := tell(lines.Text())
 		if failed = errors.Join(failed, err); !stopped && (enough || err != nil) {

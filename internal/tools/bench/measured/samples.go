@@ -11,8 +11,8 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// Samples are results in Go's benchmark format, in the order of measurement.
-// The name of each is SUBJECT/KEY=VALUE/KEY=VALUE.
+// Samples are results of runs in Go's benchmark format, in the order of
+// measurement. The name of each result is SUBJECT/KEY=VALUE/KEY=VALUE.
 type Samples []*benchfmt.Result
 
 // Load reads a file that Save has written.
@@ -33,12 +33,13 @@ func Load(path string) (all Samples, err error) {
 	return all, r.Err()
 }
 
-// Save writes the samples to a file, which it replaces atomically.
+// Save writes the samples to the file at path. It replaces an existing file
+// atomically.
 func (s Samples) Save(path string) error {
 	var text bytes.Buffer
 	w := benchfmt.NewWriter(&text)
 	for _, r := range s {
-		_ = w.Write(r) // into memory
+		_ = w.Write(r) // no error, because w writes to memory
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -88,7 +89,7 @@ func (s Samples) Of(unit string) (all Values) {
 	return all
 }
 
-// Median is that of a unit.
+// Median returns the median of the values that the samples have for a unit.
 func (s Samples) Median(unit string) float64 { return s.Of(unit).Median() }
 
 // Values are numbers in ascending order.

@@ -26,7 +26,7 @@ var ddp []byte
 type bench struct {
 	*settings
 	cluster     *testhosts.Cluster
-	files       map[int]string // for each number of hosts, the path of a resource file that lists them
+	files       map[int]string // maps a number of hosts to the path of a resource file that lists these hosts
 	rows        Rows
 	facts       []benchfmt.Config
 	samples     measured.Samples
@@ -35,8 +35,9 @@ type bench struct {
 	stderr      io.Writer
 }
 
-// measure runs all measurements, round by round, and saves the samples after
-// each run. It returns the errors of failed runs separately, as failed.
+// measure runs all measurements, one round after another, and saves the
+// samples after each run. It returns the errors of failed runs as failed, and
+// any other error as err.
 func (s *settings) measure(ctx context.Context, command string, stderr io.Writer) (samples measured.Samples, failed, err error) {
 	b := &bench{settings: s, files: map[int]string{}, facts: measured.Facts(command), stderr: stderr}
 	systems, err := s.systems()
@@ -83,7 +84,8 @@ func (s *settings) measure(ctx context.Context, command string, stderr io.Writer
 	return b.samples, errors.Join(b.failed...), nil
 }
 
-// build builds plx and the example, unless the flags name existing programs.
+// build builds plx and the program examples/lm, unless the flags name existing
+// programs.
 func (b *bench) build(ctx context.Context) error {
 	var errs []error
 	if b.plx == "" {
@@ -101,8 +103,8 @@ func (b *bench) build(ctx context.Context) error {
 	return errors.Join(append(errs, executable.Write(b.python, ddp, 0o755))...)
 }
 
-// describe adds facts about the model and the versions of PyTorch and
-// OpenBLAS.
+// describe adds to b.facts the sizes of the model and the versions of PyTorch
+// and OpenBLAS.
 func (b *bench) describe(systems []system) (err error) {
 	if b.rows, err = countRows(b.model); err != nil {
 		return err
@@ -125,7 +127,8 @@ func (b *bench) describe(systems []system) (err error) {
 	return nil
 }
 
-// one measures a system once.
+// one makes one run of the system x (a method of training) and adds its
+// measurements to the samples.
 func (b *bench) one(ctx context.Context, x system, hosts int, rate string, round int) error {
 	name := fmt.Sprintf("LM/system=%s/hosts=%d/rate=%s", x.key, hosts, rate)
 	r, err := b.follow(ctx, x, hosts, fmt.Sprintf("%s-%dhosts-%s-round%d.log", rate, hosts, x.key, round+1))
@@ -138,7 +141,7 @@ func (b *bench) one(ctx context.Context, x system, hosts int, rate string, round
 		sample.Values = []benchfmt.Value{{Value: 1, Unit: "failed"}}
 		fmt.Fprintln(b.stderr, b.failed[len(b.failed)-1])
 	} else {
-		bits, _ := testhosts.ParseRate(rate) // the error is impossible: parse has checked the rate
+		bits, _ := testhosts.ParseRate(rate) // no error, because parse has checked the rate
 		sample.Values = append(r.values(), x.formula(b.model, b.rows, float64(hosts), r.homes).values(netRate(bits))...)
 		if r.choice > 0 {
 			sample.Values = append(sample.Values, benchfmt.Value{Value: float64(r.choice), Unit: "P"})

@@ -25,22 +25,22 @@ type runOf struct {
 	words         int // number of words that a step trains on
 	hosts         []*testhosts.Host
 	window        window
-	settle        int // number of steps to skip after plx has moved variables
+	settle        int // number of steps to skip after plx has moved variables to other servers
 	before, after look
 	homes         homes
-	choice        int    // number of partitions that plx has chosen; 0 means none
-	said          string // plx's message about that choice
+	choice        int    // number of partitions into which plx has divided the variables; 0 means that plx has not chosen a number
+	said          string // message with which plx reported its choice of the number of partitions
 }
 
-// homes maps a variable to the server that holds it, if one server holds it
-// whole.
+// homes maps a variable to the server that holds it. A variable that is
+// divided among several servers has no entry.
 type homes map[string]string
 
 // look is a snapshot of the machine's counters.
 type look struct {
 	cpu  cpu
 	at   time.Time
-	link [][2]uint64 // for each host, bytes that its link has carried from the host and to it
+	link [][2]uint64 // bytes that the link of each host has carried, from the host and to the host, indexed by host
 }
 
 func (r *runOf) look() (l look, err error) {
@@ -58,8 +58,8 @@ func (r *runOf) look() (l look, err error) {
 	return l, nil
 }
 
-// line processes a line of the job's output. done is true when all steps have
-// been measured.
+// line processes one line of the job's output, which arrived at the time now.
+// done is true when all steps have been measured.
 func (r *runOf) line(line string, now time.Time) (done bool, err error) {
 	if r.window.finished {
 		return true, nil
@@ -95,10 +95,11 @@ func (r *runOf) values() []benchfmt.Value {
 		sum += ms / 1000
 	}
 	step := sum / float64(len(r.window.millis))
-	// Lines arrive late if data is queued in the links. Normalize by the
-	// elapsed time of the snapshots, which this delay does not affect.
+	// The job's lines arrive late if data is queued in the links. This delay
+	// does not affect the time between the two snapshots of counters, so
+	// relate their differences to that time.
 	perStep := step / r.after.at.Sub(r.before.at).Seconds()
-	for i, before := range r.before.link { // the busier direction of the busiest link counts
+	for i, before := range r.before.link { // only the busier direction of the busiest link counts
 		after := r.after.link[i]
 		link = max(link, math.Round(float64(max(after[0]-before[0], after[1]-before[1]))*perStep))
 	}
@@ -107,7 +108,7 @@ func (r *runOf) values() []benchfmt.Value {
 }
 
 // follow runs a system until enough steps have been measured, and then stops
-// it.
+// the run.
 func (b *bench) follow(ctx context.Context, x system, hosts int, logName string) (r *runOf, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.limit)
 	defer cancel()
@@ -118,13 +119,13 @@ func (b *bench) follow(ctx context.Context, x system, hosts int, logName string)
 		if err != nil {
 			return r, err
 		}
-		defer file.Close() // the error is ignored: the log is only for a reader
+		defer file.Close() // an error of Close does not matter, because the log is only for a reader
 		log = file
 	}
 	last := ""
 	err = measured.Follow(b.command(ctx, x, hosts), func(line string) (bool, error) {
 		last = line
-		fmt.Fprintln(log, line) // an error of the log must not stop the run
+		fmt.Fprintln(log, line) // an error of writing the log must not stop the run
 		return r.line(line, time.Now())
 	})
 	if err == nil && !r.window.finished {
@@ -134,8 +135,9 @@ func (b *bench) follow(ctx context.Context, x system, hosts int, logName string)
 }
 
 // windowOf returns which steps of a system's run are measured. A system that
-// first moves its variables gets a fixed number of warm-up steps. Other
-// systems get fewer steps, or half the window's time with at least two steps.
+// moves its variables in its first steps gets a fixed number of warm-up steps.
+// Other systems warm up for fewer steps, or for half the time of the window
+// but at least two steps.
 func (b *bench) windowOf(x system) window {
 	w := window{warm: min(20, b.settle), warmFor: b.window / 2, patience: 5 * b.settle, most: b.steps, length: b.window}
 	if x.moves || x.places {
@@ -148,7 +150,7 @@ func (b *bench) windowOf(x system) window {
 }
 
 // command returns the command that launches the job. PyTorch computes with one
-// thread, like a worker of plx.
+// thread, because a worker of plx does so too.
 func (b *bench) command(ctx context.Context, x system, hosts int) *exec.Cmd {
 	args := []string{"launch", "-v", "--color", "never", "--hosts", b.files[hosts]}
 	if !x.servers {
@@ -168,12 +170,13 @@ func (b *bench) command(ctx context.Context, x system, hosts int) *exec.Cmd {
 	return cmd
 }
 
-// cpu counts the machine's CPU time since boot, in ticks of all cores.
+// cpu is the machine's CPU time since boot, summed over all cores, in ticks:
+// the busy time, and the whole time including idle time.
 type cpu struct{ busy, all float64 }
 
-// readCPU reads the first line of /proc/stat, see proc(5). The fourth number
-// is idle time and the fifth I/O wait. The last two, guest times, are already
-// included in user and nice.
+// readCPU reads the first line of /proc/stat, see proc(5). Its fourth number
+// is idle time and its fifth I/O wait. The last two numbers, guest times, do
+// not count, because the numbers for user and nice include them.
 func readCPU() (c cpu, err error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -197,7 +200,8 @@ func parseCPU(text string) (c cpu, err error) {
 }
 
 // busyCores returns the average number of busy cores since an earlier
-// snapshot. This includes the kernel's work for packets, and other programs.
+// snapshot. The number includes the kernel's work for packets, and other
+// programs.
 func (c cpu) busyCores(before cpu) float64 {
 	if c.all <= before.all {
 		return 0

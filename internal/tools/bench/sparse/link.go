@@ -26,7 +26,7 @@ func netRate(bits float64) float64 { return bits / 8 * 1448 / 1514 }
 var linkTool string
 
 // link measures the throughput of TCP between two hosts, first in one
-// direction and then in both at once.
+// direction and then in both directions at once.
 func (b *bench) link(ctx context.Context, rate string) error {
 	first, second := b.cluster.Hosts[0], b.cluster.Hosts[1]
 	one, err := transfer(ctx, first, second, b.raw)
@@ -69,7 +69,7 @@ func transfer(ctx context.Context, from, to *testhosts.Host, seconds float64) (f
 	}
 	said, err := from.Command(ctx, "python3", "-c", linkTool, "send", to.Addr, port, fmt.Sprint(seconds)).CombinedOutput()
 	if err != nil {
-		cancel() // stop the receiver, to which no sender will connect
+		cancel() // stop the receiver, because no sender will connect to it
 		err = fmt.Errorf("send: %w: %s", err, said)
 	}
 	if ended := receiver.Wait(); ended != nil {

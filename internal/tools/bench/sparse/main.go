@@ -11,9 +11,12 @@
 //	scripts/tool internal/tools/bench/sparse --render            # write tables and plots from the samples again
 //
 // It needs root, Linux, and the packages that scripts/install-test-tools
-// names. It keeps every run and reports failed runs as failed. A comparison
-// with a system that is far slower than the formula for its own traffic allows
-// is marked void, because the comparison would be unfair to that system.
+// names. It keeps every run and reports failed runs as failed.
+//
+// For each system, a formula gives the shortest possible time of a step from
+// the system's traffic. A comparison with a system that is far slower than its
+// formula allows is marked void, because the comparison would be unfair to
+// that system.
 package main
 
 import (
@@ -36,7 +39,8 @@ import (
 	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
-// The two modes.
+// The two modes of the program: compare the systems, or compare numbers of
+// partitions.
 const (
 	comparing    = "sparse"
 	partitioning = "partitions"
@@ -48,24 +52,24 @@ type settings struct {
 	model        modelSettings
 	hosts, parts []int
 	rates        []string
-	only         []string // names of the systems to measure; empty means all
+	only         []string // names of the systems to measure; empty means all systems
 	rounds       int
-	steps        int           // largest number of measured steps of a run
+	steps        int           // maximum number of measured steps of a run
 	window       time.Duration // time for which a run is measured
-	settle       int           // warm-up steps of a system that moves variables
+	settle       int           // number of warm-up steps of a system that moves variables between servers
 	limit        time.Duration // timeout of a run
 	raw          float64       // seconds for which the throughput of TCP is measured
 	quick        bool
 	render       bool
 	out          string
-	plx, lm      string // paths of existing programs; "" means that they are built
-	logs         string // folder for the output of each run; "" means none
+	plx, lm      string // paths of existing programs plx and examples/lm; "" means that the benchmark builds the program
+	logs         string // folder for the output of each run; "" means that the output is not kept
 }
 
 // modelSettings holds the sizes of the language model and of a worker's batch.
 type modelSettings struct {
 	Vocabulary, Width, Hidden, Length int
-	Batch, Samples                    int // text rows per worker, and samples of each worker's softmax
+	Batch, Samples                    int // Batch is the number of text rows per worker, Samples the number of words sampled for each worker's softmax
 }
 
 func main() {
@@ -103,8 +107,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // file is the path of the file with the samples.
 func (s *settings) file() string { return filepath.Join(s.out, "benchmarks", s.mode+".txt") }
 
-// command returns the make command that repeats this run, without the flag for
-// the logs' folder.
+// command returns the make command that repeats this run. It leaves out the
+// flag --logs, which names a local folder.
 func command(args []string) string {
 	if i := slices.IndexFunc(args, func(a string) bool { return strings.TrimLeft(a, "-") == "logs" }); i >= 0 {
 		args = slices.Delete(slices.Clone(args), i, min(i+2, len(args)))
@@ -128,7 +132,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	if len(args) > 0 && args[0] == partitioning {
 		s.mode, s.hosts, args = partitioning, []int{8}, args[1:]
 	}
-	if slices.ContainsFunc(args, func(a string) bool { return strings.TrimLeft(a, "-") == "quick" }) { // --quick changes defaults, which explicit flags override
+	if slices.ContainsFunc(args, func(a string) bool { return strings.TrimLeft(a, "-") == "quick" }) { // --quick changes the defaults of other flags; explicit flags override these defaults
 		s.hosts, s.parts, s.rates, s.rounds = []int{2}, []int{1, 2}, []string{"1gbit"}, 1
 		s.steps, s.window, s.settle, s.limit, s.raw = 5, time.Second, 5, time.Minute, 0.2
 		s.model = modelSettings{Vocabulary: 2000, Width: 16, Hidden: 16, Length: 5, Batch: 4, Samples: 32}
@@ -139,7 +143,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.Func("partitions", "numbers of `partitions` to try (default 1,2,4,8,16)", numbers(&s.parts))
 	f.Func("rates", "`rates` of the links, as tc writes them (default 100mbit,1gbit)", names(&s.rates))
 	f.Func("only", "`systems` to measure, by their short names (default all)", names(&s.only))
-	whole := map[*int]int{} // smallest allowed value of each flag
+	whole := map[*int]int{} // whole maps the variable of each integer flag to the smallest allowed value
 	for _, n := range []struct {
 		to          *int
 		least       int

@@ -13,7 +13,7 @@ import (
 	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
-// report makes tables and plots of the samples of a mode.
+// report makes tables and plots of the samples of one mode.
 type report struct {
 	mode string
 	all  measured.Samples
@@ -35,7 +35,7 @@ func (r report) markdown() string {
 		measured.Table(append(rows, []string{"rounds", fmt.Sprint(rounds)})...), last.GetConfig("cores"))
 	for _, rate := range r.all.Parts("rate") {
 		link := r.all.Pick("rate=" + rate)
-		bits, _ := testhosts.ParseRate(rate) // the error is impossible: parse has checked the rate
+		bits, _ := testhosts.ParseRate(rate) // no error, because parse has checked the rate
 		megabytes := func(unit string) string { return fmt.Sprintf("%.1f MB/s", link.Median(unit)/1e6) }
 		fmt.Fprintf(&b, "\n### Links of %s\n\nA program that only sends data over TCP between two hosts reaches %s in one direction. If both directions are busy, it reaches %s and %s, and keeps %.2f cores busy. Without packet headers, the link carries at most %.1f MB/s.\n\n",
 			rate, megabytes("one-B/s"), megabytes("there-B/s"), megabytes("back-B/s"), link.Median("link-cores"), netRate(bits)/1e6)
@@ -55,7 +55,8 @@ func (r report) systems() []system {
 	return slices.DeleteFunc(slices.Clone(compared), func(x system) bool { return !slices.Contains(keys, x.key) })
 }
 
-// numbers returns the numeric values of a key, in ascending order.
+// numbers returns the integer values that the samples have for a key such as
+// hosts, in ascending order.
 func (r report) numbers(key string) (all []int) {
 	for _, part := range r.all.Parts(key) {
 		if n, err := strconv.Atoi(part); err == nil {
@@ -67,7 +68,7 @@ func (r report) numbers(key string) (all []int) {
 }
 
 // cell returns the samples of all rounds of one system, for a number of hosts
-// and a link rate. Failed runs have no value for words/s.
+// and a link rate. Samples of failed runs have no value for words/s.
 func (r report) cell(key string, hosts int, rate string) measured.Samples {
 	return r.all.Pick("system="+key, fmt.Sprintf("hosts=%d", hosts), "rate="+rate)
 }
@@ -82,29 +83,31 @@ func shown(cell measured.Samples, unit, format string, scale float64) string {
 	return "-"
 }
 
-// fair is the smallest fraction of its possible speed (by its formula) that a
-// baseline must reach; otherwise a comparison with it is void.
+// fair is the smallest fraction of its possible speed that a system must reach
+// for a fair comparison. Its formula gives the possible speed. If the system
+// is slower, a comparison with it is void.
 const fair = 0.8
 
-// judge compares a system's step with its formula. link is the fraction of the
-// step during which the link must be busy. of is the shortest time that the
-// formula allows, divided by the measured time. Both are 0 for one host and
-// for missing samples. The time of computing is that of the system's run on
-// one host; if there is none, it counts as zero.
+// judge compares the time of a system's step with the system's formula. link
+// is the fraction of the step during which the link must be busy. The result
+// of is the shortest time that the formula allows, divided by the measured
+// time. Both are 0 for one host and for missing samples. The time of computing
+// is that of the system's run on one host; if there is no such run, it counts
+// as zero.
 func (r report) judge(x system, hosts int, rate string) (link, of float64) {
 	c, alone := r.cell(x.key, hosts, rate), r.cell(x.key, 1, rate)
 	step, busy := c.Median("sec/op"), c.Median("formula-sec/op")
 	if hosts < 2 || step == 0 {
 		return 0, 0
 	}
-	cores, _ := strconv.Atoi(r.all[0].GetConfig("cores")) // the error is impossible, because Facts has written the number
+	cores, _ := strconv.Atoi(r.all[0].GetConfig("cores")) // no error, because Facts has written the number
 	return busy / step, allowed(busy, computing(alone.Median("sec/op"), alone.Median("cores"), hosts, max(1, cores)), x.series) / step
 }
 
 func void(of float64) bool { return of > 0 && of < fair }
 
-// words returns a table with a row for each number of hosts: words per second
-// of each system, and ratios.
+// words returns a table with a row for each number of hosts. A row contains
+// the words per second of each system, and their ratios.
 func (r report) words(rate string) string {
 	systems := r.systems()
 	rows := [][]string{{"hosts"}}
@@ -142,7 +145,8 @@ func (r report) words(rate string) string {
 	return measured.Table(append(rows, wanted)...)
 }
 
-// details returns a table with a row for each system and number of hosts.
+// details returns a table with a row for each system and number of hosts. A
+// row contains time, traffic and formula of a step.
 func (r report) details(rate string) string {
 	rows := [][]string{{"hosts", "system", "words/s", "ms per step", "MB per step", "MB per step by formula", "link busy by formula, share of the step", "speed, share of the formula's",
 		"cores busy of " + r.all[0].GetConfig("cores"), "runs"}}
@@ -172,12 +176,12 @@ func (r report) details(rate string) string {
 	return measured.Table(rows...)
 }
 
-// near is the largest acceptable slowdown of the search's choice relative to
-// the best number of partitions.
+// near is the largest acceptable slowdown of the number of partitions that
+// plx's search chooses, relative to the best number.
 const near = 0.10
 
-// partitions writes a table that compares plx's search for the number of
-// partitions with each fixed number.
+// partitions writes a table that compares plx with its search for the number
+// of partitions and plx with each fixed number.
 func (r report) partitions(b *strings.Builder, rate string) {
 	for _, hosts := range r.numbers("hosts") {
 		rows := [][]string{{"partitions", "ms per step", "words/s", "cores busy of " + r.all[0].GetConfig("cores")}}
@@ -197,8 +201,9 @@ func (r report) partitions(b *strings.Builder, rate string) {
 	fmt.Fprintf(b, "![time of a step over partitions](benchmarks/%s)\n", r.picture(rate))
 }
 
-// verdict returns a sentence that compares the search with the best fixed
-// number of partitions: the number it chose, and the speed of the training.
+// verdict returns a sentence that compares plx's search with the best fixed
+// number of partitions. It names the number that the search chose, and the
+// speed of the training.
 func (r report) verdict(hosts int, rate string) string {
 	step := func(p int) float64 { return r.cell(fmt.Sprint(p), hosts, rate).Median("sec/op") }
 	tried := slices.DeleteFunc(r.numbers("system"), func(p int) bool { return step(p) == 0 })

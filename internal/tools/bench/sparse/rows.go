@@ -7,12 +7,12 @@ import (
 )
 
 // Rows is the average number of rows of each table that one worker uses in a
-// step. Words are the rows of the words that it reads. Classes are the rows of
-// the words to predict, together with the worker's samples.
+// step. Words counts the rows of the words that it reads. Classes counts the
+// rows of the words to predict and of the words sampled for the softmax.
 type Rows struct {
 	Words   float64
 	Classes float64
-	Part    float64 // fraction of the rows of both tables
+	Part    float64 // the sum of Words and Classes, as a fraction of the rows of both tables
 }
 
 // countRows counts the rows that a worker's batches use. It makes the same

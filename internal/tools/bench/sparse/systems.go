@@ -8,22 +8,22 @@ import (
 
 // system is one method of training the model.
 type system struct {
-	key, name string   // name is for the plot and has at most 15 letters
-	torch     bool     // runs the PyTorch program instead of examples/lm
-	servers   bool     // has a parameter server on every host
-	moves     bool     // moves variables between servers during its first steps
-	places    bool     // moves variables once, after a few steps
-	series    bool     // sending cannot overlap with computing
-	args      []string // additional arguments of the program
-	formula   formula  // minimum traffic of this method
-	wanted    float64  // goal for words per second of plx hybrid, as a multiple of this system's
+	key, name string   // key names the system in samples; name is for the plot and has at most 15 letters
+	torch     bool     // the system is the PyTorch program instead of examples/lm
+	servers   bool     // the system has a parameter server on every host
+	moves     bool     // the system moves variables between servers during its first steps
+	places    bool     // the system moves variables once, after a few steps
+	series    bool     // the system's sending cannot overlap with computing
+	args      []string // additional arguments of the training program
+	formula   formula  // computes the minimum traffic of the system
+	wanted    float64  // goal: the words per second of plx hybrid, divided by those of this system
 }
 
-// compared lists the systems in the order of the tables. All others are
-// compared with the last one.
+// compared lists the systems in the order of the tables. The tables compare
+// each of the other systems with the last one.
 var compared = []system{
 	{key: "ps", name: "plx plain PS", servers: true, series: true, formula: plainServers, wanted: 2.8,
-		args: []string{"--arch=ps", "--partition-bytes=1099511627776", // no variable is divided
+		args: []string{"--arch=ps", "--partition-bytes=1099511627776", // the size of a partition is so large that no variable is divided
 			"--partitions=1", "--search-partitions=false", "--prefetch=false", "--balance=bytes"}},
 	{key: "allreduce", name: "plx all-reduce", formula: allReduce, wanted: 6.02,
 		args: []string{"--arch=allreduce", "--dense", "--find-sparse=false"}},
@@ -32,7 +32,8 @@ var compared = []system{
 	{key: "hybrid", name: "plx hybrid", servers: true, moves: true, formula: hybrid, args: []string{"--arch=hybrid"}},
 }
 
-// best is the key of the system that the others are compared with.
+// best is the key of the system with which the tables compare all other
+// systems.
 const best = "hybrid"
 
 // searching is the key of the run in which plx searches for the number of
@@ -40,7 +41,8 @@ const best = "hybrid"
 const searching = "search"
 
 // systems returns the systems to measure. In the mode partitions, these are
-// plx with each fixed number of partitions and plx with its search.
+// plx with each fixed number of partitions, and plx with its search for the
+// number.
 func (s *settings) systems() (all []system, err error) {
 	if s.mode == partitioning {
 		for _, p := range s.parts {

@@ -6,23 +6,24 @@ import (
 	"time"
 )
 
-// window decides which steps of a run are measured: those after a warm-up.
+// window decides which steps of a run are measured: the steps after a warm-up.
 type window struct {
 	warm     int           // number of warm-up steps
-	warmFor  time.Duration // ends the warm-up after this time, if at least two steps were made; 0 means no such limit
-	most     int           // largest number of measured steps
-	length   time.Duration // time after which measuring ends, if leastSteps were measured
-	patience int           // number of steps after which disturbed has no effect
-	total    int           // steps so far
-	first    time.Time     // end of the first step
-	since    int           // steps since the warm-up began
+	warmFor  time.Duration // time after which the warm-up ends if at least two steps were made; 0 means that only warm ends the warm-up
+	most     int           // maximum number of measured steps
+	length   time.Duration // time after which measuring ends if at least leastSteps steps were measured
+	patience int           // number of steps after which the method disturbed has no effect
+	total    int           // number of steps so far
+	first    time.Time     // time at which the first step ended
+	since    int           // number of steps since the warm-up began
 	began    time.Time
 	begin    int // number of the first measured step
 	millis   []float64
 	finished bool
 }
 
-// leastSteps is the smallest number of measured steps, however long they take.
+// leastSteps is the minimum number of measured steps, even if they take longer
+// than the window.
 const leastSteps = 3
 
 // open reports whether steps are being measured.
@@ -50,8 +51,8 @@ func (w *window) step(number int, millis float64, now time.Time) (opens bool) {
 }
 
 // disturbed restarts the warm-up, with at least the given number of steps,
-// because plx has changed something. It has no effect after w.patience steps,
-// so that a system that never settles is measured too.
+// because plx has moved variables. It has no effect after w.patience steps, so
+// that even a run in which plx keeps moving variables is measured.
 func (w *window) disturbed(steps int) {
 	if w.total > w.patience {
 		return
@@ -60,8 +61,9 @@ func (w *window) disturbed(steps int) {
 	w.began, w.since, w.warmFor = time.Time{}, 0, 0
 }
 
-// Patterns for the chief's lines, after the prefix that plx adds: a step, the
-// server of a variable, and messages about moved variables.
+// Patterns for lines that the chief prints, each line after the prefix that
+// plx adds: a step, the server of a variable, and messages about moved
+// variables.
 var (
 	stepLine   = regexp.MustCompile(`^worker:0 +\S+ +[|] step (\d+) [|] loss ([^ ]+) .*words/s ([0-9.]+)`)
 	homeLine   = regexp.MustCompile(`^worker:0 +\S+ +. plx: variable "([^"]+)" .*, on (ps:\d+)$`)

@@ -13,14 +13,15 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// bench is the state that all lines of a part of the suite share.
+// bench is the state that all lines (rows of the result table) of one part of
+// the suite share.
 type bench struct {
 	plx     string // path of the plx binary
 	scratch string // folder for temporary files
 	cluster *testhosts.Cluster
-	folder  string // working directory that is sent to the hosts; "" if the part sends none
-	aside   int    // number of files and folders that forget has renamed
-	changes int    // number of changes that change has made to the working directory
+	folder  string // working directory that plx sends to the hosts; "" if the part sends none
+	aside   int    // number of files and folders that the method forget has renamed
+	changes int    // number of changes that the method change has made to the working directory
 }
 
 // in returns the path of a file in the client's .ssh folder.
@@ -39,8 +40,9 @@ func said(cmd *exec.Cmd) error {
 	return nil
 }
 
-// launch runs plx launch on the first hosts and discards its output after it
-// was written to a file.
+// launch runs plx launch on the first hosts of the cluster; hosts is their
+// number. plx writes its output to a temporary file, which launch then
+// removes.
 func (b *bench) launch(ctx context.Context, hosts int, args ...string) error {
 	file := filepath.Join(b.scratch, "hosts.txt")
 	var lines []byte
@@ -59,14 +61,14 @@ func (b *bench) launch(ctx context.Context, hosts int, args ...string) error {
 	return b.written(cmd)
 }
 
-// written runs a command with its standard output in a temporary file.
+// written runs a command whose standard output goes to a temporary file.
 func (b *bench) written(cmd *exec.Cmd) error {
 	out, err := os.CreateTemp(b.scratch, "out-")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(out.Name()) // if this fails, the folder is removed later
-	defer out.Close()           // the error is ignored: the content does not matter
+	defer os.Remove(out.Name()) // if the removal fails, the folder is removed later
+	defer out.Close()           // an error of Close does not matter, because the content is not used
 	var complaint strings.Builder
 	cmd.Stdout, cmd.Stderr = out, &complaint
 	if err := cmd.Run(); err != nil {
@@ -75,7 +77,8 @@ func (b *bench) written(cmd *exec.Cmd) error {
 	return nil
 }
 
-// launches returns the lines that time trivial commands on all hosts.
+// launches returns the lines (rows of the result table) that time trivial
+// commands on all hosts.
 func launches(ctx context.Context, b *bench) (all []line, err error) {
 	for _, hosts := range []int{1, 8, 32} {
 		var names []string
@@ -98,7 +101,8 @@ func launches(ctx context.Context, b *bench) (all []line, err error) {
 // logLines is the number of lines that each task of the part logs prints.
 const logLines = 1_000_000
 
-// logs returns the line that times tasks which print as fast as they can.
+// logs returns the line (row of the result table) that times tasks which print
+// as fast as they can.
 func logs(ctx context.Context, b *bench) ([]line, error) {
 	for i, h := range b.cluster.Hosts {
 		var text []byte

@@ -11,17 +11,18 @@ import (
 // another program.
 type line struct {
 	name   string
-	goal   float64                                    // largest acceptable ratio of plx's time to the other program's
+	goal   float64                                    // largest acceptable time of plx, divided by the other program's time
 	over   bool                                       // if true, goal is the number of seconds by which plx may be slower
-	has    func(ctx context.Context) error            // untimed setup, once per round; nil means none
-	before func(ctx context.Context, round int) error // untimed setup before each timed way; nil means none
+	has    func(ctx context.Context) error            // setup that is not timed, once per round; nil means none
+	before func(ctx context.Context, round int) error // setup that is not timed, before each way; nil means none
 	plx    way
-	beyond way // a part of plx's work whose time is subtracted; no name means nothing is subtracted
+	beyond way // a part of plx's work whose time is subtracted from plx's time; if it has no name, nothing is subtracted
 	peer   way
 }
 
-// way is one way to do the work of a line. Its time is that of run, unless
-// measures is set, which returns the time.
+// way is one way to do the work of a line, by plx or by another program. Its
+// time is how long the function run takes. If the function measures is set, it
+// returns the time instead.
 type way struct {
 	name     string
 	run      func(ctx context.Context) error
@@ -58,7 +59,7 @@ func (l line) times(ctx context.Context, round int) (plx, beyond, peer float64, 
 				return 0, 0, 0, err
 			}
 		}
-		syscall.Sync() // flush first, so that no way pays for data that another has written
+		syscall.Sync() // write all data to disk first, so that a way does not pay for data that another way has written
 		took, err := ways[k].time(ctx)
 		if err != nil {
 			return 0, 0, 0, fmt.Errorf("%s: %w", ways[k].name, err)

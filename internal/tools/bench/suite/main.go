@@ -31,10 +31,10 @@ import (
 
 // settings holds the values of the flags.
 type settings struct {
-	part   string // name of the only part to measure; "" means all
+	part   string // name of the only part to measure; "" means all parts
 	rounds int
-	out    string // folder of the page and of the samples
-	check  bool   // compare with the recorded samples and record nothing
+	out    string // folder for the page and the samples
+	check  bool   // if true, compare with the recorded samples and record nothing
 }
 
 func main() {
@@ -52,10 +52,11 @@ func main() {
 	}
 }
 
-// part is a group of related lines, with a cluster of test hosts of its own.
+// part is a group of related lines (rows of the result table), which run on
+// their own cluster of test hosts.
 type part struct {
 	name  string
-	hosts int    // number of hosts; 0 means only this machine
+	hosts int    // number of test hosts; 0 means that the part runs on the local machine only
 	rate  string // rate limit of each host's link, in tc's notation; "" means no limit
 	lines func(ctx context.Context, b *bench) ([]line, error)
 }
@@ -92,7 +93,7 @@ func run(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(scratch) // if this fails, the system clears its temporary folder later
+	defer os.RemoveAll(scratch) // if the removal fails, the system clears its temporary folder later
 	plx := filepath.Join(scratch, "plx")
 	if err := measured.Build(ctx, plx, ".", "-ldflags", "-s -w"); err != nil {
 		return err
@@ -118,8 +119,8 @@ func run(ctx context.Context, s settings) error {
 	return measured.Insert(filepath.Join(s.out, "benchmarks.md"), "suite", table(recorded))
 }
 
-// measure starts the hosts of a part and measures all its lines in every
-// round. It returns the samples grouped by line.
+// measure starts the hosts of a part and measures all lines of the part in
+// every round. It returns the samples grouped by line.
 func (p part) measure(ctx context.Context, rounds int, facts []benchfmt.Config, with bench) (all measured.Samples, err error) {
 	if p.hosts > 0 {
 		if with.cluster, err = testhosts.Open(testhosts.Options{Hosts: p.hosts, Rate: p.rate}, testhosts.ReportTo(os.Stderr)); err != nil {
@@ -146,7 +147,7 @@ func (p part) measure(ctx context.Context, rounds int, facts []benchfmt.Config, 
 	return slices.Concat(samples...), nil
 }
 
-// command returns a command that is killed when ctx is done.
+// command returns a command that is killed when ctx ends.
 func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = 10 * time.Second

@@ -14,15 +14,15 @@ import (
 	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
-// The unit of a round's result: the ratio of the times of plx and the other
-// program, or their difference in seconds.
+// The two units of a round's result: the ratio of plx's time to the other
+// program's, or the difference of these times in seconds.
 const (
 	ratio = "ratio"
 	more  = "more-sec"
 )
 
 // sample returns the benchmark result of one round of a line. All times are in
-// seconds; beyond is subtracted from plx.
+// seconds; beyond is subtracted from the time plx.
 func (l line) sample(part string, facts []benchfmt.Config, plx, beyond, peer float64) *benchfmt.Result {
 	unit, figure := ratio, (plx-beyond)/peer
 	if l.over {
@@ -39,7 +39,8 @@ func (l line) sample(part string, facts []benchfmt.Config, plx, beyond, peer flo
 // requires.
 func title(part string) string { return strings.ToUpper(part[:1]) + part[1:] }
 
-// replace returns all samples with those of one part replaced by now.
+// replace returns all samples, except that the samples now replace those of
+// the same part. All samples in now are of one part.
 func replace(all, now measured.Samples) measured.Samples {
 	part := string(now[0].Name.Base())
 	other := func(r *benchfmt.Result) bool { return string(r.Name.Base()) != part }
@@ -63,7 +64,7 @@ func lines(all measured.Samples) (each []measured.Samples) {
 }
 
 // figures returns the results of all rounds of a line, and the format for
-// printing one.
+// printing one result.
 func figures(l measured.Samples) (measured.Values, string) {
 	if all := l.Of(more); all != nil {
 		return all, "%+.2f s"
@@ -72,8 +73,8 @@ func figures(l measured.Samples) (measured.Values, string) {
 }
 
 // check returns an error that names the lines that have become slower by more
-// than the noise. The noise is the wider of the two ranges of results,
-// recorded and new.
+// than the noise. The results of a line's rounds spread over a range; the
+// noise is the wider one of the recorded and the new range.
 func check(recorded, now measured.Samples) error {
 	var worse []string
 	for _, l := range lines(now) {
@@ -91,8 +92,8 @@ func check(recorded, now measured.Samples) error {
 	return nil
 }
 
-// table returns a table with the medians of times and results, and the
-// smallest and largest result.
+// table returns a table with a row for each line: the medians of times and
+// results, and the smallest and largest result.
 func table(all measured.Samples) string {
 	rows := [][]string{{"part", "what was timed", "plx", "other program", "time of the other program", "plx / other program, or the difference", "range over the rounds", "goal"}}
 	parts := [][]string{{"part", "date, commit", "machine", "rounds"}}

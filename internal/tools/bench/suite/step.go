@@ -14,36 +14,36 @@ import (
 	"github.com/plx-run/plx/internal/tools/bench/measured"
 )
 
-// A model is trained by an example of plx and by torch_step.py.
+// model is a model that an example of plx and torch_step.py both train.
 type model struct {
 	name  string
-	batch int      // rows of a step's batch, all workers together
+	batch int      // number of rows of a step's batch, for all workers together
 	steps int      // number of the last timed step
-	every int      // steps between two printed lines; the first line ends the warm-up
-	plx   []string // flags of the example
+	every int      // number of steps between two printed lines; the first line ends the warm-up
+	plx   []string // flags of the example program of plx
 	peer  []string // flags of torch_step.py
 	goals [3]float64
 }
 
-// workers lists the numbers of workers that are measured. model.goals has the
-// same order.
+// workers lists the numbers of workers that are measured. The goals of a model
+// have the same order.
 var workers = [3]int{1, 2, 4}
 
-// models lists the models; each trains for a few seconds. The time of mlp
-// includes the test loss of 1,000 samples, once in the 800 timed steps,
-// because the example computes it for each printed line.
+// models lists the models. Each trains for a few seconds. The example mlp
+// computes the loss of 1,000 test samples for each printed line, which is once
+// in the 800 timed steps. The time of mlp includes this.
 var models = []model{
 	{name: "mlp", batch: 64, steps: 1600, every: 800, plx: []string{"--niters=1601", "--report-every=800"}, goals: [3]float64{0.6, 0.5, 0.35}},
 	{name: "cifar", batch: 32, steps: 160, every: 10, plx: []string{"--steps=161"}, goals: [3]float64{1, 1, 1}},
 	{name: "lm", batch: 32, steps: 300, every: 50, plx: []string{"--steps=301", "--every=50"}, peer: []string{"--sparse"}, goals: [3]float64{1, 1, 1}},
 }
 
-// cores lists the settings of OPENBLAS_CORETYPE with which both programs are
-// measured, and their names in the table.
+// cores lists the values of OPENBLAS_CORETYPE with which plx and PyTorch are
+// measured, and the names of these values in the table.
 var cores = []struct{ name, value string }{{"OpenBLAS as it comes", ""}, {"AVX2 kernels (Haswell)", "Haswell"}}
 
-// steps returns the lines that time training steps, with one and with several
-// workers on this machine.
+// steps returns the lines (rows of the result table) that time training steps,
+// with one and with several workers on the local machine.
 func steps(ctx context.Context, b *bench) (all []line, err error) {
 	script, err := filepath.Abs("internal/tools/bench/suite/torch_step.py")
 	if err != nil {
@@ -74,8 +74,8 @@ func steps(ctx context.Context, b *bench) (all []line, err error) {
 	return all, nil
 }
 
-// step returns a function that trains with the given number of workers on this
-// machine and returns the time of a step after the warm-up.
+// step returns a function that trains with the given number of workers on the
+// local machine and returns the time of a step after the warm-up.
 func (b *bench) step(m model, workers int, core string, program []string) func(context.Context) (time.Duration, error) {
 	args := []string{"launch", "--local", fmt.Sprint("1x", workers), "--ps", "none", "--env", "OPENBLAS_NUM_THREADS=1", "--env", "OMP_NUM_THREADS=1"}
 	if core != "" {
@@ -85,7 +85,7 @@ func (b *bench) step(m model, workers int, core string, program []string) func(c
 		cmd := command(ctx, b.plx, append(args, program...)...)
 		cmd.Dir = b.scratch
 		for _, v := range os.Environ() {
-			if !strings.HasPrefix(v, "OPENBLAS_") { // these variables would override the choice of kernels
+			if !strings.HasPrefix(v, "OPENBLAS_") { // leave out variables that would override the choice of kernels
 				cmd.Env = append(cmd.Env, v)
 			}
 		}
@@ -97,13 +97,14 @@ func (b *bench) step(m model, workers int, core string, program []string) func(c
 var stepLine = regexp.MustCompile(`\bstep (\d+) \|`)
 
 // timed runs a training and returns the time of one step. It measures the time
-// between the lines that the program prints for the steps first and last.
+// between the lines that the program prints for the steps with the numbers
+// first and last.
 func timed(cmd *exec.Cmd, first, last int) (time.Duration, error) {
 	var begun time.Time
 	var took time.Duration
 	err := measured.Follow(cmd, func(line string) (bool, error) {
 		if found := stepLine.FindStringSubmatch(line); found != nil {
-			switch step, _ := strconv.Atoi(found[1]); { // the error is impossible: the pattern matches only digits
+			switch step, _ := strconv.Atoi(found[1]); { // no error, because the pattern matches only digits
 			case step == first:
 				begun = time.Now()
 			case step == last && !begun.IsZero():

@@ -15,12 +15,12 @@ import (
 	"github.com/plx-run/plx/internal/test/testhosts"
 )
 
-// size is the size of the file, and of the working directory, that is sent to
-// the hosts, in bytes.
+// size is the size in bytes of the file that is sent to the hosts, and of the
+// working directory.
 const size = 100_000_000
 
-// syncs returns the lines that send a file and a working directory to all
-// hosts.
+// syncs returns the lines (rows of the result table) that send a file and a
+// working directory to all hosts.
 func syncs(ctx context.Context, b *bench) ([]line, error) {
 	b.folder = filepath.Join(b.scratch, "folder")
 	if err := errors.Join(fill(b.folder), b.launch(ctx, len(b.cluster.Hosts), "true")); err != nil {
@@ -29,14 +29,15 @@ func syncs(ctx context.Context, b *bench) ([]line, error) {
 	return append(b.copies(), b.workdirs()...), nil
 }
 
-// launched returns the way to run plx launch with these flags on all hosts.
+// launched returns the way that runs plx launch with the given flags on all
+// hosts.
 func (b *bench) launched(flags ...string) way {
 	name := strings.Join(append([]string{"plx launch"}, flags...), " ")
 	return way{name: name, run: func(ctx context.Context) error { return b.launch(ctx, len(b.cluster.Hosts), append(flags, "true")...) }}
 }
 
-// copied returns the way to run a copying program for each host in parallel.
-// The last argument of the program is HOST:into.
+// copied returns the way that runs a copying program for each host in
+// parallel. The program gets HOST:into as its last argument.
 func (b *bench) copied(name, into string, args ...string) way {
 	return way{name: name, run: func(ctx context.Context) error {
 		return b.each(ctx, func(ctx context.Context, h *testhosts.Host) error {
@@ -47,7 +48,7 @@ func (b *bench) copied(name, into string, args ...string) way {
 	}}
 }
 
-// rsh is the ssh command that rsync uses.
+// rsh is the ssh command that rsync uses to connect to the hosts.
 func (b *bench) rsh() string { return strings.Join(append([]string{"ssh"}, b.ssh()...), " ") }
 
 // copies returns the lines that send an incompressible file.
@@ -60,7 +61,7 @@ func (b *bench) copies() []line {
 		{name: "100 MB file to 8 hosts, 1 % changed", goal: 1, plx: plx, beyond: plain, peer: rsync, has: both(plx, rsync),
 			before: func(_ context.Context, round int) error {
 				from := round % 90 * (size / 100)
-				rand.Read(content[from : from+size/100]) // never fails
+				rand.Read(content[from : from+size/100]) // rand.Read never returns an error
 				return write()
 			}},
 		{name: "100 MB file to 8 hosts, unchanged", goal: 0.1, over: true, plx: plx, peer: plain,
@@ -68,8 +69,9 @@ func (b *bench) copies() []line {
 	}
 }
 
-// both returns a setup that runs two ways, so that the hosts have the files
-// that each sends, which forget had removed.
+// both returns a setup that runs the two ways a and b. After the setup, the
+// hosts have the files that each way sends, which the method forget had
+// renamed.
 func both(a, b way) func(context.Context) error {
 	return func(ctx context.Context) error { return errors.Join(a.run(ctx), b.run(ctx)) }
 }
@@ -78,11 +80,11 @@ func both(a, b way) func(context.Context) error {
 // that writes the file.
 func (b *bench) file() (file string, content []byte, write func() error) {
 	file, content = filepath.Join(b.scratch, "file"), make([]byte, size)
-	rand.Read(content) // never fails
+	rand.Read(content) // rand.Read never returns an error
 	return file, content, func() error { return os.WriteFile(file, content, 0o644) }
 }
 
-// copying returns the way to send a file by plx launch --copy.
+// copying returns the way that sends a file by plx launch --copy.
 func (b *bench) copying(file string) way {
 	plx := b.launched("--copy", file)
 	plx.name = "plx launch --copy"
@@ -94,8 +96,9 @@ func (b *bench) scp(file string) way { return b.copied("scp", "file", append(b.s
 // uplink is the rate limit of the launching machine's link in the part spread.
 const uplink = "100mbit"
 
-// spreads returns the line that sends a file to 32 hosts over a slow uplink,
-// compared with sending it once.
+// spreads returns the line (row of the result table) that sends a file to 32
+// hosts over a slow uplink. The line compares this with sending the file to a
+// single host.
 func spreads(ctx context.Context, b *bench) ([]line, error) {
 	b.folder = b.scratch
 	file, _, write := b.file()
@@ -120,8 +123,8 @@ func (b *bench) workdirs() []line {
 	plain, plx := b.launched(), b.launched("--workdir", ".")
 	rsync := b.copied("rsync", "work/", "-a", "--delete", "-e", b.rsh(), "./")
 	rsync.name = "rsync -a"
-	// after returns a setup that sends the folder by a launch, and then
-	// changes a file if changed is set.
+	// after returns a setup that sends the folder by a launch. If changed is
+	// true, the setup then changes a file.
 	after := func(changed bool) func(context.Context, int) error {
 		return func(ctx context.Context, _ int) error {
 			err := b.launch(ctx, len(b.cluster.Hosts), "--workdir", ".", "true")
@@ -145,11 +148,11 @@ func (b *bench) change() error {
 	return os.WriteFile(filepath.Join(b.folder, "package1", "part1", "file1.py"), fmt.Appendf(nil, "print(%d)\n", b.changes), 0o644)
 }
 
-// forget makes the hosts look as if nothing had been sent: it renames their
-// files, and removes plx's cache of hashes. It does not remove the files,
-// because that would slow down the next measurement: for at least a minute,
-// ext4 does not reuse a removed inode, and every search for a free inode
-// checks each of them.
+// forget makes plx treat the hosts as if it had sent nothing: it renames the
+// files on the hosts, and removes plx's cache of hashes. It does not remove
+// the files on the hosts, because that would slow down the next measurement.
+// For at least a minute, ext4 does not reuse a removed inode, and every search
+// for a free inode checks each of them.
 func (b *bench) forget() error {
 	errs := []error{os.RemoveAll(filepath.Join(b.cluster.Home, ".plx", "hashes"))}
 	for _, h := range b.cluster.Hosts {
@@ -164,8 +167,8 @@ func (b *bench) forget() error {
 	return errors.Join(errs...)
 }
 
-// fill creates a folder like that of a software project. A third of the bytes
-// is incompressible data, the rest is text.
+// fill creates a folder that resembles a software project. A third of the
+// bytes is incompressible data, the other bytes are text.
 func fill(folder string) error {
 	const files = 5000
 	r := mathrand.New(mathrand.NewPCG(1, 1))

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// exchange runs steps without plx's trainer. Before each step, every rank
-// sends one byte to rank 0 and receives one byte from it.
+// exchange makes steps without plx's trainer. Before each step, every rank
+// sends one byte to rank 0 and receives one byte from rank 0.
 func exchange() error {
 	rank, err1 := strconv.Atoi(os.Getenv("RANK"))
 	world, err2 := strconv.Atoi(os.Getenv("WORLD_SIZE"))
 	if err1 != nil || err2 != nil {
 		return fmt.Errorf("RANK %q of WORLD_SIZE %q", os.Getenv("RANK"), os.Getenv("WORLD_SIZE"))
 	}
-	go func() { // keeps the Go runtime from ending a deadlocked program
+	go func() { // A ticking goroutine never blocks for good. Without one, the Go runtime would end the program when all goroutines are blocked.
 		for range time.Tick(time.Second) {
 			continue
 		}

@@ -1,6 +1,6 @@
-// Command fake imitates a user's training program that hangs. It makes steps.
-// After a few of them the last worker hangs in the way that CAUSE names, while
-// the others continue to the next step. The chief prints each step.
+// Command fake imitates a user's training program that hangs. After a few
+// steps the last worker hangs in the way that CAUSE names, while the other
+// workers continue to the next step. The chief prints each step.
 //
 //	plx launch fake CAUSE             # trains with plx's trainer
 //	plx launch fake --plain CAUSE     # exchanges bytes, without plx's trainer
@@ -30,13 +30,13 @@ var (
 	mute   = flag.Bool("mute", false, "never answer when asked for a checkpoint")
 )
 
-// others maps a first argument to the function that runs without plx's
-// trainer.
+// others maps the program's first argument to the function that runs instead
+// of a training with plx's trainer.
 var others = map[string]func() error{"--plain": exchange, "--save": save}
 
 func main() {
 	if len(os.Args) < 2 || others[os.Args[1]] == nil {
-		trainer.Main(train) // parses flags
+		trainer.Main(train) // Main also parses the flags
 		return
 	}
 	if err := flag.CommandLine.Parse(os.Args[2:]); err != nil {
@@ -45,15 +45,16 @@ func main() {
 	if err := others[os.Args[1]](); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		if errors.Is(err, io.EOF) {
-			select {} // wait: another task has failed, and plx must report that task as the cause
+			select {} // Wait forever: another task has failed, and plx must report that task as the cause.
 		}
 		os.Exit(1)
 	}
 }
 
-// hangs maps each CAUSE to a function that hangs or panics in that way.
+// hangs maps each CAUSE to a function that hangs or panics in the way that
+// CAUSE names.
 var hangs = map[string]func(){
-	"a server is stopped": func() {}, // here the test stops a parameter server
+	"a server is stopped": func() {}, // the function does nothing, because the test itself stops a parameter server
 	"select":              func() { select {} },
 	"deadlock":            deadlock,
 	"loader":              func() { <-loader() },
@@ -94,10 +95,11 @@ func spin() {
 	}
 }
 
-// load panics if the map is nil, a common mistake.
+// load panics if table is nil, which is a common mistake in Go programs.
 func load(table map[string]int) { table["row"] = 1 }
 
-// step does the work of step n. In the last worker, it hangs in step *late.
+// step does the work of step n. The last worker hangs in the step with the
+// number *late.
 func step(n int, last bool) error {
 	hang, known := hangs[flag.Arg(0)]
 	if !known {
@@ -106,7 +108,7 @@ func step(n int, last bool) error {
 	if last && n == *late {
 		hang()
 	}
-	time.Sleep(50 * time.Millisecond) // of work
+	time.Sleep(50 * time.Millisecond) // stands for the work of a step
 	return nil
 }
 

@@ -15,12 +15,13 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// save writes checkpoints like a trainer program, without training, to test
-// how the launcher handles them. Each worker writes its own file of a
-// checkpoint of step 5, and the manifest, and prints which checkpoints its
-// host had before. When plx requests a checkpoint, the chief writes a complete
-// one of step 7, refuses with an error (--refuse), or does not respond
-// (--mute). The program ends when the agent tells it to stop.
+// save writes checkpoints as a training program does, but does not train. With
+// it, tests check how the launcher handles checkpoints. Each worker writes its
+// own file of a checkpoint of step 5, and the manifest, and prints which
+// checkpoints its host had before. When plx requests a checkpoint, the chief
+// writes a complete checkpoint of step 7. With --refuse it returns an error
+// instead, and with --mute it does not respond. The program ends when the
+// agent, which started it, tells it to stop.
 func save() error {
 	c, ok, err := cluster.FromEnvironment(os.Getenv)
 	if err == nil && !ok {
@@ -36,7 +37,7 @@ func save() error {
 	if err := control.Send(cluster.ControlMessage{Kind: cluster.Hello, Version: cluster.ControlVersion}); err != nil {
 		return err
 	}
-	go func() { // sends heartbeats until the task ends
+	go func() { // The goroutine sends heartbeats until the task ends.
 		for range time.Tick(time.Second) {
 			if control.Send(cluster.ControlMessage{Kind: cluster.Heartbeat}) != nil {
 				return
@@ -89,9 +90,9 @@ func workers(c cluster.Contract) (all []cluster.Task) {
 	return all
 }
 
-// write writes the tasks' files of a checkpoint, and its manifest. The content
-// depends only on the step and the tasks, so all hosts write the same
-// manifest.
+// write writes the files of the given tasks in a checkpoint, and the
+// checkpoint's manifest. Their content depends only on the step and the tasks,
+// so all hosts write the same manifest.
 func write(c cluster.Contract, step int, tasks ...cluster.Task) error {
 	folder := filepath.Join(c.Checkpoints, flag.Arg(0), fmt.Sprintf("%012d-g0-0123abcd", step))
 	err := os.MkdirAll(folder, 0o700)

@@ -2,9 +2,9 @@
 //
 //	sudo go run ./internal/test/testhosts/cmd/plxhosts -n 4 -gpus 4,2
 //
-// It prints the environment variables to export, PLX_HOSTS with the resource
-// file among them. It stops the hosts on Ctrl-C or at the end of its standard
-// input.
+// It prints the environment variables to export. One of them, PLX_HOSTS, is
+// the path of a resource file with the hosts. It stops the hosts on Ctrl-C or
+// at the end of its standard input.
 package main
 
 import (
@@ -40,7 +40,7 @@ func run() error {
 	if o.GPUs, err = parseCounts(*gpus); err != nil {
 		return err
 	}
-	// Before the hosts start, so that Ctrl-C always removes them.
+	// Catch Ctrl-C before the hosts start, so that Ctrl-C always removes them.
 	interrupt := make(chan os.Signal, 1)
 	signal.Notify(interrupt, os.Interrupt, syscall.SIGTERM)
 	cluster, err := testhosts.Open(o, testhosts.ReportTo(os.Stderr))
@@ -81,9 +81,9 @@ func show(c *testhosts.Cluster) {
 // endOfInput returns a channel that is closed at the end of standard input.
 func endOfInput() <-chan struct{} {
 	end := make(chan struct{})
-	go func() { // ends with the process at the latest
+	go func() { // The goroutine ends with the process at the latest.
 		defer close(end)
-		_, _ = io.Copy(io.Discard, os.Stdin) // a read error counts as the end
+		_, _ = io.Copy(io.Discard, os.Stdin) // a read error is treated as the end of the input
 	}()
 	return end
 }
