@@ -75,8 +75,7 @@ func ownFolder(plx string) (string, error) {
 	if err := os.WriteFile(probe, []byte(name+"\n"), 0o600); err != nil {
 		return "", errors.Join(err, os.RemoveAll(probe))
 	}
-	// The removal cannot fail, since the file was just written.
-	defer os.RemoveAll(probe)
+	defer os.RemoveAll(probe) // the removal cannot fail, because the file was just written
 	if !fresh {
 		return name, nil
 	}
