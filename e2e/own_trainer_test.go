@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"maps"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,7 +15,7 @@ import (
 // TestOwnTrainerPage runs the commands of docs/own-trainer.md in order, like a
 // reader who has copied the program from the page. Their output must equal the
 // output on the page. Only the go command is set up differently: it finds plx
-// in this source and downloads nothing.
+// in this source, and the commands of the page download nothing.
 func TestOwnTrainerPage(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -25,6 +26,13 @@ func TestOwnTrainerPage(t *testing.T) {
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
+	}
+	// A module that requires plx needs the go.mod files of all its indirect
+	// requirements, more than a build of plx itself reads.
+	graph := exec.Command("go", "mod", "graph")
+	graph.Dir = root
+	if out, err := graph.CombinedOutput(); err != nil {
+		t.Fatalf("go mod graph: %v\n%s", err, out)
 	}
 	n, folder, digests := b.newcomer(""), filepath.Join(b.home, "plane"), map[string]string{}
 	const page = "../docs/own-trainer.md"
