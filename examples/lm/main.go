@@ -3,10 +3,9 @@
 //	plx launch --hosts resources.txt ./examples/lm --text news.en-00001-of-00100 --words vocabulary.txt
 //
 // The word vectors and the weights of the softmax are embeddings. The softmax
-// is computed over a sample of the words, so that the time of a step does not
-// depend on the number of words. A text file has one sentence on each line and
-// spaces between words, as in the One Billion Word Benchmark. Without a text,
-// the program generates words by a rule whose perplexity is known.
+// uses a sample of the words, so the time of a step does not depend on their
+// number. A text file has one sentence on each line. Without a text, the
+// program generates words by a rule whose perplexity is known.
 package main
 
 import (
@@ -41,7 +40,6 @@ func main() {
 	trainer.Main(s.train)
 }
 
-// define defines the program's flags on f.
 func (s *settings) define(f *flag.FlagSet) {
 	f.StringVar(&s.text, "text", "", "`files` to read, separated by commas (default: artificial text)")
 	f.StringVar(&s.words, "words", "", "their vocabulary `file`: a word on each line, the most frequent first, or a word followed by its count")
@@ -57,7 +55,6 @@ func (s *settings) define(f *flag.FlagSet) {
 	f.BoolVar(&s.dense, "dense", false, "tables are ordinary variables; --find-sparse=false keeps them dense")
 }
 
-// check returns an error if the value of a flag is invalid.
 func (s *settings) check() error {
 	if (s.text == "") != (s.words == "") || flag.NArg() > 0 {
 		return errors.New("--text and --words: give both, or none, and commas between texts")
@@ -79,10 +76,9 @@ func (s *settings) check() error {
 
 // build builds the model: an LSTM over word vectors and a sampled softmax over
 // its outputs (Jozefowicz et al. 2016, "Exploring the limits of language
-// modeling", at a small size). Each step continues the text of the previous
-// step, so its inputs "state" and "cell" are the LSTM's final state and cell
-// of the previous step. The metric estimates the cross-entropy of a softmax
-// over all words.
+// modeling"). The inputs "state" and "cell" are the LSTM's final state and
+// cell of the previous step. The metric estimates the cross-entropy over all
+// words.
 func (s *settings) build(b *nn.Builder) {
 	count, state, cell := b.Batch()*s.length, b.Input("state", s.width), b.Input("cell", s.hidden)
 	read := b.LSTM("lstm", s.table(b, "words", s.width)("word", count), nn.Recurrent{Units: s.hidden, Width: s.width,
@@ -164,8 +160,7 @@ func (s *settings) feeder(job *trainer.Job, session *trainer.Session, t text) (f
 	}, err
 }
 
-// train runs on each worker. The chief (worker 0) prints a line at intervals,
-// about the steps since the previous line.
+// train runs on each worker. The chief (worker 0) prints a line at intervals.
 func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 	if err := s.check(); err != nil {
 		return err

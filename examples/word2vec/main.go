@@ -1,12 +1,9 @@
 // Command word2vec learns vectors of words: the skip-gram model with negative
-// sampling (Mikolov et al. 2013). Words that occur near the same other words
-// get similar vectors. At the end the program prints words with similar
-// vectors.
+// sampling (Mikolov et al. 2013). At the end it prints words with similar
+// vectors. Without --text it generates a text, in which all words of a
+// sentence begin with the same letter.
 //
 //	plx launch --hosts resources.txt ./examples/word2vec --text news.txt --near king,paris
-//
-// Without --text it generates a text, in which all words of a sentence begin
-// with the same letter.
 package main
 
 import (
@@ -34,10 +31,7 @@ var (
 
 func main() { trainer.Main(train) }
 
-// model builds the model: it distinguishes pairs of words that occur near each
-// other from random pairs, by the product of their vectors. The parameter each
-// is the number of pairs in one row of a batch: a pair of neighbours and its
-// random pairs.
+// model tells pairs of neighbours from random pairs by the product of vectors.
 func model(b *nn.Builder, words, width, each int) {
 	n, first, others := b.Batch()*each, b.Embedding("words", words, width, 0.5/float64(width)), b.Embedding("others", words, width, 0)
 	products := b.Node(nn.RowDots(b.Lookup(first, "word", n), b.Lookup(others, "other", n)))
