@@ -185,8 +185,9 @@ func (u *unit) holdTime() time.Duration {
 	return foldTime
 }
 
-// printGroup prints equal units once, under one prefix. It records the lines
-// of every unit as printed, except lines that report a lost peer.
+// printGroup prints equal units (lines or messages) of several tasks once,
+// under one prefix. It records the lines of every unit as printed, except
+// lines that report a lost peer.
 func (p *Printer) printGroup(group []*unit) {
 	var streams []*stream
 	for _, u := range group {

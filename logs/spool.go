@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// spool reads the segment files of one source, even while a Writer appends to
-// them.
+// spool reads the segment files of one source (a task's stdout or stderr),
+// even while a Writer appends to them.
 type spool struct {
 	src   Source
 	dir   string
@@ -87,9 +87,9 @@ func (sp *spool) position(all segments, req Request) error {
 	return err
 }
 
-// start returns the offset of the first byte that a request without positions
-// selects, by its TailLines and Since. The byte is at or after the first byte
-// that still exists.
+// start returns the offset at which the reply to req begins, if req names no
+// offsets (req.From is empty). req.TailLines and req.Since then say how much
+// of the output is sent. The byte at the offset is never one that was deleted.
 func start(all segments, req Request, end int64, written time.Time) (offset int64, err error) {
 	offset = all[0].base
 	if !req.Since.IsZero() {
@@ -241,8 +241,9 @@ func (sp *spool) move(later int64) (bool, error) {
 	return false, nil
 }
 
-// advance sets current to the index record that covers the byte at offset. The
-// bytes were read before the index, so the index already has their records.
+// advance sets current to the index record that covers the byte at offset. A
+// task writes an index record before the bytes that the record covers. advance
+// reads the index after the bytes, so it finds the record.
 func (sp *spool) advance() error {
 	for {
 		for len(sp.coming) > 0 && sp.coming[0].offset <= sp.offset {

@@ -21,8 +21,9 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// variables gives access to the values of all variables, whether this worker
-// or shard holders keep them.
+// variables gives access to the values of all variables: those in this
+// worker's memory, and those that shard holders (tasks that store parts of
+// variables) keep.
 type variables struct {
 	declared []layout.Variable
 	memory   [][]byte            // bytes of each variable of which every worker has a full copy; declared lists these first

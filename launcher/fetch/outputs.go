@@ -109,7 +109,7 @@ func (f *fetcher) fetched(lists [][]protocol.HostOutput, made *tally) [][]protoc
 }
 
 const (
-	maxReported        = 3    // at most this number of lines is printed about outputs that cannot be fetched
+	maxReported        = 3    // at most this number of lines is compared to find lines that differ only in the host; comparing more takes too long
 	maxEscapedReported = 20   // at most this number of lines is printed about outputs with an escaped name
 	maxFolded          = 1000 // at most this number of lines is searched for lines that differ only in the host; the search in more takes too long
 )

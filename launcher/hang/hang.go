@@ -299,8 +299,9 @@ func (g *graph) waiters(i int) int {
 
 // sink returns a task that other tasks wait for and that itself waits for
 // none. Among several such tasks, it returns the one that most others wait
-// for. It returns -1 if there is none. If behindSink finds a hidden wait of
-// that task for another, sink returns the other.
+// for. It returns -1 if there is none. That task may wait for another although
+// the graph does not show it. If behindSink finds this other task, sink
+// returns the other task.
 func (g *graph) sink() int {
 	var sinks []int
 	for i, p := range g.postures {
@@ -343,7 +344,7 @@ func (g *graph) behindSink(sink int) int {
 // task, and other tasks wait for it.
 func (g *graph) blameSink(sink int) string {
 	waiters := g.directly(sink)
-	if len(waiters) == 0 { // no task is known to wait for a task that behindSink has chosen
+	if len(waiters) == 0 { // behindSink has chosen this task, although no task is known to wait for it: name the tasks that may wait
 		waiters = g.postures[sink].ambiguous
 	}
 	return fmt.Sprintf("%s; it is awaited by %s", g.postures[sink].why, g.names(waiters))

@@ -41,7 +41,7 @@ func failureOfHost(h int, reason string) failure {
 // to blame. It waits because the first failure is often not the cause.
 type failures struct {
 	all []failure
-	at  map[cluster.Task]int // index into all of the failure of each task
+	at  map[cluster.Task]int // by task: the index of its failure in all
 
 	prolonged bool // the time for collecting failures was prolonged once
 }
@@ -256,13 +256,13 @@ const maxEnds = 200
 var parts = []protocol.Part{protocol.Culprit, protocol.Victim, protocol.Failed, protocol.Unknown, protocol.TornDown, protocol.Done}
 
 // summary returns the verdict with the field Ends, which lists how each task
-// of the last generation ended. If the job succeeded or was stopped, summary
+// ended after the last restart. If the job succeeded or was stopped, summary
 // returns the verdict unchanged.
 func (v view) summary(fs failures, verdict protocol.Verdict) protocol.Verdict {
 	if verdict.Code == 0 || verdict.Stopped() || !v.launched {
 		return verdict
 	}
-	var late []string // names of victims whose failure was reported after the culprit was chosen
+	var late []string // names of victims (tasks that failed because they lost the connection to another) whose failure was reported after the culprit was chosen
 	for task, h := range v.generation.hostOf {
 		e, ended := v.generation.exits[task]
 		end := protocol.TaskEnd{Task: task.String(), Host: v.name(h), Code: e.Code, Signal: e.Signal, Cause: causes(cmp.Or(e.Cause, e.OOM), e.Shm)}

@@ -69,10 +69,11 @@ func Ended(job, name string, begun time.Time, v protocol.Verdict) Event {
 	return e
 }
 
-// environment returns the variables for the command: own, the environment of
-// plx, and the variables of the event. A variable of the event without a value
-// is removed from own. The command may run plx, so no variable of the event
-// has the name of one that sets a flag of plx, such as PLX_NAME.
+// environment returns the variables for the command: own (the environment of
+// plx) and the variables of the event. A variable of the event without a value
+// is removed from own. The command may itself run plx, which takes the values
+// of flags from variables such as PLX_NAME. So no variable of the event has
+// such a name.
 func (e Event) environment(own []string) []string {
 	status := ""
 	if e.Ended {

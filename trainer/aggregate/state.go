@@ -140,8 +140,9 @@ func (s *elementsState[T]) restore(k SavedPiece, offset, lo, hi int) {
 	}
 }
 
-// loss is the state of the shard that holds the step's loss and metrics. Its
-// values are the sum of the last step, not an optimiser's result.
+// loss is the state of the shard that sums the workers' loss and metrics. In
+// each step, apply replaces its values by the sum of that step, without an
+// optimiser.
 type loss struct{ *elementsState[float64] }
 
 func (l loss) apply(t total, _ optimizer.Step) error {
@@ -292,7 +293,7 @@ type Restoring struct {
 	came []layout.Range // ranges of elements, or of rows of a sparse variable, that Put has filled
 }
 
-// Piece returns the piece of a variable that is being restored.
+// Piece returns the part of a variable that the shard stores.
 func (r *Restoring) Piece() layout.Piece { return r.shard.Piece }
 
 // Put copies from k the elements or rows that belong to the shard. The caller

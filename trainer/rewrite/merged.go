@@ -10,11 +10,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// mistakable maps the names of Gorgonia's operations whose hash does not
-// contain all their fields. While a graph is built, Gorgonia returns an
-// existing vertex with the same hash, even if fields outside of the hash
-// differ. advice tells the user what to do instead. The function could reports
-// whether a different operation may have the same hash as the given one.
+// mistakable lists Gorgonia's operations whose hash omits some of their
+// fields, by operation name. While a graph is built, Gorgonia takes two
+// operations with the same hash for one, even if the omitted fields differ.
+// The field advice tells the user what to do instead. The function could
+// reports whether a different operation may have the same hash as the given
+// one.
 var mistakable = map[string]struct {
 	advice string
 	could  func(*gorgonia.Node) bool

@@ -79,9 +79,10 @@ func ahead(claims []protocol.Claim, ticket string) (before []string, err error) 
 	return ticketsBefore(f, claims, ticket)
 }
 
-// ticketsBefore parses a list of sockets in the format of /proc/net/unix, in
-// which the socket's name is the last field. It returns the sorted tickets
-// that are earlier than the given one and wait for one of the claimed devices.
+// ticketsBefore returns the tickets of launches that wait in the queue before
+// the launch with the given ticket, for at least one of the claimed devices.
+// The result is sorted. list is a list of sockets in the format of
+// /proc/net/unix, in which the socket's name is the last field.
 func ticketsBefore(list io.Reader, claims []protocol.Claim, ticket string) (before []string, err error) {
 	lines := bufio.NewScanner(list)
 	for lines.Scan() {

@@ -29,7 +29,7 @@ type record struct {
 // Minimum intervals of publishing the state when only the tasks' step numbers
 // have changed.
 const (
-	showEvery = time.Second      // minimum interval for sending the state to visitors
+	showEvery = time.Second      // minimum interval for sending the state to visitors (plx commands that watch the job)
 	saveEvery = 10 * time.Second // minimum interval for writing state.json
 )
 

@@ -56,7 +56,7 @@ import (
 // documentation.
 type supervisor struct {
 	*parts
-	local      net.Listener // Unix socket for plx commands on this host and for a driver in this process
+	local      net.Listener // Unix socket for plx commands on this host and, if the driver (which controls the job) runs in this process, for the driver
 	data       net.Listener // TCP socket for agents of other hosts; if it is nil, generation.noData has the error
 	checkpoint *checkpoint
 	tasks      *tasks

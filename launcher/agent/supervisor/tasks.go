@@ -238,8 +238,8 @@ func (ts *tasks) unkillable(whose string, left []int, err error) {
 	}
 }
 
-// retire closes the sockets of the previous generation's tasks. It fails if
-// one of the tasks has not ended.
+// retire closes the sockets of the tasks, so that plx can start the tasks anew
+// (the next generation). It fails if one of the tasks has not ended.
 func (ts *tasks) retire() error {
 	for _, t := range ts.all {
 		if t.running != nil && t.exit == nil {

@@ -138,8 +138,9 @@ func (p *Placement) awaitMoved(ctx context.Context) error {
 	return nil
 }
 
-// Volumes returns the traffic of this worker by variable and shard holder,
-// without first values and heartbeats.
+// Volumes returns this worker's network traffic by variable and shard holder
+// (a task that stores parts of variables). It does not count initial values
+// and heartbeats.
 func (p *Placement) Volumes() (all []Volume) {
 	h := p.holders
 	for variable := range len(h.d.Variables) + 1 {

@@ -163,8 +163,9 @@ func (c *connections) succeed(next *aggregate.Shards, m, before *members, step u
 	}
 }
 
-// moved tells all workers that variables have moved: the placement with this
-// epoch (its version number) is valid from the given step on.
+// moved tells all workers that variables have moved to other shard holders
+// (the tasks that store them). The new distribution has the version number
+// epoch, and is valid from the given step on.
 func (c *connections) moved(epoch uint32, step uint64) {
 	for _, p := range c.peers {
 		if p == nil {
@@ -256,10 +257,10 @@ func (p *peer) declaration(h wire.Header) (*layout.Declaration, error) {
 	return &d, p.readJSON(h, &d)
 }
 
-// difference returns the error with which to refuse a worker. why is the
-// general reason. If the worker sends a declaration in time, and connected to
-// the wrong task because that declaration is wrong, the error names the
-// difference instead.
+// difference returns the error with which the server refuses a worker. why is
+// the general reason. If the worker sends its declaration (what it trains, and
+// how) in time, and the declaration differs from the other workers', the error
+// names the difference instead.
 func (p *peer) difference(why error) error {
 	p.server.mu.Lock()
 	holds, of := p.server.workers.expected(p.server.local.Aggregator != nil)

@@ -49,8 +49,9 @@ func (m *migration) refuses(what string) error {
 	return fmt.Errorf("%s, but %s wants variables to move before step %d", what, worker(m.first), m.step)
 }
 
-// remap records that a worker requests the placement in w. After all workers
-// have requested the same placement, the server moves the variables.
+// remap records that the worker with this rank requests the distribution of
+// variables in w. After all workers have requested the same distribution, the
+// server moves the variables.
 func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 	s := m.server
 	s.mu.Lock()
@@ -59,7 +60,7 @@ func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 		return err
 	}
 	if s.local.Aggregator != nil {
-		s.local.Aggregator.Rows.Begin(rank, w.Step) // this worker sends no more requests for rows of step w.Step, so the combined request of the host must not wait for one
+		s.local.Aggregator.Rows.Begin(rank, w.Step) // this worker requests no more rows for step w.Step, so the host's combined request must not wait for one from it
 	}
 	if len(m.asked) < s.workers.ranks.Len() || s.connected.closing {
 		return nil
@@ -102,12 +103,13 @@ func (m *migration) underWay() *transition.Repartition {
 }
 
 // move transfers the rows that this task gains or loses, and ends the training
-// if a transfer fails. Then it makes the shards of the new declaration d
-// current and notifies the workers.
+// if a transfer fails. Then it puts the shards of the new declaration d into
+// use, and notifies the workers.
 //
-// The server of an Aggregator (the first worker of a host) has no rows to
-// transfer. It only ensures that all workers of the host have requested the
-// new placement before any of them continues.
+// A server that only adds the gradients of its host's workers
+// (local.Aggregator is set) has no rows to transfer. It only ensures that all
+// these workers have requested the new distribution before any of them
+// continues.
 func (m *migration) move(moving *transition.Repartition, now *aggregate.Shards, d *layout.Declaration, step uint64) {
 	s, next := m.server, (*aggregate.Shards)(nil)
 	if s.local.Aggregator == nil {

@@ -4,10 +4,10 @@
 // of a host. The first worker of a host uses package localsum to add the
 // gradients of the host's workers and forward the sums.
 //
-// A Server runs one training. It has one peer for each worker: one goroutine
-// reads the worker's frames, and another sends new values and outcomes. The
-// type workers records the progress of all workers. A migration moves
-// variables to other shard holders.
+// A Server runs one training. It has a peer (a connected worker) for each
+// worker. One goroutine of the peer reads the worker's frames, and another
+// sends new values and the outcome of each step. The type workers records the
+// progress of all workers. A migration moves variables to other shard holders.
 package server
 
 import (
@@ -57,22 +57,24 @@ type Worker interface {
 // Opened is the event that the training has begun: workers may take steps.
 type Opened struct{}
 
-// Moved is the event that all moving variables have reached their new shard
-// holders. Shards are this task's new shards. It is nil if the server adds
-// gradients for a host and holds no shards.
+// Moved is the event that all variables that change their shard holder (the
+// task that stores them) have arrived there. Shards are the shards that this
+// task now stores. It is nil if the server stores none and only adds the
+// gradients of its host's workers.
 type Moved struct{ Shards *aggregate.Shards }
 
 // Counted implements aggregate.Event: Opened need not occur in every step.
 func (Opened) Counted() bool { return false }
 
-// Counted implements aggregate.Event: Moved need not occur in every step.
+// Counted implements aggregate.Event. It returns false because a worker does
+// not get Moved in every step.
 func (Moved) Counted() bool { return false }
 
 // Local describes the worker in the same process as a Server.
 type Local struct {
 	Worker      Worker
 	Declaration *layout.Declaration
-	Values      func(layout.Piece) []byte // returns the worker's memory for the values of a dense piece
+	Values      func(layout.Piece) []byte // returns the slice in which the worker stores a piece of a dense variable
 	Aggregator  *localsum.Aggregator      // adds the gradients of the host's workers; nil if the server holds shards or only refuses workers
 }
 
@@ -284,7 +286,8 @@ func (s *Server) startClock(d *layout.Declaration) {
 }
 
 // tooLate ends a training whose workers were not ready in time. The error
-// names a missing worker, or says that the first values are missing.
+// names a missing worker, or says that the initial values of the variables are
+// missing.
 func (s *Server) tooLate(limit time.Duration) {
 	s.mu.Lock()
 	opened, missing := s.opened, s.workers.missing()
@@ -369,8 +372,8 @@ func (s *Server) restore() error {
 }
 
 // open lets workers begin steps, if all workers have sent equal declarations
-// and the first values are present. filled is true if the caller has just
-// received those values.
+// and the initial values of the variables are present. filled is true if the
+// caller has just received those values.
 func (s *Server) open(filled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -379,7 +382,7 @@ func (s *Server) open(filled bool) {
 		return
 	}
 	if s.workers.differ() != nil {
-		return // the goroutine that received the differing declaration will end the training
+		return // another goroutine has received the unequal declaration (a worker's list of variables) and ends the training
 	}
 	s.opened = true
 	s.late.Stop()

@@ -233,7 +233,7 @@ func (m *Machine) upload(v *compile.Value, b []byte) error {
 // loadWork makes the work of every instruction: its kernels, or its
 // computation on the CPU.
 func (m *Machine) loadWork(l *loader) error {
-	first := map[device.Pointer]bool{} // GPU addresses of copied values that an earlier instruction already waits for
+	first := map[device.Pointer]bool{} // GPU addresses of the copies for which an earlier instruction waits, so that later instructions need not wait
 	for i, in := range l.program.Instructions {
 		w := work{value: in.Value, ready: in.Ready}
 		g := onGPU(in.Value)

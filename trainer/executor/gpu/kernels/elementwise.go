@@ -16,8 +16,8 @@ var unary = map[string]string{
 }
 
 // binary2 maps the code of an operation on two elements to the name of its
-// kernel. The operands of a gradient are the result of the activation and the
-// gradient of that result.
+// kernel. For the gradient of an activation, the two operands are the
+// activation's result and the gradient of that result.
 var binary2 = map[string]string{
 	"+": "add", "-": "sub", "⊙": "mul", "÷": "div", "^": "power",
 	"<": "less", ">": "more", "<=": "upto", ">=": "from", "==": "equal", "!=": "unequal",
