@@ -101,10 +101,10 @@ func (p *Printer) releaseAfter(d time.Duration) {
 	})
 }
 
-// release prints the units that have been held for long enough, or all units
-// if all is set. It prints equal units once, at the position of the first of
-// them. Messages about a lost peer come last, so that their cause is printed
-// above them. The caller must hold p.mu.
+// release prints the units (lines or messages) that have been held for long
+// enough, or all units if all is set. It prints equal units once, at the
+// position of the first of them. Messages about a lost peer come last, so that
+// their cause is printed above them. The caller must hold p.mu.
 func (p *Printer) release(all bool) {
 	if len(p.holding) == 0 {
 		return
@@ -231,8 +231,8 @@ func (s *stream) addHeld(u *unit, before prefix, folded, first bool) {
 	}
 }
 
-// released updates the stream's counts after unit u has been taken from the
-// held units.
+// released updates the stream's counts after unit u (a line or message) has
+// been taken from the held units.
 func (s *stream) released(u *unit) {
 	if s.message == u {
 		s.message = nil

@@ -261,8 +261,9 @@ func (sp *spool) advance() error {
 		}
 		sp.coming, sp.indexed = recs, sp.indexed+int64(len(recs))
 	}
-	// Chunks of a source stay in order even if the clock was set back, so the
-	// time must not decrease.
+	// Chunks of several sources are sent in the order of their times. The
+	// chunks of one source must stay in order even if the clock was set back,
+	// so the time never decreases.
 	sp.headTime = max(sp.headTime, sp.current.time)
 	return nil
 }
@@ -276,8 +277,8 @@ func (sp *spool) before(other *spool) bool {
 	return sp.src.file() < other.src.file()
 }
 
-// take returns the next chunk, which load has prepared. The chunk is a report
-// of dropped bytes, or those bytes of one index record that are already read.
+// take returns the next chunk, which load has prepared. The chunk reports
+// dropped bytes, or has the bytes in sp.buf that belong to one index record.
 func (sp *spool) take() Chunk {
 	if sp.gap > 0 {
 		c := Chunk{Source: sp.src, Offset: sp.offset - sp.gap, Dropped: sp.gap, Time: time.Unix(0, sp.headTime)}

@@ -158,8 +158,8 @@ var byLocalRank = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(local_rank|torch|lightning|accelerate|transformers|deepspeed)\b`)
 })
 
-// ownChoice is a variable's name. A program that mentions it selects the
-// devices that it sees by itself.
+// ownChoice is a variable's name. A program that mentions it chooses by itself
+// which devices it sees.
 const ownChoice = "CUDA_VISIBLE_DEVICES"
 
 // choosesDevice reports whether the code, or a Python script that it names,

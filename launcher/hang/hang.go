@@ -178,7 +178,7 @@ func (g *graph) culprit() (int, string) {
 		return sink, g.blameSink(sink)
 	}
 	for i, p := range g.postures {
-		if p.lock { // the tasks wait in a cycle; the cause is the file lock, because collective operations use no file locks
+		if p.lock { // the tasks wait for each other in a cycle; a collective operation takes no file lock, so this task's wait for a lock is the cause
 			return i, p.why
 		}
 	}
@@ -191,10 +191,10 @@ func (g *graph) culprit() (int, string) {
 	return -1, "no task could be named: the tasks wait for one another"
 }
 
-// best returns the index of the task whose posture explains the hang best.
-// Among tasks of the same rank, it prefers the one that most others wait for.
-// It returns -1 if no posture explains the hang, or if all running tasks
-// compute or sleep.
+// best returns the index of the task whose posture (what it does or waits for)
+// explains the hang best. Among tasks of the same rank, it prefers the one
+// that most others wait for. It returns -1 if no posture explains the hang, or
+// if all running tasks compute or sleep.
 func (g *graph) best() int {
 	candidates := g.with(halted)
 	if len(candidates) == 0 {
@@ -316,15 +316,13 @@ func (g *graph) sink() int {
 	return sink
 }
 
-// behindSink returns the task to blame behind the sink, which is a task that
-// seems to wait for none. The kernel's clock is coarse, so a wait of the sink
-// for another task may be invisible. behindSink returns that other task, or
-// the sink if there is no or more than one candidate.
+// behindSink returns the task to blame if the task sink seems to wait for no
+// other. The kernel's clock is coarse, so a wait of sink for another task may
+// be invisible. If exactly one task may be that other task, behindSink returns
+// it. Otherwise it returns sink.
 //
-// A candidate waits for no task, and no task is known to wait for it. It
-// exchanged data with the sink so close in time that the order is unknown. Had
-// the candidate waited for the sink, it would have sent a request later than
-// that.
+// That other task waits for no task, and no task is known to wait for it. It
+// exchanged data with sink so close in time that the order is unknown.
 func (g *graph) behindSink(sink int) int {
 	found := sink
 	for _, i := range g.postures[sink].ambiguous {

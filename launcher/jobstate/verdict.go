@@ -147,8 +147,8 @@ func (fs *failures) mostUnreachable(culprit int) int {
 // A program without plx's trainer does not report which peer was lost. For
 // such a program, blamedPeer blames a host without a connection, or a worker
 // that has already exited with status 0. If there is neither, it blames the
-// task that reported the loss. victim is the index of the blamed task's own
-// failure, or -1.
+// task that reported the loss. victim is the index in fs.all of the blamed
+// task's own failure; it is -1 if there is none.
 func (fs *failures) blamedPeer(v view) (f failure, victim int) {
 	votes := map[string]int{}
 	best := 0
@@ -212,9 +212,9 @@ func leftEarly(v view, e protocol.Exit, witness failure) failure {
 		reason: fmt.Sprintf("%s on %s ended with status 0%s before %s on %s failed because it had lost a peer", e.Task, v.name(h), before, witness.exit.Task, v.name(witness.host))}
 }
 
-// unexplained reports whether no failure says which task was lost, and a
-// report that explains the loss may still arrive. Every failure must name a
-// lost peer, but no task of the job.
+// unexplained reports whether it is unknown which task was lost, and a report
+// that explains the loss may still arrive. It is unknown as long as every
+// failure names a lost peer that is no task of the job.
 func (fs *failures) unexplained(v view) bool {
 	for _, f := range fs.all {
 		if _, _, known := namedPeer(v, f); f.exit.LostPeer == "" || f.exit.Native || known {
@@ -262,7 +262,7 @@ func (v view) summary(fs failures, verdict protocol.Verdict) protocol.Verdict {
 	if verdict.Code == 0 || verdict.Stopped() || !v.launched {
 		return verdict
 	}
-	var late []string // names of victims (tasks that failed because they lost the connection to another) whose failure was reported after the culprit was chosen
+	var late []string // names of victims (tasks that failed only because another failed) whose failure was reported after the culprit was chosen
 	for task, h := range v.generation.hostOf {
 		e, ended := v.generation.exits[task]
 		end := protocol.TaskEnd{Task: task.String(), Host: v.name(h), Code: e.Code, Signal: e.Signal, Cause: causes(cmp.Or(e.Cause, e.OOM), e.Shm)}

@@ -45,9 +45,9 @@ func mistakableSlice(n *gorgonia.Node) bool {
 }
 
 // mistakableWindow reports whether another Im2Col could have the same hash.
-// The hash contains the shape of the result but not the dilation. Another
-// dilation usually changes the shape. It may not if the kernel is longer than
-// 1 and no longer than the stride.
+// The hash contains the shape of the result but not the dilation. Usually
+// another dilation changes the shape. The shape can stay the same only if the
+// kernel is longer than 1 and no longer than the stride.
 func mistakableWindow(n *gorgonia.Node) bool {
 	_, f, err := vertex.Fields(n.Op())
 	if err != nil {

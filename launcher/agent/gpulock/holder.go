@@ -77,7 +77,7 @@ func ServeHolder(locks []*os.File, job string) error {
 			for {
 				conn, err := ln.Accept()
 				if err != nil {
-					return // Accept failed because file descriptors have run out: clients get no reply, and report only the user, not the job
+					return // Accept failed because file descriptors have run out. A launch that asks who holds a GPU then gets no reply, and reports only the user, not the job.
 				}
 				// The text fits into the socket's buffer, so Write does not
 				// block; it fails if the client has disconnected.

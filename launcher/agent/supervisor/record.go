@@ -60,9 +60,10 @@ func (r *record) due(now time.Time) bool {
 	return r.changed || r.stepped && now.Sub(r.shown) >= showEvery
 }
 
-// saver writes the state to state.json in the background, so that a hanging
-// file system delays neither the lease nor the tasks. A newer state replaces
-// an older one that was not written yet.
+// saver writes the state to state.json in the background, because the file
+// system may hang. Neither the lease (by which the driver keeps the tasks
+// alive) nor the tasks wait for it. A newer state replaces an older one that
+// was not written yet.
 type saver struct {
 	next chan protocol.State // the latest state to write; its capacity is one state
 	done chan struct{}       // closed when run has returned, after the last write

@@ -138,7 +138,7 @@ func (s *supervisor) publish() {
 		r.saved = now
 	}
 	s.record.changed, s.record.stepped, s.record.shown = false, false, now
-	state.Layout = nil // leave out the layout, which may be large; a client that needs it reads the file
+	state.Layout = nil // leave out the layout (which tasks run on which hosts), which may be large; a client that needs it reads state.json
 	s.sessions.show(protocol.Message{State: &state})
 }
 
@@ -266,9 +266,10 @@ func (s *supervisor) open(ctx context.Context) {
 	}
 }
 
-// leave writes the last state and sends all queued messages. If the driver
-// runs in this process, it then ends the job on the other hosts. leave waits
-// for this before it closes the visitors' connections.
+// leave writes the last state and sends all queued messages. If this process
+// also runs the driver (which controls the job), leave waits until the driver
+// has ended the job on the other hosts. Only then it closes the connections of
+// visitors, the plx commands that watch the job.
 func (s *supervisor) leave() error {
 	err := errors.Join(s.record.saver.close(5*time.Second), s.local.Close())
 	if s.data != nil {

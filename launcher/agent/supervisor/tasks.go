@@ -21,7 +21,7 @@ type tasks struct {
 	*parts
 	checkpoint *checkpoint
 
-	all    map[cluster.Task]*task // tasks by name; nil before the first generation is prepared
+	all    map[cluster.Task]*task // tasks by name; nil before this agent first prepares tasks
 	killed string                 // reason in the Exit message of a task that had to be killed and reported no reason itself
 }
 
@@ -189,8 +189,9 @@ func (ts *tasks) kill(t *task) {
 
 // clear kills every descendant of this process in the background. It then
 // waits until each task's end is recorded, and closes the log files (spools).
-// Finally it calls done on the loop with the error of closing. whose says in
-// messages whose processes are killed, such as "the job".
+// Finally it calls done, on the supervisor's event loop, with the error of
+// closing. whose says in messages whose processes are killed, such as "the
+// job".
 func (ts *tasks) clear(whose string, done func(error)) {
 	started := ts.launched()
 	for _, t := range started {

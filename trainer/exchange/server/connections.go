@@ -220,10 +220,10 @@ var (
 	errNoPieces = errors.New("the chief assigns no variables to this task")
 )
 
-// start reads the worker's declaration. From the chief it also reads the first
-// values, unless they come from a checkpoint; filled is true if start has read
-// first values. The error is errNoFrame if the connection ended before the
-// worker sent a frame.
+// start reads the worker's declaration. From the chief it also reads the
+// initial values of the variables, unless they come from a checkpoint; filled
+// is true if start has read initial values. The error is errNoFrame if the
+// connection ended before the worker sent a frame.
 func (p *peer) start() (filled bool, err error) {
 	h, err := p.next()
 	if lost := peers.Lost(err); err != nil && lost.Error() != err.Error() {

@@ -18,11 +18,11 @@ import (
 type migration struct {
 	server  *Server
 	epoch   uint32                  // version number of the current placement
-	asked   map[int]bool            // true for the rank of each worker that has requested the next placement
+	asked   map[int]bool            // true for the rank of each worker that has requested the next placement (which task holds which rows)
 	first   int                     // rank of the worker that requested the next placement first
 	d       *layout.Declaration     // declaration with the next placement; nil if no worker has requested a new placement
 	step    uint64                  // first step with the next placement
-	moving  *transition.Repartition // transfer of rows for the next placement; nil until a worker or another holder begins it
+	moving  *transition.Repartition // transfer of rows for the next placement; nil until a worker or another shard holder begins it
 	members *members                // workers that the shards of the next placement will notify
 }
 

@@ -107,7 +107,7 @@ type Server struct {
 	shards    *aggregate.Shards      // nil until the chief has sent its declaration
 	members   *members               // workers that receive the events of the shards
 	restoring []*aggregate.Restoring // pieces to restore from a checkpoint; nil if training does not resume from one
-	filled    bool                   // true if the first values have arrived, from the chief or from a checkpoint
+	filled    bool                   // true if the variables' initial values have arrived, from the chief or from a checkpoint
 	opened    bool                   // true if workers may begin steps
 	late      *time.Timer            // timer that ends the training if not all workers are ready in time; nil before the first declaration
 }

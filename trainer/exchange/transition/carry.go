@@ -86,7 +86,8 @@ func (m *Repartition) sendAll(session *peers.Session, list []layout.Transfer) er
 	return nil
 }
 
-// awaitAnswer waits until the new holder confirms that all rows have arrived.
+// awaitAnswer waits until the task that becomes the rows' shard holder
+// confirms that all rows have arrived.
 func (m *Repartition) awaitAnswer(session *peers.Session) error {
 	h, err := session.Next()
 	if err == nil && (h.Kind != wire.Moved || h.Length != 0 || h.Step != m.step) {
@@ -120,8 +121,8 @@ func tie(training context.Context, session *peers.Session) (untie func()) {
 
 // Serve receives rows from another shard holder until that holder closes the
 // connection. d is the declaration before the move. Serve returns an error if
-// it refuses the holder. If receiving fails after that, Serve ends the
-// training and returns nil.
+// it refuses the holder. If it accepts the holder and receiving then fails,
+// Serve ends the training and returns nil.
 func (m *Repartition) Serve(from peers.Peer, d *layout.Declaration) error {
 	session := peers.NewSession(from, m.config.Peers.Generation, firstSilence)
 	defer session.Close() // ignore the error: nothing more is sent or received

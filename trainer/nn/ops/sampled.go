@@ -242,12 +242,13 @@ func NewSampler(classes, samples int) (*Sampler, error) {
 	return &Sampler{classes: classes, samples: samples, seen: make([]uint64, (classes+63)/64)}, nil
 }
 
-// Draw draws samples for consecutive virtual workers. first is the number of
-// the first one, and workers is how many there are. Each virtual worker has
-// its own random stream, so its samples do not depend on the process that
-// draws them. labels holds the labels of all these virtual workers in order,
-// the same number for each. Draw returns the samples of each virtual worker,
-// and the logarithms of the expected counts of samples and labels:
+// Draw draws samples for consecutive virtual workers (equal parts of a batch).
+// first is the number of the first one, and workers is how many there are.
+// Each virtual worker has its own random stream, so its samples do not depend
+// on the process that draws them. labels holds the labels of all these virtual
+// workers in order, the same number for each. Draw returns the samples of each
+// virtual worker, and the logarithms of the expected counts of samples and
+// labels:
 //
 //	samples, logs, labelLogs := s.Draw(random.New(seed, "samples").Derive(step), job.ShardID(), job.NumReplicasPerWorker(), labels)
 func (s *Sampler) Draw(stream random.Stream, first, workers int, labels []int64) (samples []int64, logs, labelLogs []float32) {
