@@ -23,7 +23,7 @@ import (
 // only report the loss of a peer (another task) are treated as equal, and the
 // Printer prints one line for all of them.
 const (
-	foldTime   = time.Second            // how long a line of stderr is held; the driver collects failures of tasks for the same time
+	foldTime   = time.Second            // how long a line of stderr is held; the driver (which controls the job) collects failures of tasks for the same time
 	victimTime = 3 * time.Second        // how long a message about a lost peer is held; longer, because tasks notice the loss one after another
 	foldTick   = 100 * time.Millisecond // interval at which the held lines are checked
 	maxHeld    = 500                    // greatest number of held lines of one task; if it is reached, all held lines are printed
@@ -146,8 +146,8 @@ func (p *Printer) groups() (groups [][]*unit) {
 	return groups
 }
 
-// complete computes the unit's key, by which units of different tasks are
-// compared, and its loss.
+// complete computes two fields of the unit: key, by which units of different
+// tasks are compared, and loss.
 func (u *unit) complete() {
 	if u.key != "" {
 		return
@@ -164,8 +164,8 @@ func (u *unit) complete() {
 	u.key = all.String()
 }
 
-// lossOfPeer returns the line of the message that reports the loss of a peer,
-// or "" if the unit is another message.
+// lossOfPeer returns the line of unit u that reports the loss of a peer. It
+// returns "" if u is another message.
 func (u *unit) lossOfPeer() string {
 	if !u.message || u.from.p.opts.Loss == nil {
 		return ""
@@ -177,7 +177,8 @@ func (u *unit) lossOfPeer() string {
 	return u.from.p.opts.Loss(lines)
 }
 
-// holdTime returns how long the unit is held back.
+// holdTime returns how long the unit (a line or message) is held back before
+// it is printed.
 func (u *unit) holdTime() time.Duration {
 	if u.loss != "" {
 		return victimTime
@@ -213,8 +214,9 @@ func (p *Printer) printGroup(group []*unit) {
 	}
 }
 
-// addHeld adds the lines of unit u to the stream's output if u is the first
-// unit of its group. Otherwise it only records them as printed.
+// addHeld adds the lines of unit u (a line or message) to the stream's output
+// if first is true: u is then the first of a group of equal units. Otherwise
+// it only records the lines as printed.
 func (s *stream) addHeld(u *unit, before prefix, folded, first bool) {
 	for i, text := range u.lines {
 		if first {

@@ -122,7 +122,7 @@ func (p *pruner) folder(f jobfolder.Folder) error {
 	}
 	p.removedJobs = append(p.removedJobs, f)
 	if !p.dry {
-		_ = os.Remove(filepath.Dir(string(f))) // fails if the job still has a folder of another host or of the launcher
+		_ = os.Remove(filepath.Dir(string(f))) // fails if the parent folder also contains the job's folder of another host or of the launcher
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ func (s Source) code() code {
 
 // read returns the first bytes of a local file. It looks in the current
 // folder, and then in the folder of --workdir. It returns "" if there is no
-// such file, for example for a command of the hosts.
+// such file, for example if file is a command that exists only on the hosts.
 func (s Source) read(file string) string {
 	if !isFile(file) {
 		file = filepath.Join(s.Workdir, file)

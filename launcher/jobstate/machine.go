@@ -39,7 +39,7 @@ type Machine struct {
 	busy search // looks for a host with tasks that have not ended
 
 	start     start
-	failures  failures // failures of this generation, collected until one is blamed
+	failures  failures // failures since the last restart, collected until one is blamed
 	tolerance tolerance
 	restart   restart
 	regroup   regroup
@@ -285,7 +285,7 @@ func (m *Machine) decide(commands []Command, d decision) {
 		h := m.hosts[d.host]
 		h.answered = max(h.answered, d.stage)
 		m.proceed()
-	case refused: // in the first generation, a host that cannot start ends the job; in a later one, it is a failure, because the host has started before
+	case refused: // at the first start of the job, a host that cannot start its tasks ends the job; after a restart it counts as a failure, because the host has started tasks before
 		switch {
 		case m.generation.number > 0 && m.view().beforeStop():
 			m.fail(failureOfHost(d.host, d.reason))

@@ -98,7 +98,7 @@ const (
 	limit      = 30 * time.Second // maximum run time of the command
 	mostLines  = 5                // maximum number of output lines of the command that plx prints
 	mostOutput = 2 << 10          // maximum number of output bytes of the command that plx keeps
-	mostText   = 4 << 10          // maximum length of a verdict in bytes, because the kernel limits the size of variables
+	mostText   = 4 << 10          // maximum length of a verdict in bytes, because the kernel limits the size of an environment variable
 )
 
 // line returns text as one line without control characters. They must be

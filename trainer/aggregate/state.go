@@ -199,7 +199,7 @@ func (s *tableState[T]) restore(k SavedPiece, _, lo, hi int) {
 }
 
 // maxMoved is the maximum number of bytes of rows in one frame when rows move
-// to another holder. A frame with a single row may be larger.
+// to another shard holder. A frame with a single row may be larger.
 const maxMoved = 1 << 20
 
 // frameRows returns the number of rows that fit in one frame, for rows of size

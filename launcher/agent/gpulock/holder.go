@@ -103,7 +103,7 @@ func heldBy(device, name string) error {
 		return errLockChanging
 	}
 	held := &Held{Device: device, Holder: Holder{User: "unknown"}}
-	if err != nil { // the holder does not accept connections and its backlog is full, or connect failed for another reason
+	if err != nil { // the process that holds the lock accepts no connections and its backlog is full, or connect failed for another reason
 		unix.Close(fd) // the socket was never connected
 		return held
 	}

@@ -76,11 +76,13 @@ type parts struct {
 	sessions *sessions
 }
 
-// beat is the interval at which the loop shows the watchdog that it is alive.
+// beat is the interval at which the event loop shows the watchdog (the parent
+// process) that it is alive.
 const beat = time.Second
 
-// run is the loop. It returns after the verdict was recorded. terms delivers
-// the signals that this process receives from the host.
+// run is the event loop of the supervisor. It returns after the verdict was
+// recorded. terms delivers the signals that this process receives from the
+// host.
 func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 	defer close(s.loop.quit)
 	tick := time.NewTicker(s.tickInterval())
@@ -125,8 +127,9 @@ func (s *supervisor) tickInterval() time.Duration {
 	return min(max(s.host.spec.Lease/50, 5*time.Millisecond), 250*time.Millisecond)
 }
 
-// publish sends a changed state to visitors and writes it to state.json. If
-// only step numbers have changed, it waits for a minimum interval.
+// publish sends a changed state to visitors (plx commands that watch the job)
+// and writes it to state.json. If only step numbers have changed, it waits for
+// a minimum interval.
 func (s *supervisor) publish() {
 	now := time.Now()
 	if !s.record.due(now) {
@@ -331,7 +334,8 @@ func newHost(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*host, e
 		log:      log.New(os.Stderr, "supervisor: ", log.LstdFlags|log.Lmicroseconds)}, nil
 }
 
-// driver returns what messages to the user call the driver.
+// driver returns the words for the driver (the process that controls the job)
+// in messages to the user.
 func (h *host) driver() string {
 	if h.spec.Detached {
 		return "the host that drives the job"

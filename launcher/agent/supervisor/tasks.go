@@ -15,8 +15,9 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// tasks holds the tasks of the generation that was prepared last. Its methods
-// start and end the tasks, and process their messages.
+// tasks holds the tasks that this agent prepared last; a restart of the job
+// prepares new ones. Its methods start and end the tasks, and process their
+// messages.
 type tasks struct {
 	*parts
 	checkpoint *checkpoint
@@ -75,7 +76,7 @@ func (ts *tasks) start(layout protocol.Prepare, m protocol.Start) {
 }
 
 // receive processes a control message of a task. It forwards the message to
-// the driver if the driver needs it.
+// the driver (the process that controls the job) if the driver needs it.
 func (ts *tasks) receive(t *task, m cluster.ControlMessage) {
 	if t.exit != nil {
 		return

@@ -68,11 +68,10 @@ func (c *connections) register(p *peer) error {
 	return nil
 }
 
-// forget allows a worker to connect again whose connection ended before it
-// sent a frame. Such a worker may have stopped because another task reported a
-// failure of the training to it; then the other task reports the failure to
-// this server too. If the worker has died, tooLate reports later that it is
-// missing. forget returns false if the server is closing.
+// forget lets a worker connect again if its connection ended before it sent a
+// frame. Either that worker has died: then tooLate later reports it as
+// missing. Or another task has told it that the training failed: then that
+// task tells this server too. forget returns false if the server is closing.
 func (c *connections) forget(p *peer) bool {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -152,9 +151,9 @@ func (c *connections) write(e *aggregate.Shards, m *members) {
 	}
 }
 
-// succeed subscribes all workers to the shards of next, whose first step is
-// the given one. Every worker gets the event succeeds, which is the last event
-// from the previous shards.
+// succeed replaces the previous shards by the ones in next, from the given
+// step on: all workers then receive the events of next. The last event that
+// each worker receives from the previous shards is succeeds.
 func (c *connections) succeed(next *aggregate.Shards, m, before *members, step uint64) {
 	for rank, p := range c.peers {
 		if p != nil && next.Contributor(rank) != nil {
@@ -163,9 +162,9 @@ func (c *connections) succeed(next *aggregate.Shards, m, before *members, step u
 	}
 }
 
-// moved tells all workers that variables have moved to other shard holders
-// (the tasks that store them). The new distribution has the version number
-// epoch, and is valid from the given step on.
+// moved tells all workers that variables have moved to other shard holders.
+// The new placement (which shard holder has which pieces) has the version
+// number epoch, and is valid from the given step on.
 func (c *connections) moved(epoch uint32, step uint64) {
 	for _, p := range c.peers {
 		if p == nil {
@@ -329,7 +328,7 @@ func (p *peer) fill(e *aggregate.Shards) error {
 	return nil
 }
 
-// fillOne reads the first values of one shard into its memory. size is their
+// fillOne reads the initial values of one shard into its memory. size is their
 // length in bytes.
 func (p *peer) fillOne(s *aggregate.Shard, size int) error {
 	if s.RowBytes() == 0 {

@@ -49,9 +49,9 @@ func (m *migration) refuses(what string) error {
 	return fmt.Errorf("%s, but %s wants variables to move before step %d", what, worker(m.first), m.step)
 }
 
-// remap records that the worker with this rank requests the distribution of
-// variables in w. After all workers have requested the same distribution, the
-// server moves the variables.
+// remap records that the worker with this rank requests the placement in w
+// (which shard holder has which pieces). After all workers have requested the
+// same placement, the server moves the variables.
 func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 	s := m.server
 	s.mu.Lock()
@@ -108,8 +108,7 @@ func (m *migration) underWay() *transition.Repartition {
 //
 // A server that only adds the gradients of its host's workers
 // (local.Aggregator is set) has no rows to transfer. It only ensures that all
-// these workers have requested the new distribution before any of them
-// continues.
+// these workers have requested the new placement before any of them continues.
 func (m *migration) move(moving *transition.Repartition, now *aggregate.Shards, d *layout.Declaration, step uint64) {
 	s, next := m.server, (*aggregate.Shards)(nil)
 	if s.local.Aggregator == nil {

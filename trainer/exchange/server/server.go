@@ -63,7 +63,8 @@ type Opened struct{}
 // gradients of its host's workers.
 type Moved struct{ Shards *aggregate.Shards }
 
-// Counted implements aggregate.Event: Opened need not occur in every step.
+// Counted implements aggregate.Event. It returns false because a worker does
+// not get Opened in every step.
 func (Opened) Counted() bool { return false }
 
 // Counted implements aggregate.Event. It returns false because a worker does

@@ -145,10 +145,10 @@ func Refuse(from peers.Peer, c Config, why error) {
 	peers.NewSession(from, c.Peers.Generation, firstSilence).Refuse(why, farewell)
 }
 
-// expect returns the rows that the connected holder must send, or an error if
-// that holder has none to send. It first waits until this holder has received
-// all workers' requests to move, because the other holder may have received
-// them earlier.
+// expect returns the rows that the connected shard holder must send to this
+// task, or an error if it has none to send. The other holder may learn earlier
+// than this task that rows move. So expect first waits until this task has
+// received all workers' requests to move.
 func (m *Repartition) expect(d *layout.Declaration, session *peers.Session) ([]layout.Transfer, error) {
 	holder := d.HolderIndex(session.Task)
 	if holder < 0 || !d.Movable {

@@ -49,7 +49,7 @@ type launch struct {
 	kernel  device.Kernel
 	shape   device.Shape
 	params  []byte
-	product *cublas.Product // not nil if cuBLAS computes a product instead of a kernel
+	product *cublas.Product // not nil if cuBLAS, and no kernel, computes a matrix product
 }
 
 // loader holds what New needs to build a Machine.

@@ -111,7 +111,8 @@ func cutRests[T float](s sampled, x []T) rests[T] {
 	return rests[T]{x[:s.rows], x[s.rows : 2*s.rows], x[2*s.rows : 3*s.rows], x[3*s.rows:]}
 }
 
-// sampledTrace computes the trace from all inputs of SampledCrossEntropy.
+// sampledTrace computes the trace (the intermediate results that the gradients
+// need) from all inputs of SampledCrossEntropy.
 func sampledTrace[T float](s sampled, out gorgonia.Value, in []gorgonia.Value) error {
 	t, x, own, drawn := cutRests(s, data[T](out)), data[T](in[0]), data[T](in[1]), data[T](in[2])
 	labelLog, sampleLog := data[T](in[5]), data[T](in[6])
