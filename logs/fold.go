@@ -39,7 +39,7 @@ type unit struct {
 	message bool        // true if the first line begins a message, so that all lines after it belong to the unit
 	begun   time.Time
 	key     string // text of the unit without the parts that differ between tasks; empty until complete computes it
-	loss    string // the line that reports the loss of a peer; empty if the unit is another message or complete has not run
+	loss    string // the line that reports the loss of a peer (another task); empty if the unit reports no loss or complete has not run
 }
 
 var traceback = []byte("Traceback (most recent call last):")
@@ -128,10 +128,11 @@ func (p *Printer) release(all bool) {
 	}
 }
 
-// groups returns the held units in groups of equal units from different tasks.
+// groups returns the held units (lines or messages). Each group has equal
+// units from different tasks.
 func (p *Printer) groups() (groups [][]*unit) {
 	index := map[string]int{}
-	times := map[string]int{} // by text and task: number of units of this task with this text
+	times := map[string]int{} // by text and task: how many lines or messages (units) of this task have this text
 	for _, u := range p.holding {
 		u.complete()
 		mine := u.key + "\x00" + u.from.from.file() + "\x00" + u.from.from.host

@@ -15,7 +15,7 @@ import (
 type spool struct {
 	src   Source
 	dir   string
-	bases []int64 // offsets at which the spool's segments begin, ascending; as of the last listing of the folder
+	bases []int64 // offsets at which the spool's segment files begin, ascending; as of the last listing of the folder
 	open  segment // the segment that is being read
 	limit int64   // offset at which reading stops; -1 means no limit
 
@@ -33,8 +33,9 @@ type spool struct {
 	headTime int64 // time of the next chunk, in nanoseconds since 1970; it never decreases
 }
 
-// openSpool opens the spool whose segments begin at the offsets begin, and
-// sets its position to the first byte that req selects.
+// openSpool opens the spool (a task's stored stdout or stderr) whose segment
+// files begin at the offsets in begin. It sets the spool's position to the
+// first byte that req selects.
 func openSpool(dir string, src Source, begin []int64, req Request) (*spool, error) {
 	all, err := openSegments(dir, src, begin)
 	// A task that writes fast may have removed all listed segments, so list
@@ -300,8 +301,8 @@ func (sp *spool) take() Chunk {
 	return c
 }
 
-// found sets the offsets at which the segments in the folder begin, after the
-// folder was listed again.
+// found records, after the folder was listed again, the offsets at which the
+// spool's segment files begin.
 func (sp *spool) found(begin []int64) { sp.bases = begin }
 
 // beginPass makes the next load look for new bytes, even if the last pass

@@ -26,8 +26,9 @@ type Machine struct {
 	notices []string         // notices for the verdict, at most maxNotices
 	grace   time.Duration    // shortest grace period (between SIGTERM and SIGKILL) that applies so far; initially Plan.Grace
 	expired bool             // the job's time limit (--max-time) has expired
-	// suspended is how long the driver process was suspended recently. It is 0
-	// if the process was not suspended.
+	// suspended is how long the driver (the process that controls the job) was
+	// recently suspended, for example with its machine. It is 0 if it was not
+	// suspended.
 	suspended time.Duration
 	out       []Command // commands of the current call of Step so far, in order
 

@@ -21,7 +21,7 @@ type failure struct {
 	culprit    string         // name of the task to blame if task is nil; empty if no task is blamed
 	reason     string         // what failed and why, as text for the verdict
 	hang       *protocol.Hang // description of the hang if the failure is that the job hangs; otherwise nil
-	excused    bool           // the driver was suspended, so the host is not at fault
+	excused    bool           // the driver (which controls the job) was suspended, so the host is not at fault
 	secondhand bool           // another host reported this failure, because it could not reach the failed host
 }
 

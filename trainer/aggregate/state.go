@@ -53,16 +53,16 @@ type filler interface {
 }
 
 // movable is the state of a sparse variable, whose rows can move to another
-// shard holder together with their optimiser state. Rows that were never
-// updated or filled do not move: the new holder draws their values from the
-// seed.
+// shard holder (a task that stores rows) together with their optimiser state.
+// Rows that were never updated or filled do not move: the new holder draws
+// their values from the seed.
 type movable interface {
 	export(into []byte, from, to int64) (frame []byte, next int64)
 	accept(frame []byte, from, to int64) (next int64, err error)
 }
 
-// newState returns the state of a piece before the first step. memory stores
-// dense values; if it is nil, newState allocates.
+// newState returns the state of a piece (part of a variable) before the first
+// step. memory stores dense values; if it is nil, newState allocates.
 func newState(d *layout.Declaration, p layout.Piece, memory []byte) (state, error) {
 	v := d.Variable(p.Variable)
 	switch {
@@ -79,8 +79,8 @@ func newState(d *layout.Declaration, p layout.Piece, memory []byte) (state, erro
 	return newElements[float64](d, p, memory)
 }
 
-// elementsState is the state of a piece of a dense variable, whose values are
-// always sent whole.
+// elementsState is the state of a piece (part) of a dense variable, whose
+// values are always sent whole.
 type elementsState[T wire.Float] struct {
 	values []T
 	rule   *optimizer.State[T]
@@ -153,7 +153,7 @@ func (l loss) apply(t total, _ optimizer.Step) error {
 	return nil
 }
 
-// tableState is the state of a piece of a sparse variable: rows of an
+// tableState is the state of a piece of a sparse variable: some rows of an
 // embedding table.
 type tableState[T wire.Float] struct {
 	table    *sparse.Table[T]
@@ -202,8 +202,8 @@ func (s *tableState[T]) restore(k SavedPiece, _, lo, hi int) {
 // to another shard holder. A frame with a single row may be larger.
 const maxMoved = 1 << 20
 
-// frameRows returns the number of rows that fit in one frame, for rows of size
-// bytes.
+// frameRows returns the number of rows that fit in one frame. size is the size
+// of a row in bytes.
 func frameRows(size int) int { return max(1, maxMoved/size) }
 
 func (s *tableState[T]) export(into []byte, from, to int64) (frame []byte, next int64) {

@@ -17,11 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// backlog is the number of connections that can wait while the holder of a
-// lock does not accept any. The kernel limits it to net.core.somaxconn.
+// backlog is the number of connections that can wait while the process that
+// holds a lock does not accept any. The kernel limits it to
+// net.core.somaxconn.
 const backlog = 1024
 
-// Limits for the reply of a lock's holder.
+// Limits for the reply of the process that holds a lock.
 const (
 	replyTimeout = 500 * time.Millisecond
 	maxReply     = 1 << 10 // size of a reply in bytes
@@ -54,8 +55,8 @@ func (h Holder) String() string {
 	return fmt.Sprintf("job %s of user %s", h.Job, h.User)
 }
 
-// reply is the JSON reply that the holder of a lock sends to each client that
-// connects.
+// reply is the JSON reply of the process that holds a lock. It sends the reply
+// to each client that connects.
 type reply struct {
 	Job string `json:"job"`
 }

@@ -57,7 +57,7 @@ import (
 type supervisor struct {
 	*parts
 	local      net.Listener // Unix socket for plx commands on this host and, if the driver (which controls the job) runs in this process, for the driver
-	data       net.Listener // TCP socket for agents of other hosts; if it is nil, generation.noData has the error
+	data       net.Listener // TCP socket for agents of other hosts; nil if it could not be opened, and generation.noData then has the error
 	checkpoint *checkpoint
 	tasks      *tasks
 	generation *generation
@@ -95,7 +95,7 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 			f()
 		case <-lost:
 			lost = nil
-			if !s.shutdown.clearing { // the watchdog has died, so end the job: if this process were killed too, no process would kill the tasks
+			if !s.shutdown.clearing { // the watchdog (the parent process) has died, so end the job: if this process were killed too, no process would kill the tasks
 				const killed = "the agent's watchdog was killed"
 				s.shutdown.endHere(killed, 0, killed)
 			}
@@ -119,7 +119,8 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 	}
 }
 
-// tickInterval returns the interval at which the lease and the deadlines are checked.
+// tickInterval returns how often the supervisor checks the tasks' deadlines
+// and the lease, the time for which tasks may run without the driver.
 func (s *supervisor) tickInterval() time.Duration {
 	if s.host.spec.Lease <= 0 {
 		return beat / 4
@@ -150,9 +151,11 @@ func (s *supervisor) snapshot() protocol.State { return s.record.snapshot(s.task
 // codePreempted is the exit status of a preempted job: 128+SIGTERM.
 const codePreempted = 143
 
-// preempted asks the driver to save a checkpoint and end the job, because this
-// host will be taken away. If the host has no tasks, the job continues. If no
-// driver is connected, the job ends on this host when the lease expires.
+// preempted asks the driver (the process that controls the job) to save a
+// checkpoint and end the job, because this host will be taken away. If the
+// host has no tasks, the job continues. If no driver is connected, the lease
+// expires (the time for which tasks may run without a driver), and the job
+// ends on this host.
 func (s *supervisor) preempted() {
 	spec := s.host.spec
 	reason := "preempted on host " + spec.Host
@@ -167,8 +170,9 @@ func (s *supervisor) preempted() {
 	}
 }
 
-// Run runs the supervisor of the job in folder f. Its parent process must be
-// the watchdog. locks is the number of GPU locks that the process has
+// Run runs the supervisor (the agent's process that runs tasks) of the job in
+// folder f. Its parent process must be the watchdog, which ends the tasks if
+// the supervisor dies. locks is the number of GPU locks that the process has
 // inherited. Run returns after all processes of the job on this host have
 // ended, except watchdog and supervisor.
 func Run(f jobfolder.Folder, locks int) error {
@@ -188,7 +192,7 @@ func Run(f jobfolder.Folder, locks int) error {
 	defer stop()
 	s.open(ctx)
 	if err := in.Answer(nil); err != nil {
-		s.host.log.Printf("the watchdog is gone: %v", err) // only log the error: the loop notices the end of the watchdog and ends the job
+		s.host.log.Printf("the watchdog is gone: %v", err) // only log the error: the event loop notices the end of the watchdog and ends the job
 	}
 	s.serveLauncher(in.Launcher)
 	s.loop.background(s.watch.run)
@@ -228,8 +232,9 @@ func newSupervisor(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*s
 }
 
 // firstState writes the first state of this supervisor to state.json and
-// returns it. It keeps the field Least, the first generation that no earlier
-// agent in the same folder has run.
+// returns it. It keeps the field Least from an earlier state.json: the lowest
+// generation (start of all tasks) that no earlier agent in the same folder has
+// run.
 func firstState(h *host, socket string, data net.Listener) (protocol.State, error) {
 	own, err := process.Read(os.Getpid())
 	if err != nil {

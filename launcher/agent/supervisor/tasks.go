@@ -108,7 +108,8 @@ func (ts *tasks) receive(t *task, m cluster.ControlMessage) {
 // killFrozen must be called once a second. It kills tasks whose heartbeats
 // have stopped for longer than Spec.Freeze. It counts its calls instead of the
 // time, because after the whole host was suspended, the elapsed time would be
-// too long. It informs the driver before the kill, because the kill may fail.
+// too long. It informs the driver (the process that controls the job) before
+// the kill, because the kill may fail.
 func (ts *tasks) killFrozen() {
 	if ts.host.spec.Freeze <= 0 {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Placement moves rows of sparse variables to other shard holders, and reports
-// traffic.
+// Placement moves rows of sparse variables to other shard holders (tasks that
+// store parts of variables), and reports traffic.
 type Placement struct {
 	holders  *holders
 	progress *progress
@@ -121,8 +121,8 @@ func (p *Placement) Repartition(ctx context.Context, pieces []layout.Piece) erro
 	return nil
 }
 
-// awaitMoved waits until every shard holder has reported that it has received
-// all its rows.
+// awaitMoved waits until every shard holder (a task that stores parts of
+// variables) has reported that it has received all its rows.
 func (p *Placement) awaitMoved(ctx context.Context) error {
 	for _, l := range p.holders.serving {
 		if _, err := await(ctx, p.holders, l.moved); err != nil {

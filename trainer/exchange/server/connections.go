@@ -192,9 +192,9 @@ func (c *connections) announce(lost int, counts uint64) {
 }
 
 // members implements aggregate.Host for the shards of a server: it delivers
-// the events of the shards to the workers that are members of the training.
+// the events of the shards to the workers that take part in the training.
 type members struct {
-	values func(layout.Piece) []byte // returns the memory for the values of a dense piece; nil means that the shards allocate it
+	values func(layout.Piece) []byte // returns the memory for the values of a piece of a dense variable; nil means that the shards allocate it
 	tell   []func(aggregate.Event)   // functions, indexed by rank, that deliver an event to the worker without blocking; set before the first step
 	fail   func(error)               // ends the training with an error
 }
@@ -297,8 +297,8 @@ func (p *peer) dismissed() error {
 	return nil
 }
 
-// fill reads the chief's first values in any order: one frame for each piece
-// whose values the chief sends.
+// fill reads the initial values that the chief sends, in any order: one frame
+// for each piece whose values the chief sends.
 func (p *peer) fill(e *aggregate.Shards) error {
 	left := 0
 	for _, s := range e.All() {

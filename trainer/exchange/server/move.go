@@ -21,9 +21,9 @@ type migration struct {
 	asked   map[int]bool            // true for the rank of each worker that has requested the next placement (which task holds which rows)
 	first   int                     // rank of the worker that requested the next placement first
 	d       *layout.Declaration     // declaration with the next placement; nil if no worker has requested a new placement
-	step    uint64                  // first step with the next placement
+	step    uint64                  // first training step with the next placement
 	moving  *transition.Repartition // transfer of rows for the next placement; nil until a worker or another shard holder begins it
-	members *members                // workers that the shards of the next placement will notify
+	members *members                // workers that receive the events of the shards in the next placement
 }
 
 // admit returns an error for a frame of the given kind if a worker must not
@@ -70,8 +70,9 @@ func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 	return nil
 }
 
-// agree records a worker's request for a placement. It returns an error if
-// another worker requested a different placement.
+// agree records a worker's request for a placement (which shard holder has
+// which pieces). It returns an error if another worker requested a different
+// placement.
 func (m *migration) agree(rank int, w *transition.MoveRequest) error {
 	switch {
 	case w.Epoch != m.epoch+1 || m.asked[rank]:
@@ -92,8 +93,8 @@ func (m *migration) agree(rank int, w *transition.MoveRequest) error {
 	return nil
 }
 
-// underWay returns the Repartition that transfers rows for the next placement.
-// The first call creates it.
+// underWay returns the Repartition that transfers rows for the next placement
+// (which shard holder has which pieces). The first call creates it.
 func (m *migration) underWay() *transition.Repartition {
 	if s := m.server; m.moving == nil {
 		m.members = newMembers(len(s.workers.gone), s.End, nil)
@@ -138,7 +139,7 @@ func (m *migration) move(moving *transition.Repartition, now *aggregate.Shards, 
 }
 
 // receive handles a connection on which another shard holder sends rows to
-// this holder.
+// this task.
 func (m *migration) receive(from peers.Peer) {
 	s := m.server
 	s.mu.Lock()

@@ -31,11 +31,11 @@ import (
 const firstSilence = time.Minute // longest time that a worker may send nothing before its declaration sets its own limit
 
 // Config describes a Server: its task, its listener, and the addresses of the
-// other shard holders.
+// other shard holders (tasks that store parts of variables).
 type Config struct {
 	Peers    peers.Config
 	Listener *peers.Listener // accepts connections of workers; nil means that no worker connects from outside this process
-	Cluster  cluster.Spec    // addresses of the other shard holders, to which rows may move
+	Cluster  cluster.Spec    // addresses of the other shard holders (tasks that store parts of variables), to which rows may move
 	// Checkpoints saves and restores the shards of the task. With nil
 	// Checkpoints, saving and restoring a checkpoint fail.
 	Checkpoints transition.Checkpoints
@@ -79,18 +79,18 @@ type Local struct {
 	Aggregator  *localsum.Aggregator      // adds the gradients of the host's workers; nil if the server holds shards or only refuses workers
 }
 
-// Serve serves the workers that connect to a shard holder's listener. It
-// returns nil after every worker has said goodbye, or after the chief has
-// declared that this task holds no shards. If ctx ends or the training fails,
-// Serve sends the reason to every worker and returns it. The error is a
-// [peers.PeerError] if a worker is to blame.
+// Serve serves the workers that connect to a shard holder (a task that stores
+// parts of variables). It returns nil after every worker has said goodbye, or
+// after the chief (worker 0) has declared that this task holds no shards. If
+// ctx ends or the training fails, Serve sends the reason to every worker and
+// returns it. The error is a [peers.PeerError] if a worker is to blame.
 //
 // A listener can serve only one training. It refuses workers that connect
 // after the training has ended.
 func Serve(ctx context.Context, config Config) error { return New(config).Run(ctx) }
 
-// Server serves one training on one shard holder. Its methods are safe for
-// concurrent use.
+// Server serves one training on one shard holder (a task that stores parts of
+// variables). Its methods are safe for concurrent use.
 type Server struct {
 	config Config
 	holder transition.Config // the part of config that package transition needs
@@ -107,7 +107,7 @@ type Server struct {
 	workers   workers
 	shards    *aggregate.Shards      // nil until the chief has sent its declaration
 	members   *members               // workers that receive the events of the shards
-	restoring []*aggregate.Restoring // pieces to restore from a checkpoint; nil if training does not resume from one
+	restoring []*aggregate.Restoring // parts of variables to restore from a checkpoint; nil if training does not resume from one
 	filled    bool                   // true if the variables' initial values have arrived, from the chief or from a checkpoint
 	opened    bool                   // true if workers may begin steps
 	late      *time.Timer            // timer that ends the training if not all workers are ready in time; nil before the first declaration
@@ -314,9 +314,10 @@ func (s *Server) blameSelf(err error) error {
 	return &peers.PeerError{Task: self, Addr: s.config.Cluster.Addr(self), Err: err}
 }
 
-// declare records a worker's declaration, which must match the chief's. The
-// first declaration starts the timer of startClock. The error is errNoPieces if
-// the chief's declaration assigns no pieces to this task.
+// declare records a worker's declaration (what it trains, and how), which must
+// match the chief's. The first declaration starts the timer of startClock. The
+// error is errNoPieces if the chief's declaration assigns no pieces of
+// variables to this task.
 func (s *Server) declare(rank int, d *layout.Declaration) error {
 	if err := d.Check(); err != nil {
 		return err
@@ -348,8 +349,9 @@ func (s *Server) declare(rank int, d *layout.Declaration) error {
 	return nil
 }
 
-// restore begins to restore all pieces of this task from the checkpoint. After
-// the last piece it calls open. The caller holds s.mu and has set s.shards.
+// restore begins to restore all parts of variables that this task stores from
+// the checkpoint. After the last part it calls open. The caller holds s.mu and
+// has set s.shards.
 func (s *Server) restore() error {
 	d := s.shards.Declaration()
 	s.restoring = s.shards.Restore()

@@ -13,13 +13,13 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Purpose is the purpose of a connection on which a shard holder sends rows to
-// another holder.
+// Purpose is the purpose of a connection on which a shard holder (a task that
+// stores parts of variables) sends rows to another shard holder.
 //
 // The old holder of the rows opens the connection. For each range of rows, it
 // sends Move frames with rows in ascending order. A Moved frame ends the
-// range; it contains the piece's number of updates. After all ranges, the new
-// holder replies with one Moved frame.
+// range; it contains the number of times that the piece was updated. After all
+// ranges, the new holder replies with one Moved frame.
 const Purpose = "move"
 
 const (
@@ -27,8 +27,8 @@ const (
 	firstSilence = time.Minute     // how long a peer may send nothing before Declaration.SilenceMillis is known
 )
 
-// send sends the rows in list to the shard holder with index to, and waits for
-// that holder's reply.
+// send sends the rows in list to the shard holder with index to in
+// m.d.Holders, and waits for that task's reply.
 func (m *Repartition) send(ctx context.Context, to int, list []layout.Transfer) error {
 	task := m.d.Holders[to]
 	dialling, cancel := context.WithTimeoutCause(ctx, m.d.Silence(), fmt.Errorf("not reached within %v", m.d.Silence()))
@@ -139,8 +139,8 @@ func (m *Repartition) Serve(from peers.Peer, d *layout.Declaration) error {
 	return nil
 }
 
-// Refuse sends the reason why this task accepts no rows to the shard holder
-// that has connected.
+// Refuse is for a task that accepts no rows. It sends the reason to the shard
+// holder that has connected to send some.
 func Refuse(from peers.Peer, c Config, why error) {
 	peers.NewSession(from, c.Peers.Generation, firstSilence).Refuse(why, farewell)
 }
