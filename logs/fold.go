@@ -65,9 +65,10 @@ func (s *stream) beginsMessage(text []byte) bool {
 
 // hold stores a line of stderr to print it later, and reports whether it did.
 // The first line of a message is always held. Some lines are held only if
-// earlier lines of the task are held: those that begin with Options.Mark or
-// "plx: ", such as tables and progress, and all lines of a job with only one
-// task. plain is the text that replaces Options.Mark before the line.
+// earlier lines of the task are held, so that the order stays the same. These
+// are lines that begin with Options.Mark or "plx: ", such as tables and
+// progress, and all lines of a job with only one task. plain is the text that
+// replaces Options.Mark before the line.
 func (s *stream) hold(plain string, text []byte) bool {
 	if !s.p.opts.Fold || s.from.Stream != Stderr {
 		return false

@@ -324,10 +324,10 @@ func (sp *spool) checkLength() error {
 
 func (sp *spool) close() error { return sp.open.close() }
 
-// lastLines returns an offset between first and end. From there to end, the
-// bytes have the given number of lines, where an unfinished last line counts
-// as a line. If lines is 0, lastLines returns the offset of the unfinished
-// last line, or end if there is none.
+// lastLines returns the offset at which the given number of last lines begins.
+// It reads only the bytes from first to end. An unfinished last line counts as
+// a line. If lines is 0, lastLines returns the offset of the unfinished last
+// line, or end if there is none.
 func lastLines(r io.ReaderAt, first, end int64, lines int) (int64, error) {
 	if lines > 0 && end > first {
 		var last [1]byte

@@ -89,7 +89,7 @@ type posture struct {
 	why       string
 	waitsFor  []int // indices of the tasks that the task with this posture waits for
 	lock      bool  // true if the task waits for a file lock that another task holds
-	ambiguous []int // indices of tasks with which the task exchanged data last; the times are too close to tell which side sent last
+	ambiguous []int // indices of tasks with which the task exchanged data last; the times are too close to tell which of the two tasks sent last
 }
 
 // maxLines is the largest number of lines in protocol.Hang.Waits.

@@ -230,7 +230,7 @@ func (m *Machine) advance(s stage, phase protocol.Phase) {
 
 // request sends the request of the current stage to host h, unless the host
 // has answered that request. If there is no connection, request is called
-// again after the host's next Up event.
+// again after the host's next Up event, which reports a new connection.
 func (m *Machine) request(h int) {
 	v, to := m.view(), m.hosts[h]
 	if !to.participates || !to.listens() || to.answered >= m.stage {

@@ -28,8 +28,8 @@ func (v view) excuse(f failure) failure {
 	return failure{host: f.host, reason: reason, exit: failureOfHost(f.host, "").exit, excused: true}
 }
 
-// driverHost returns the host whose agent drives a detached job. It returns nil if
-// the launcher drives the job.
+// driverHost returns the host whose agent drives (controls) a detached job. It
+// returns nil if the launcher drives the job.
 func (v view) driverHost() *host {
 	for _, h := range v.hosts {
 		if h.plan.Drives {

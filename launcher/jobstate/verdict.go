@@ -117,11 +117,11 @@ func (fs *failures) blame(v view) (failure, []string) {
 	return guilty, victims
 }
 
-// mostUnreachable corrects the choice of the failure to blame, given and
-// returned as an index into fs.all. It changes only a choice that is
-// secondhand, that is, another host's report that it could not reach the
-// failed host. It chooses the host that most other hosts could not reach. So
-// if two hosts cannot reach each other, it blames the one with more broken
+// mostUnreachable corrects the choice of the failure to blame. culprit and the
+// result are indices into fs.all. It changes the choice only if that failure
+// is secondhand: another host's report that it could not reach the failed
+// host. Then it chooses the host that most other hosts could not reach. So if
+// two hosts cannot reach each other, it blames the one with more broken
 // connections.
 func (fs *failures) mostUnreachable(culprit int) int {
 	if !fs.all[culprit].secondhand {
@@ -200,8 +200,8 @@ func (v view) leftBefore(f failure) (first *protocol.Exit) {
 }
 
 // leftEarly returns the failure of a worker that exited with status 0 while
-// the other tasks still needed it. e is its exit, and witness is the failure
-// of another task that lost it.
+// the other tasks still needed it. e is its exit. witness is the failure of
+// another task, which has lost its connection to the worker.
 func leftEarly(v view, e protocol.Exit, witness failure) failure {
 	h := v.generation.hostOf[e.Task]
 	before := ","

@@ -101,8 +101,8 @@ const (
 	mostText   = 4 << 10          // maximum length of a verdict in bytes, because the kernel limits the size of an environment variable
 )
 
-// line returns text as one line without control characters. They must be
-// removed because the text contains names from hosts and tasks.
+// line returns text as one line without control characters. The text contains
+// names that hosts and tasks have chosen, so it may have such characters.
 func line(text string) string {
 	parts := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	text = logs.Escape(strings.Join(parts, "; "))

@@ -47,7 +47,8 @@ type Config struct {
 	// Command is a command line for /bin/sh on this machine. In it {host}
 	// stands for the host's name, and {command} for the command to run on the
 	// host. If {command} is missing, plx appends it. The environment variable
-	// PLX_HOST also holds the name, so that a script can take it apart.
+	// PLX_HOST also holds the host's name, so that a script can split the name
+	// into parts.
 	Command string
 	Host    string
 	// Guess is the plx executable that plx expects the host to need, chosen

@@ -228,7 +228,7 @@ type SavedPiece struct {
 	Updates       uint64   // number of training steps that were applied to this part
 	Rows          []int64  // indices of the rows in Values, ascending; nil for a dense variable
 	Values        []byte   // all elements of a dense variable, or the rows named in Rows, one after the other
-	Slots         [][]byte // optimiser state: for each number that the optimiser keeps per element, a slice in the order of Values
+	Slots         [][]byte // optimiser state: one slice for each number that the optimiser keeps per element, such as a momentum; in the order of Values
 }
 
 // Check returns an error if k cannot be a part of the variable with this index
@@ -298,8 +298,8 @@ func (r *Restoring) Piece() layout.Piece { return r.shard.Piece }
 
 // Put copies from k the elements or rows that belong to the shard. The caller
 // must put every part of the checkpoint that overlaps the shard, in any order.
-// It must put even a part without a row of this shard, because Put also takes
-// over the number of updates. If parts have different numbers of updates, the
+// It must put even a part without a row of this shard, because Put also copies
+// the number of updates. If parts have different numbers of updates, the
 // highest one is used. Several goroutines may call Put.
 func (r *Restoring) Put(k SavedPiece) error {
 	if err := k.Check(r.d, r.shard.Variable); err != nil {

@@ -101,9 +101,9 @@ type Config struct {
 	// "group:G" or "backup:B"; docs/synchronisation.md describes these modes.
 	// Empty: sync. Flag --sync.
 	Sync string
-	// ParallelReplicas is the number of replicas that a worker computes in
-	// parallel. 0: depends on the number of CPU cores of the host. Flag
-	// --parallel-replicas.
+	// ParallelReplicas is the number of replicas (copies of the model) that a
+	// worker computes in parallel. 0: depends on the number of CPU cores of
+	// the host. Flag --parallel-replicas.
 	ParallelReplicas int
 
 	// InitFrom is a folder of checkpoints, or a file of tensors, on the

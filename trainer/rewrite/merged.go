@@ -98,9 +98,9 @@ func check(g *gorgonia.ExprGraph, used map[*gorgonia.Node]bool, wanted gorgonia.
 	return nil
 }
 
-// mistaken returns an error if vertex n may also stand for another vertex.
-// merged is true if the user's program created n more than once. uses is the
-// number of vertices that read n.
+// mistaken returns an error if vertex n may stand for two operations of the
+// program that Gorgonia took for equal. merged is true if the user's program
+// created n more than once. uses is the number of vertices that read n.
 func mistaken(n *gorgonia.Node, merged bool, uses int) error {
 	name, f, err := vertex.Fields(n.Op())
 	m, known := mistakable[name]

@@ -55,7 +55,7 @@ func (m *Repartition) send(ctx context.Context, to int, list []layout.Transfer) 
 		hearing.Wait()
 	}()
 	sent := m.sendAll(session, list)
-	if sent != nil { // wait up to a second for the peer's own report, which explains the failure better than sent
+	if sent != nil { // wait up to a second for the peer's own report, which explains the failure better than the error in sent
 		defer time.AfterFunc(time.Second, func() { session.Close() }).Stop()
 	}
 	if err := <-answered; err != nil { // every call of send receives a value here: awaitAnswer fails when the connection or the training ends

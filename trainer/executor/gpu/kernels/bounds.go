@@ -83,7 +83,7 @@ func Bounds() []Bound {
 }
 
 // BoundOf returns the bound of an operation. If the table Bounds has no entry,
-// the result must equal the CPU's bits.
+// the GPU's result must have the same bits as the CPU's.
 func BoundOf(operation string, t Type) Bound {
 	for _, b := range Bounds() {
 		if b.Operation == operation && b.Type == t {
