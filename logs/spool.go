@@ -305,7 +305,7 @@ func (sp *spool) take() Chunk {
 // spool's segment files begin.
 func (sp *spool) found(begin []int64) { sp.bases = begin }
 
-// beginPass makes the next load look for new bytes, even if the last pass
+// beginPass makes the next load look for new bytes, even if an earlier load
 // found no more.
 func (sp *spool) beginPass() { sp.exhausted = false }
 

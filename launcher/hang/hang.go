@@ -95,8 +95,8 @@ type posture struct {
 // maxLines is the largest number of lines in protocol.Hang.Waits.
 const maxLines = 64
 
-// explain finds the culprit among the tasks. None of them has shown activity
-// for the duration after.
+// explain finds the culprit (the task to blame) among the tasks. after is how
+// long none of them has shown activity.
 func explain(tasks []Task, after time.Duration) protocol.Hang {
 	g := newGraph(tasks)
 	culprit, why := g.culprit()

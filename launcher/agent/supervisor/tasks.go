@@ -148,7 +148,7 @@ func (ts *tasks) stop(m protocol.Stop) {
 }
 
 // advance sends SIGTERM or SIGKILL to tasks whose deadline has passed. The
-// loop calls it after every function that it runs.
+// event loop calls it after every function that it runs.
 func (ts *tasks) advance() {
 	for _, t := range ts.all {
 		if t.exit != nil {

@@ -172,8 +172,8 @@ func (m *Machine) newResult(from device.Pointer, after, n int) (r result, err er
 	return r, err
 }
 
-// loadConstants computes the constants on the CPU. It copies to the GPU the
-// constants that runs read.
+// loadConstants computes the constants on the CPU. It copies to the GPU those
+// constants that a run reads.
 func (m *Machine) loadConstants(l *loader) error {
 	at := map[*compile.Value][]byte{}
 	place := func(v *compile.Value) {
