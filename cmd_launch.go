@@ -140,7 +140,7 @@ func (c *command) launch(ctx *cli.Context) error {
 	}
 	signals, stop := c.signals()
 	defer stop()
-	c.reported = true // From now on, package launcher prints each error of the launch itself, so main does not.
+	c.reported = true // From now on, package launcher itself prints each error of the launch, so main must not print it.
 	c.code, err = launcher.Launch(context.Background(), cfg, signals)
 	return err
 }

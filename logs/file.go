@@ -8,10 +8,11 @@ import (
 	"slices"
 )
 
-// File reads the spool of one source on its host. It returns the same bytes
-// that a [Dir] would write to a file. One line with a number replaces the
-// bytes that were dropped. A File ends at the size that the spool had when
-// OpenFile opened it.
+// File reads the spool (the stored output) of one source, which is the stdout
+// or stderr of a task. It runs on the task's host. It returns the same bytes
+// that a [Dir] would write to a file. Where bytes were dropped, it returns one
+// line with their number instead. A File ends at the size that the spool had
+// when OpenFile opened it.
 type File struct {
 	sp   *spool
 	rest []byte // bytes that were read from the spool and that Read has not returned yet

@@ -23,7 +23,7 @@ import (
 // only report the loss of a peer (another task) are treated as equal, and the
 // Printer prints one line for all of them.
 const (
-	foldTime   = time.Second            // how long a line of stderr is held; the driver collects failures of tasks for the same time
+	foldTime   = time.Second            // how long a line of stderr is held; the driver (which controls the job) collects failures of tasks for the same time
 	victimTime = 3 * time.Second        // how long a message about a lost peer is held; longer, because tasks notice the loss one after another
 	foldTick   = 100 * time.Millisecond // interval at which the held lines are checked
 	maxHeld    = 500                    // greatest number of held lines of one task; if it is reached, all held lines are printed
@@ -39,7 +39,7 @@ type unit struct {
 	message bool        // true if the first line begins a message, so that all lines after it belong to the unit
 	begun   time.Time
 	key     string // text of the unit without the parts that differ between tasks; empty until complete computes it
-	loss    string // the line that reports the loss of a peer; empty if the unit is another message or complete has not run
+	loss    string // the line that reports the loss of a peer (another task); empty if the unit reports no loss or complete has not run
 }
 
 var traceback = []byte("Traceback (most recent call last):")
@@ -65,9 +65,10 @@ func (s *stream) beginsMessage(text []byte) bool {
 
 // hold stores a line of stderr to print it later, and reports whether it did.
 // The first line of a message is always held. Some lines are held only if
-// earlier lines of the task are held: those that begin with Options.Mark or
-// "plx: ", such as tables and progress, and all lines of a job with only one
-// task. plain is the text that replaces Options.Mark before the line.
+// earlier lines of the task are held, so that the order stays the same. These
+// are lines that begin with Options.Mark or "plx: ", such as tables and
+// progress, and all lines of a job with only one task. plain is the text that
+// replaces Options.Mark before the line.
 func (s *stream) hold(plain string, text []byte) bool {
 	if !s.p.opts.Fold || s.from.Stream != Stderr {
 		return false
@@ -101,10 +102,10 @@ func (p *Printer) releaseAfter(d time.Duration) {
 	})
 }
 
-// release prints the units that have been held for long enough, or all units
-// if all is set. It prints equal units once, at the position of the first of
-// them. Messages about a lost peer come last, so that their cause is printed
-// above them. The caller must hold p.mu.
+// release prints the units (lines or messages) that have been held for long
+// enough, or all units if all is set. It prints equal units once, at the
+// position of the first of them. Messages about a lost peer come last, so that
+// their cause is printed above them. The caller must hold p.mu.
 func (p *Printer) release(all bool) {
 	if len(p.holding) == 0 {
 		return
@@ -128,10 +129,11 @@ func (p *Printer) release(all bool) {
 	}
 }
 
-// groups returns the held units in groups of equal units from different tasks.
+// groups returns the held units (lines or messages). Each group has equal
+// units from different tasks.
 func (p *Printer) groups() (groups [][]*unit) {
 	index := map[string]int{}
-	times := map[string]int{} // by text and task: number of units of this task with this text
+	times := map[string]int{} // by text and task: how many lines or messages (units) of this task have this text
 	for _, u := range p.holding {
 		u.complete()
 		mine := u.key + "\x00" + u.from.from.file() + "\x00" + u.from.from.host
@@ -146,8 +148,8 @@ func (p *Printer) groups() (groups [][]*unit) {
 	return groups
 }
 
-// complete computes the unit's key, by which units of different tasks are
-// compared, and its loss.
+// complete computes two fields of the unit: key, by which units of different
+// tasks are compared, and loss.
 func (u *unit) complete() {
 	if u.key != "" {
 		return
@@ -164,8 +166,8 @@ func (u *unit) complete() {
 	u.key = all.String()
 }
 
-// lossOfPeer returns the line of the message that reports the loss of a peer,
-// or "" if the unit is another message.
+// lossOfPeer returns the line of unit u that reports the loss of a peer. It
+// returns "" if u is another message.
 func (u *unit) lossOfPeer() string {
 	if !u.message || u.from.p.opts.Loss == nil {
 		return ""
@@ -177,7 +179,8 @@ func (u *unit) lossOfPeer() string {
 	return u.from.p.opts.Loss(lines)
 }
 
-// holdTime returns how long the unit is held back.
+// holdTime returns how long the unit (a line or message) is held back before
+// it is printed.
 func (u *unit) holdTime() time.Duration {
 	if u.loss != "" {
 		return victimTime
@@ -185,8 +188,9 @@ func (u *unit) holdTime() time.Duration {
 	return foldTime
 }
 
-// printGroup prints equal units once, under one prefix. It records the lines
-// of every unit as printed, except lines that report a lost peer.
+// printGroup prints equal units (lines or messages) of several tasks once,
+// under one prefix. It records the lines of every unit as printed, except
+// lines that report a lost peer.
 func (p *Printer) printGroup(group []*unit) {
 	var streams []*stream
 	for _, u := range group {
@@ -212,8 +216,9 @@ func (p *Printer) printGroup(group []*unit) {
 	}
 }
 
-// addHeld adds the lines of unit u to the stream's output if u is the first
-// unit of its group. Otherwise it only records them as printed.
+// addHeld adds the lines of unit u (a line or message) to the stream's output
+// if first is true: u is then the first of a group of equal units. Otherwise
+// it only records the lines as printed.
 func (s *stream) addHeld(u *unit, before prefix, folded, first bool) {
 	for i, text := range u.lines {
 		if first {
@@ -230,8 +235,8 @@ func (s *stream) addHeld(u *unit, before prefix, folded, first bool) {
 	}
 }
 
-// released updates the stream's counts after unit u has been taken from the
-// held units.
+// released updates the stream's counts after unit u (a line or message) has
+// been taken from the held units.
 func (s *stream) released(u *unit) {
 	if s.message == u {
 		s.message = nil

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// spool reads the segment files of one source, even while a Writer appends to
-// them.
+// spool reads the segment files of one source (a task's stdout or stderr),
+// even while a Writer appends to them.
 type spool struct {
 	src   Source
 	dir   string
-	bases []int64 // offsets at which the spool's segments begin, ascending; as of the last listing of the folder
+	bases []int64 // offsets at which the spool's segment files begin, ascending; as of the last listing of the folder
 	open  segment // the segment that is being read
 	limit int64   // offset at which reading stops; -1 means no limit
 
@@ -33,8 +33,9 @@ type spool struct {
 	headTime int64 // time of the next chunk, in nanoseconds since 1970; it never decreases
 }
 
-// openSpool opens the spool whose segments begin at the offsets begin, and
-// sets its position to the first byte that req selects.
+// openSpool opens the spool (a task's stored stdout or stderr) whose segment
+// files begin at the offsets in begin. It sets the spool's position to the
+// first byte that req selects.
 func openSpool(dir string, src Source, begin []int64, req Request) (*spool, error) {
 	all, err := openSegments(dir, src, begin)
 	// A task that writes fast may have removed all listed segments, so list
@@ -87,9 +88,9 @@ func (sp *spool) position(all segments, req Request) error {
 	return err
 }
 
-// start returns the offset of the first byte that a request without positions
-// selects, by its TailLines and Since. The byte is at or after the first byte
-// that still exists.
+// start returns the offset at which the reply to req begins, if req names no
+// offsets (req.From is empty). req.TailLines and req.Since then say how much
+// of the output is sent. The byte at the offset is never one that was deleted.
 func start(all segments, req Request, end int64, written time.Time) (offset int64, err error) {
 	offset = all[0].base
 	if !req.Since.IsZero() {
@@ -241,8 +242,9 @@ func (sp *spool) move(later int64) (bool, error) {
 	return false, nil
 }
 
-// advance sets current to the index record that covers the byte at offset. The
-// bytes were read before the index, so the index already has their records.
+// advance sets current to the index record that covers the byte at offset. A
+// task writes an index record before the bytes that the record covers. advance
+// reads the index after the bytes, so it finds the record.
 func (sp *spool) advance() error {
 	for {
 		for len(sp.coming) > 0 && sp.coming[0].offset <= sp.offset {
@@ -260,8 +262,9 @@ func (sp *spool) advance() error {
 		}
 		sp.coming, sp.indexed = recs, sp.indexed+int64(len(recs))
 	}
-	// Chunks of a source stay in order even if the clock was set back, so the
-	// time must not decrease.
+	// Chunks of several sources are sent in the order of their times. The
+	// chunks of one source must stay in order even if the clock was set back,
+	// so the time never decreases.
 	sp.headTime = max(sp.headTime, sp.current.time)
 	return nil
 }
@@ -275,8 +278,8 @@ func (sp *spool) before(other *spool) bool {
 	return sp.src.file() < other.src.file()
 }
 
-// take returns the next chunk, which load has prepared. The chunk is a report
-// of dropped bytes, or those bytes of one index record that are already read.
+// take returns the next chunk, which load has prepared. The chunk reports
+// dropped bytes, or has the bytes in sp.buf that belong to one index record.
 func (sp *spool) take() Chunk {
 	if sp.gap > 0 {
 		c := Chunk{Source: sp.src, Offset: sp.offset - sp.gap, Dropped: sp.gap, Time: time.Unix(0, sp.headTime)}
@@ -298,11 +301,11 @@ func (sp *spool) take() Chunk {
 	return c
 }
 
-// found sets the offsets at which the segments in the folder begin, after the
-// folder was listed again.
+// found records, after the folder was listed again, the offsets at which the
+// spool's segment files begin.
 func (sp *spool) found(begin []int64) { sp.bases = begin }
 
-// beginPass makes the next load look for new bytes, even if the last pass
+// beginPass makes the next load look for new bytes, even if an earlier load
 // found no more.
 func (sp *spool) beginPass() { sp.exhausted = false }
 
@@ -321,10 +324,10 @@ func (sp *spool) checkLength() error {
 
 func (sp *spool) close() error { return sp.open.close() }
 
-// lastLines returns an offset between first and end. From there to end, the
-// bytes have the given number of lines, where an unfinished last line counts
-// as a line. If lines is 0, lastLines returns the offset of the unfinished
-// last line, or end if there is none.
+// lastLines returns the offset at which the given number of last lines begins.
+// It reads only the bytes from first to end. An unfinished last line counts as
+// a line. If lines is 0, lastLines returns the offset of the unfinished last
+// line, or end if there is none.
 func lastLines(r io.ReaderAt, first, end int64, lines int) (int64, error) {
 	if lines > 0 && end > first {
 		var last [1]byte

@@ -60,8 +60,7 @@ var (
 // and the job fails.
 //
 // If the job restarts because a task was lost, or because hosts join or leave,
-// the launcher starts new processes: no process belongs to two generations of
-// a job.
+// the launcher starts new processes for all tasks.
 //
 // Fields of configs that are set replace the defaults. Flags, and the fields
 // that the program passes to [Job.Parallelize], replace the fields of configs.

@@ -21,17 +21,18 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// variables gives access to the values of all variables, whether this worker
-// or shard holders keep them.
+// variables gives access to the values of all variables: those in this
+// worker's memory, and those that shard holders (tasks that store parts of
+// variables) keep.
 type variables struct {
 	declared []layout.Variable
 	memory   [][]byte            // bytes of each variable of which every worker has a full copy; declared lists these first
 	resident *resident.Variables // copies newer values from the GPU to the slices in memory, if the GPU updates variables
-	rows     *client.Rows        // fetches rows of the other variables, which are tables, from their shard holders
+	rows     *client.Rows        // fetches rows of the other variables, which are tables, from the tasks that store them
 }
 
 // value returns the bytes of the i-th variable. If the variable is a table,
-// value fetches all rows from the shard holders.
+// value fetches all rows from the tasks that store them.
 func (v variables) value(ctx context.Context, i int) ([]byte, error) {
 	if i < len(v.memory) {
 		return v.memory[i], v.resident.Fetch()

@@ -100,8 +100,8 @@ func (s *settings) train(ctx context.Context, job *trainer.Job) error {
 			fmt.Printf("step %d | loss %.4f | accuracy %.3f\n", result.Step, result.Loss, result.Metrics["accuracy"])
 		}
 	}
-	// All workers translate, because every worker must take part when
-	// embedding rows are requested.
+	// All workers translate, although only the chief prints the result: the
+	// model reads embedding rows, and every worker must take part in that.
 	var all []sentence
 	for i := range tested.Len() {
 		one, err := tested.At(i)

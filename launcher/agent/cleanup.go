@@ -122,7 +122,7 @@ func (p *pruner) folder(f jobfolder.Folder) error {
 	}
 	p.removedJobs = append(p.removedJobs, f)
 	if !p.dry {
-		_ = os.Remove(filepath.Dir(string(f))) // fails if the job still has a folder of another host or of the launcher
+		_ = os.Remove(filepath.Dir(string(f))) // fails if the parent folder also contains the job's folder of another host or of the launcher
 	}
 	return nil
 }
@@ -347,8 +347,8 @@ func lowerPriority() {
 	runtime.GOMAXPROCS(1)
 	_ = unix.Setpriority(unix.PRIO_PGRP, 0, low)
 	_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ofGroup, 0, last)
-	// The kernel schedules each session as a group (autogroup), whose priority
-	// is separate from that of the process.
+	// The kernel schedules each session as a group (autogroup) with a priority
+	// of its own, so lower that priority too.
 	_ = os.WriteFile("/proc/self/autogroup", []byte(strconv.Itoa(low)), 0)
 }
 

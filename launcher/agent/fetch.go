@@ -24,7 +24,7 @@ const aliveEvery = 5 * time.Second
 // count those not fetched yet, or record which were fetched.
 func fetch(want protocol.FetchRequest, to *protocol.Answering) error {
 	if want.Name == "" {
-		defer repeat(aliveEvery, func() bool { return to.Send(1, nil) == nil })() // if Send fails, so does the next write to the launcher, which reports it
+		defer repeat(aliveEvery, func() bool { return to.Send(1, nil) == nil })() // if Send fails, this stops; the next write of fetch to the launcher then fails too, and reports the error
 	}
 	if want.Checkpoints != "" {
 		return sendCheckpoints(want, to)

@@ -473,8 +473,8 @@ func (t *Transfer) unfinished() []string {
 	return slices.Sorted(maps.Keys(hosts))
 }
 
-// names joins the names, as shown to the user, of the files that the function
-// which selects. It names at most three.
+// names joins the names of at most three files, as shown to the user. The
+// function which selects the files.
 func (t *Transfer) names(which func(moved) bool) string {
 	all := map[string]bool{}
 	for name, f := range t.files {

@@ -23,7 +23,7 @@ const (
 )
 
 // askAgents requests a report from each host's agent (plx's process on the
-// host), and then lets the agents connect to each other.
+// host). Then it makes the agents test connections to each other.
 func (e *examination) askAgents(ctx context.Context) error {
 	_ = e.stage(ctx, e.placed, e.recipe.FindAddresses, (*visit).unaddressed)
 	tally := e.recipe.Printer.NewHostProgress("asking agents", len(e.placed))

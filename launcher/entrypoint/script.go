@@ -144,7 +144,7 @@ func (s Source) code() code {
 
 // read returns the first bytes of a local file. It looks in the current
 // folder, and then in the folder of --workdir. It returns "" if there is no
-// such file, for example for a command of the hosts.
+// such file, for example if file is a command that exists only on the hosts.
 func (s Source) read(file string) string {
 	if !isFile(file) {
 		file = filepath.Join(s.Workdir, file)
@@ -158,8 +158,8 @@ var byLocalRank = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(local_rank|torch|lightning|accelerate|transformers|deepspeed)\b`)
 })
 
-// ownChoice is a variable's name. A program that mentions it selects the
-// devices that it sees by itself.
+// ownChoice is a variable's name. A program that mentions it chooses by itself
+// which devices it sees.
 const ownChoice = "CUDA_VISIBLE_DEVICES"
 
 // choosesDevice reports whether the code, or a Python script that it names,

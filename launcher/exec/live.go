@@ -36,7 +36,7 @@ const anyTask = "command"
 // the command must continue. logs.Printer.Close returns the first failed
 // write.
 func (l *liveStream) Write(p []byte) (int, error) {
-	// Ignore the error: r.live.Close returns it.
+	// Ignore the error: Close of this Printer returns it.
 	_ = l.to.Chunk(l.host, logs.Chunk{Source: logs.Source{Task: anyTask, Stream: l.stream}, Offset: l.next, Data: p})
 	l.next += int64(len(p))
 	return len(p), nil

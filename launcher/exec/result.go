@@ -30,7 +30,8 @@ func newResult(h *hosts.Host, n int) *result {
 // Named puts the host's name before an error.
 func (r *result) Named(err error) error { return r.host.Named(err) }
 
-// code returns the exit status of this host that Run uses for its result.
+// code returns the exit status that this host contributes to the result of
+// Run.
 func (r *result) code() int {
 	if r.err != nil {
 		return exit.CodePlx

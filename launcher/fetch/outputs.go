@@ -27,9 +27,10 @@ const (
 
 // outputs fetches the job's outputs and logs, and returns the number n of
 // files that it fetched. had is true if the job's checkpoints were fetched
-// before. The error joins the errors of hosts and files. If the user named no
-// files and checkpoints were fetched, or logs were not requested, outputs only
-// prints the errors of hosts that do not reply.
+// before. The error joins the errors of hosts and files.
+//
+// Hosts that do not reply are no error, and outputs only prints them, if the
+// user named no files, and checkpoints were fetched or logs were not requested.
 func (f *fetcher) outputs(ctx context.Context, had bool) (n int, err error) {
 	f.bar = f.from.Printer.NewTransfer("fetching")
 	defer f.bar.Close()
@@ -111,7 +112,7 @@ func (f *fetcher) fetched(lists [][]protocol.HostOutput, made *tally) [][]protoc
 const (
 	maxReported        = 3    // at most this number of lines is printed about outputs that cannot be fetched
 	maxEscapedReported = 20   // at most this number of lines is printed about outputs with an escaped name
-	maxFolded          = 1000 // at most this number of lines is searched for lines that differ only in the host; the search in more takes too long
+	maxFolded          = 1000 // at most this number of lines is compared to find lines that differ only in the host; comparing more takes too long
 )
 
 // report prints which outputs are not files that can be fetched, such as links

@@ -89,14 +89,14 @@ type posture struct {
 	why       string
 	waitsFor  []int // indices of the tasks that the task with this posture waits for
 	lock      bool  // true if the task waits for a file lock that another task holds
-	ambiguous []int // indices of tasks with which the task exchanged data last; the times are too close to tell which side sent last
+	ambiguous []int // indices of tasks with which the task exchanged data last; the times are too close to tell which of the two tasks sent last
 }
 
 // maxLines is the largest number of lines in protocol.Hang.Waits.
 const maxLines = 64
 
-// explain finds the culprit among the tasks. None of them has shown activity
-// for the duration after.
+// explain finds the culprit (the task to blame) among the tasks. after is how
+// long none of them has shown activity.
 func explain(tasks []Task, after time.Duration) protocol.Hang {
 	g := newGraph(tasks)
 	culprit, why := g.culprit()
@@ -178,7 +178,7 @@ func (g *graph) culprit() (int, string) {
 		return sink, g.blameSink(sink)
 	}
 	for i, p := range g.postures {
-		if p.lock { // the tasks wait in a cycle; the cause is the file lock, because collective operations use no file locks
+		if p.lock { // the tasks wait for each other in a cycle; a collective operation takes no file lock, so this task's wait for a lock is the cause
 			return i, p.why
 		}
 	}
@@ -191,10 +191,10 @@ func (g *graph) culprit() (int, string) {
 	return -1, "no task could be named: the tasks wait for one another"
 }
 
-// best returns the index of the task whose posture explains the hang best.
-// Among tasks of the same rank, it prefers the one that most others wait for.
-// It returns -1 if no posture explains the hang, or if all running tasks
-// compute or sleep.
+// best returns the index of the task whose posture (what it does or waits for)
+// explains the hang best. Among tasks of the same rank, it prefers the one
+// that most others wait for. It returns -1 if no posture explains the hang, or
+// if all running tasks compute or sleep.
 func (g *graph) best() int {
 	candidates := g.with(halted)
 	if len(candidates) == 0 {
@@ -299,8 +299,9 @@ func (g *graph) waiters(i int) int {
 
 // sink returns a task that other tasks wait for and that itself waits for
 // none. Among several such tasks, it returns the one that most others wait
-// for. It returns -1 if there is none. If behindSink finds a hidden wait of
-// that task for another, sink returns the other.
+// for. It returns -1 if there is none. That task may wait for another although
+// the graph does not show it. If behindSink finds this other task, sink
+// returns the other task.
 func (g *graph) sink() int {
 	var sinks []int
 	for i, p := range g.postures {
@@ -315,15 +316,13 @@ func (g *graph) sink() int {
 	return sink
 }
 
-// behindSink returns the task to blame behind the sink, which is a task that
-// seems to wait for none. The kernel's clock is coarse, so a wait of the sink
-// for another task may be invisible. behindSink returns that other task, or
-// the sink if there is no or more than one candidate.
+// behindSink returns the task to blame if the task sink seems to wait for no
+// other. The kernel's clock is coarse, so a wait of sink for another task may
+// be invisible. If exactly one task may be that other task, behindSink returns
+// it. Otherwise it returns sink.
 //
-// A candidate waits for no task, and no task is known to wait for it. It
-// exchanged data with the sink so close in time that the order is unknown. Had
-// the candidate waited for the sink, it would have sent a request later than
-// that.
+// That other task waits for no task, and no task is known to wait for it. It
+// exchanged data with sink so close in time that the order is unknown.
 func (g *graph) behindSink(sink int) int {
 	found := sink
 	for _, i := range g.postures[sink].ambiguous {
@@ -343,7 +342,7 @@ func (g *graph) behindSink(sink int) int {
 // task, and other tasks wait for it.
 func (g *graph) blameSink(sink int) string {
 	waiters := g.directly(sink)
-	if len(waiters) == 0 { // no task is known to wait for a task that behindSink has chosen
+	if len(waiters) == 0 { // behindSink has chosen this task, although no task is known to wait for it: name the tasks that may wait
 		waiters = g.postures[sink].ambiguous
 	}
 	return fmt.Sprintf("%s; it is awaited by %s", g.postures[sink].why, g.names(waiters))

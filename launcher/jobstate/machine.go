@@ -22,12 +22,13 @@ const maxNotices = 100
 type Machine struct {
 	plan    protocol.Plan // plan passed to New; hosts that joined later are only in Machine.hosts
 	stage   stage
-	verdict protocol.Verdict // verdict of the current generation or, at the end, of the whole job; Reason is empty until it is decided
+	verdict protocol.Verdict // verdict of the current run of the tasks (since the last restart) or, at the end, of the whole job; Reason is empty until it is decided
 	notices []string         // notices for the verdict, at most maxNotices
 	grace   time.Duration    // shortest grace period (between SIGTERM and SIGKILL) that applies so far; initially Plan.Grace
 	expired bool             // the job's time limit (--max-time) has expired
-	// suspended is how long the driver process was suspended recently. It is 0
-	// if the process was not suspended.
+	// suspended is how long the driver (the process that controls the job) was
+	// recently suspended, for example with its machine. It is 0 if it was not
+	// suspended.
 	suspended time.Duration
 	out       []Command // commands of the current call of Step so far, in order
 
@@ -39,7 +40,7 @@ type Machine struct {
 	busy search // looks for a host with tasks that have not ended
 
 	start     start
-	failures  failures // failures of this generation, collected until one is blamed
+	failures  failures // failures since the last restart, collected until one is blamed
 	tolerance tolerance
 	restart   restart
 	regroup   regroup
@@ -65,7 +66,8 @@ func (m *Machine) Begin() []Command {
 
 // Step handles one event and returns the commands to carry out, in order. It
 // ignores all events of a host that has left the job, and messages of a lost
-// host. It also ignores messages about generations other than the current one.
+// host. It also ignores messages about earlier generations (runs of the tasks
+// before a restart).
 func (m *Machine) Step(e Event) []Command {
 	if h := e.about(); m.stage == over || h >= 0 && m.hosts[h].place == left {
 		return nil
@@ -144,7 +146,7 @@ func (m *Machine) elapsed(t Timer) {
 	case t == settleTimer && m.stage == settling:
 		m.judge()
 	case t == doubtTimer && (m.stage == starting || m.stage == running):
-		for _, f := range m.tolerance.endDoubt() { // the peer that f names has not failed, so f is the worker's own failure
+		for _, f := range m.tolerance.endDoubt() { // f says that the worker lost a peer, but that peer has not failed, so the worker itself has failed
 			if !m.tolerate(f, true) {
 				m.fail(f)
 			}
@@ -162,7 +164,7 @@ func (m *Machine) elapsed(t Timer) {
 			return
 		}
 		for _, h := range m.hosts {
-			h.startSent = false // stop waiting for exits of tasks; the leases of lost hosts must still expire
+			h.startSent = false // no longer wait for the tasks' exits; wait only until the leases of lost hosts have expired, which ends the tasks there
 		}
 	case t == steadyTimer && m.stage == running:
 		m.restart.doubled, m.restart.inRow = 0, 0
@@ -178,8 +180,9 @@ func (m *Machine) elapsed(t Timer) {
 	}
 }
 
-// lay sets the machine up for a new generation: it assigns tasks to the
-// available hosts and resets the state of the previous generation.
+// lay sets the machine up for a new generation (start of all tasks): it
+// assigns tasks to the available hosts, and resets the state of the previous
+// generation.
 func (m *Machine) lay(generation int) {
 	m.progress.end()
 	m.hosts.lay()
@@ -217,7 +220,7 @@ func (m *Machine) proceed() {
 	}
 }
 
-// advance enters stage s and sends its request to every agent.
+// advance enters stage s and sends the request of that stage to every agent.
 func (m *Machine) advance(s stage, phase protocol.Phase) {
 	m.enter(s, phase)
 	for h := range m.hosts {
@@ -227,7 +230,7 @@ func (m *Machine) advance(s stage, phase protocol.Phase) {
 
 // request sends the request of the current stage to host h, unless the host
 // has answered that request. If there is no connection, request is called
-// again after the host's next Up event.
+// again after the host's next Up event, which reports a new connection.
 func (m *Machine) request(h int) {
 	v, to := m.view(), m.hosts[h]
 	if !to.participates || !to.listens() || to.answered >= m.stage {
@@ -243,7 +246,7 @@ func (m *Machine) request(h int) {
 		if tasks := append(v.generation.servers(to.tasks), m.tolerance.lingering(v, h)...); len(tasks) > 0 {
 			m.do([]Command{send(h, protocol.Message{Stop: &protocol.Stop{Tasks: tasks, Grace: m.grace}})})
 		}
-	case stopping: // the stage settling sends no Stop: a task that was asked to stop no longer reports its own failure
+	case stopping: // the stage settling, in which plx waits for more reports of failures, sends no Stop: a task that was asked to stop no longer reports its own failure
 		m.do([]Command{send(h, protocol.Message{Stop: &protocol.Stop{Grace: m.grace, Quit: m.verdict.Hang != nil, Interrupt: m.verdict.Interrupted()}})})
 	}
 }
@@ -262,7 +265,8 @@ func (m *Machine) goBack() bool {
 	return true
 }
 
-// again begins the next generation on the available hosts.
+// again starts the job's tasks anew (the next generation) on the available
+// hosts.
 func (m *Machine) again() {
 	next := m.generation.number + 1
 	m.lay(next)
@@ -282,7 +286,7 @@ func (m *Machine) decide(commands []Command, d decision) {
 		h := m.hosts[d.host]
 		h.answered = max(h.answered, d.stage)
 		m.proceed()
-	case refused: // in the first generation, a host that cannot start ends the job; in a later one, it is a failure, because the host has started before
+	case refused: // at the first start of the job, a host that cannot start its tasks ends the job; after a restart it counts as a failure, because the host has started tasks before
 		switch {
 		case m.generation.number > 0 && m.view().beforeStop():
 			m.fail(failureOfHost(d.host, d.reason))

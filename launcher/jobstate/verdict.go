@@ -21,7 +21,7 @@ type failure struct {
 	culprit    string         // name of the task to blame if task is nil; empty if no task is blamed
 	reason     string         // what failed and why, as text for the verdict
 	hang       *protocol.Hang // description of the hang if the failure is that the job hangs; otherwise nil
-	excused    bool           // the driver was suspended, so the host is not at fault
+	excused    bool           // the driver (which controls the job) was suspended, so the host is not at fault
 	secondhand bool           // another host reported this failure, because it could not reach the failed host
 }
 
@@ -41,7 +41,7 @@ func failureOfHost(h int, reason string) failure {
 // to blame. It waits because the first failure is often not the cause.
 type failures struct {
 	all []failure
-	at  map[cluster.Task]int // index into all of the failure of each task
+	at  map[cluster.Task]int // by task: the index of its failure in all
 
 	prolonged bool // the time for collecting failures was prolonged once
 }
@@ -117,11 +117,11 @@ func (fs *failures) blame(v view) (failure, []string) {
 	return guilty, victims
 }
 
-// mostUnreachable corrects the choice of the failure to blame, given and
-// returned as an index into fs.all. It changes only a choice that is
-// secondhand, that is, another host's report that it could not reach the
-// failed host. It chooses the host that most other hosts could not reach. So
-// if two hosts cannot reach each other, it blames the one with more broken
+// mostUnreachable corrects the choice of the failure to blame. culprit and the
+// result are indices into fs.all. It changes the choice only if that failure
+// is secondhand: another host's report that it could not reach the failed
+// host. Then it chooses the host that most other hosts could not reach. So if
+// two hosts cannot reach each other, it blames the one with more broken
 // connections.
 func (fs *failures) mostUnreachable(culprit int) int {
 	if !fs.all[culprit].secondhand {
@@ -147,8 +147,8 @@ func (fs *failures) mostUnreachable(culprit int) int {
 // A program without plx's trainer does not report which peer was lost. For
 // such a program, blamedPeer blames a host without a connection, or a worker
 // that has already exited with status 0. If there is neither, it blames the
-// task that reported the loss. victim is the index of the blamed task's own
-// failure, or -1.
+// task that reported the loss. victim is the index in fs.all of the blamed
+// task's own failure; it is -1 if there is none.
 func (fs *failures) blamedPeer(v view) (f failure, victim int) {
 	votes := map[string]int{}
 	best := 0
@@ -200,8 +200,8 @@ func (v view) leftBefore(f failure) (first *protocol.Exit) {
 }
 
 // leftEarly returns the failure of a worker that exited with status 0 while
-// the other tasks still needed it. e is its exit, and witness is the failure
-// of another task that lost it.
+// the other tasks still needed it. e is its exit. witness is the failure of
+// another task, which has lost its connection to the worker.
 func leftEarly(v view, e protocol.Exit, witness failure) failure {
 	h := v.generation.hostOf[e.Task]
 	before := ","
@@ -212,9 +212,9 @@ func leftEarly(v view, e protocol.Exit, witness failure) failure {
 		reason: fmt.Sprintf("%s on %s ended with status 0%s before %s on %s failed because it had lost a peer", e.Task, v.name(h), before, witness.exit.Task, v.name(witness.host))}
 }
 
-// unexplained reports whether no failure says which task was lost, and a
-// report that explains the loss may still arrive. Every failure must name a
-// lost peer, but no task of the job.
+// unexplained reports whether it is unknown which task was lost, and a report
+// that explains the loss may still arrive. It is unknown as long as every
+// failure names a lost peer that is no task of the job.
 func (fs *failures) unexplained(v view) bool {
 	for _, f := range fs.all {
 		if _, _, known := namedPeer(v, f); f.exit.LostPeer == "" || f.exit.Native || known {
@@ -256,13 +256,13 @@ const maxEnds = 200
 var parts = []protocol.Part{protocol.Culprit, protocol.Victim, protocol.Failed, protocol.Unknown, protocol.TornDown, protocol.Done}
 
 // summary returns the verdict with the field Ends, which lists how each task
-// of the last generation ended. If the job succeeded or was stopped, summary
+// ended after the last restart. If the job succeeded or was stopped, summary
 // returns the verdict unchanged.
 func (v view) summary(fs failures, verdict protocol.Verdict) protocol.Verdict {
 	if verdict.Code == 0 || verdict.Stopped() || !v.launched {
 		return verdict
 	}
-	var late []string // names of victims whose failure was reported after the culprit was chosen
+	var late []string // names of victims (tasks that failed only because another failed) whose failure was reported after the culprit was chosen
 	for task, h := range v.generation.hostOf {
 		e, ended := v.generation.exits[task]
 		end := protocol.TaskEnd{Task: task.String(), Host: v.name(h), Code: e.Code, Signal: e.Signal, Cause: causes(cmp.Or(e.Cause, e.OOM), e.Shm)}

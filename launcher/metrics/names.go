@@ -5,7 +5,7 @@ import "bytes"
 // maxName is the maximum length of a metric's name in bytes.
 const maxName = 64
 
-// kind classifies a name in the output of a program.
+// kind classifies a name in the output of a program, such as loss or step.
 type kind int
 
 const (

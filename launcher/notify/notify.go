@@ -69,10 +69,11 @@ func Ended(job, name string, begun time.Time, v protocol.Verdict) Event {
 	return e
 }
 
-// environment returns the variables for the command: own, the environment of
-// plx, and the variables of the event. A variable of the event without a value
-// is removed from own. The command may run plx, so no variable of the event
-// has the name of one that sets a flag of plx, such as PLX_NAME.
+// environment returns the variables for the command: own (the environment of
+// plx) and the variables of the event. A variable of the event without a value
+// is removed from own. The command may itself run plx, which takes the values
+// of flags from variables such as PLX_NAME. So no variable of the event has
+// such a name.
 func (e Event) environment(own []string) []string {
 	status := ""
 	if e.Ended {
@@ -97,11 +98,11 @@ const (
 	limit      = 30 * time.Second // maximum run time of the command
 	mostLines  = 5                // maximum number of output lines of the command that plx prints
 	mostOutput = 2 << 10          // maximum number of output bytes of the command that plx keeps
-	mostText   = 4 << 10          // maximum length of a verdict in bytes, because the kernel limits the size of variables
+	mostText   = 4 << 10          // maximum length of a verdict in bytes, because the kernel limits the size of an environment variable
 )
 
-// line returns text as one line without control characters. They must be
-// removed because the text contains names from hosts and tasks.
+// line returns text as one line without control characters. The text contains
+// names that hosts and tasks have chosen, so it may have such characters.
 func line(text string) string {
 	parts := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	text = logs.Escape(strings.Join(parts, "; "))

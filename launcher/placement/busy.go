@@ -10,9 +10,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// claims returns what the job reserves for the worker in slot s. If neither
-// the UUID nor the PCI address of the GPU is known, there is nothing to
-// reserve.
+// claims returns what the job reserves for the worker in slot s (a GPU, a MIG
+// device or CPU cores). If neither the UUID nor the PCI address of the GPU is
+// known, there is nothing to reserve.
 func claims(s slot, shared bool) []protocol.Claim {
 	if !s.probed {
 		return nil

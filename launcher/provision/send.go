@@ -183,9 +183,9 @@ func FromJob(ctx context.Context, from *hosts.AgentHost, spec protocol.Spec, dir
 		}
 		r.Program = func(envsync.Platform) (envsync.Blob, bool) { return program, true }
 	}
-	// Request is nil if an earlier version of plx launched the job. Hosts
-	// cannot join such a job, because agents refuse to start its tasks without
-	// the environment.
+	// v.Request is nil if an earlier version of plx launched the job. r.Venv
+	// then stays nil, so a new host gets no environment, and its agent refuses
+	// to start tasks.
 	if v := spec.Command.Venv; v != nil && v.Request != nil {
 		if r.Venv, err = venvOf(*v, from, dir); err != nil {
 			return r, err

@@ -88,9 +88,10 @@ func (j *Job) wrapError(err error) error {
 	return exit.WithHint(fmt.Errorf("job %s of Slurm: %w", j.ID, err), cmp.Or(exit.Hint(err), avoidHint))
 }
 
-// Name returns a name for the plx job that a batch script launches with the
-// command line words. After Slurm has requeued the batch job, Name returns the
-// same name. It returns "" if this process is not in a batch script.
+// Name returns a name for the plx job that a batch script launches. words is
+// the command line of this plx command. After Slurm has requeued the batch
+// job, Name returns the same name. It returns "" if this process is not in a
+// batch script.
 func (j *Job) Name(words []string) string {
 	if !j.Batch {
 		return ""

@@ -128,7 +128,7 @@ func (c *Client) start(kind, argument string) (*session, error) {
 	c.workers.start(func() { s.serve(requests) })
 	if kind == "exec" {
 		if err := s.requestEnvironment(c.env, c.forwards); err != nil {
-			_ = channel.Close() // the error of SendRequest is returned instead
+			_ = channel.Close() // err, the error of the failed request, is returned instead
 			return nil, fmt.Errorf("%w: %w", errClientDone, err)
 		}
 	}

@@ -47,7 +47,8 @@ type Config struct {
 	// Command is a command line for /bin/sh on this machine. In it {host}
 	// stands for the host's name, and {command} for the command to run on the
 	// host. If {command} is missing, plx appends it. The environment variable
-	// PLX_HOST also holds the name, so that a script can take it apart.
+	// PLX_HOST also holds the host's name, so that a script can split the name
+	// into parts.
 	Command string
 	Host    string
 	// Guess is the plx executable that plx expects the host to need, chosen
@@ -59,9 +60,9 @@ type Config struct {
 	// Env is the environment of Command. If it is nil, Command gets the
 	// environment of this process.
 	Env []string
-	// Step is true if the end of a command kills all processes on the host
-	// that it started, as in a Slurm step. The agent then does not exit before
-	// the processes that commands have left behind.
+	// Step is true if the end of Command kills all processes on the host that
+	// Command has started, as the end of a Slurm step does. The agent then
+	// exits only after all processes have ended that were started through it.
 	Step bool
 }
 
@@ -86,9 +87,9 @@ func Check(ctx context.Context, command string) error {
 	return nil
 }
 
-// commandLine returns the command line to run on this machine. On the host it
-// runs /bin/sh: a word that needs no quoting, even if another shell parses it
-// on the way.
+// commandLine returns the user's command, with {host} and {command} replaced,
+// to run on this machine. {command}, the program to start on the host, becomes
+// /bin/sh. It contains no character that a shell on the way would interpret.
 func (c *Config) commandLine() string {
 	command := c.Command
 	if !strings.Contains(command, "{command}") {

@@ -53,16 +53,16 @@ type filler interface {
 }
 
 // movable is the state of a sparse variable, whose rows can move to another
-// shard holder together with their optimiser state. Rows that were never
-// updated or filled do not move: the new holder draws their values from the
-// seed.
+// shard holder (a task that stores rows) together with their optimiser state.
+// Rows that were never updated or filled do not move: the new holder draws
+// their values from the seed.
 type movable interface {
 	export(into []byte, from, to int64) (frame []byte, next int64)
 	accept(frame []byte, from, to int64) (next int64, err error)
 }
 
-// newState returns the state of a piece before the first step. memory stores
-// dense values; if it is nil, newState allocates.
+// newState returns the state of a piece (part of a variable) before the first
+// step. memory stores dense values; if it is nil, newState allocates.
 func newState(d *layout.Declaration, p layout.Piece, memory []byte) (state, error) {
 	v := d.Variable(p.Variable)
 	switch {
@@ -79,8 +79,8 @@ func newState(d *layout.Declaration, p layout.Piece, memory []byte) (state, erro
 	return newElements[float64](d, p, memory)
 }
 
-// elementsState is the state of a piece of a dense variable, whose values are
-// always sent whole.
+// elementsState is the state of a piece (part) of a dense variable, whose
+// values are always sent whole.
 type elementsState[T wire.Float] struct {
 	values []T
 	rule   *optimizer.State[T]
@@ -140,8 +140,9 @@ func (s *elementsState[T]) restore(k SavedPiece, offset, lo, hi int) {
 	}
 }
 
-// loss is the state of the shard that holds the step's loss and metrics. Its
-// values are the sum of the last step, not an optimiser's result.
+// loss is the state of the shard that sums the workers' loss and metrics. In
+// each step, apply replaces its values by the sum of that step, without an
+// optimiser.
 type loss struct{ *elementsState[float64] }
 
 func (l loss) apply(t total, _ optimizer.Step) error {
@@ -152,7 +153,7 @@ func (l loss) apply(t total, _ optimizer.Step) error {
 	return nil
 }
 
-// tableState is the state of a piece of a sparse variable: rows of an
+// tableState is the state of a piece of a sparse variable: some rows of an
 // embedding table.
 type tableState[T wire.Float] struct {
 	table    *sparse.Table[T]
@@ -198,11 +199,11 @@ func (s *tableState[T]) restore(k SavedPiece, _, lo, hi int) {
 }
 
 // maxMoved is the maximum number of bytes of rows in one frame when rows move
-// to another holder. A frame with a single row may be larger.
+// to another shard holder. A frame with a single row may be larger.
 const maxMoved = 1 << 20
 
-// frameRows returns the number of rows that fit in one frame, for rows of size
-// bytes.
+// frameRows returns the number of rows that fit in one frame. size is the size
+// of a row in bytes.
 func frameRows(size int) int { return max(1, maxMoved/size) }
 
 func (s *tableState[T]) export(into []byte, from, to int64) (frame []byte, next int64) {
@@ -227,7 +228,7 @@ type SavedPiece struct {
 	Updates       uint64   // number of training steps that were applied to this part
 	Rows          []int64  // indices of the rows in Values, ascending; nil for a dense variable
 	Values        []byte   // all elements of a dense variable, or the rows named in Rows, one after the other
-	Slots         [][]byte // optimiser state: for each number that the optimiser keeps per element, a slice in the order of Values
+	Slots         [][]byte // optimiser state: one slice for each number that the optimiser keeps per element, such as a momentum; in the order of Values
 }
 
 // Check returns an error if k cannot be a part of the variable with this index
@@ -292,13 +293,13 @@ type Restoring struct {
 	came []layout.Range // ranges of elements, or of rows of a sparse variable, that Put has filled
 }
 
-// Piece returns the piece of a variable that is being restored.
+// Piece returns the part of a variable that the shard stores.
 func (r *Restoring) Piece() layout.Piece { return r.shard.Piece }
 
 // Put copies from k the elements or rows that belong to the shard. The caller
 // must put every part of the checkpoint that overlaps the shard, in any order.
-// It must put even a part without a row of this shard, because Put also takes
-// over the number of updates. If parts have different numbers of updates, the
+// It must put even a part without a row of this shard, because Put also copies
+// the number of updates. If parts have different numbers of updates, the
 // highest one is used. Several goroutines may call Put.
 func (r *Restoring) Put(k SavedPiece) error {
 	if err := k.Check(r.d, r.shard.Variable); err != nil {

@@ -160,8 +160,8 @@ func (c *Control) write(frame []byte) error {
 	return err
 }
 
-// Receive reads one message. It blocks until a message arrives, the other side
-// closes the channel (io.EOF) or Close is called.
+// Receive reads one message. It blocks until a message arrives, the process at
+// the other end closes the channel (io.EOF), or Close is called.
 func (c *Control) Receive() (ControlMessage, error) {
 	var m ControlMessage
 	var size [4]byte

@@ -101,9 +101,9 @@ type Config struct {
 	// "group:G" or "backup:B"; docs/synchronisation.md describes these modes.
 	// Empty: sync. Flag --sync.
 	Sync string
-	// ParallelReplicas is the number of replicas that a worker computes in
-	// parallel. 0: depends on the number of CPU cores of the host. Flag
-	// --parallel-replicas.
+	// ParallelReplicas is the number of replicas (copies of the model) that a
+	// worker computes in parallel. 0: depends on the number of CPU cores of
+	// the host. Flag --parallel-replicas.
 	ParallelReplicas int
 
 	// InitFrom is a folder of checkpoints, or a file of tensors, on the
@@ -210,8 +210,9 @@ type Config struct {
 type Ending int
 
 const (
-	// WaitForAll means that all workers must take the same number of steps. A
-	// worker that ends early is reported as an error, which names the worker.
+	// WaitForAll means that all workers must take the same number of steps. If
+	// a worker ends before the others, that is an error, which names the
+	// worker.
 	WaitForAll Ending = iota
 	// JoinOthers makes a worker without data take part in the steps of the
 	// other workers until the last of them ends. A mean is then taken only

@@ -29,9 +29,10 @@ type Growth struct {
 	axes   uint64 // bit i is set if the rows of the batch lie along axis i of the value
 }
 
-// Of returns the growth of the value of node n. It assumes that the first axis
-// of an input or a random tensor has the rows of the batch, if its length is a
-// multiple of batch.
+// Of returns the Growth of the value of node n, which says how the value grows
+// with the rows of the batch. It assumes that the first axis of an input or a
+// random tensor has the rows of the batch, if its length is a multiple of
+// batch.
 func Of(n *gorgonia.Node, inputs gorgonia.Nodes, batch int) (Growth, error) {
 	w := walk{inputs: inputs, batch: batch, seen: map[*gorgonia.Node]Growth{}}
 	return w.visit(n)

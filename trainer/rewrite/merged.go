@@ -10,11 +10,12 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// mistakable maps the names of Gorgonia's operations whose hash does not
-// contain all their fields. While a graph is built, Gorgonia returns an
-// existing vertex with the same hash, even if fields outside of the hash
-// differ. advice tells the user what to do instead. The function could reports
-// whether a different operation may have the same hash as the given one.
+// mistakable lists Gorgonia's operations whose hash omits some of their
+// fields, by operation name. While a graph is built, Gorgonia takes two
+// operations with the same hash for one, even if the omitted fields differ.
+// The field advice tells the user what to do instead. The function could
+// reports whether a different operation may have the same hash as the given
+// one.
 var mistakable = map[string]struct {
 	advice string
 	could  func(*gorgonia.Node) bool
@@ -44,9 +45,9 @@ func mistakableSlice(n *gorgonia.Node) bool {
 }
 
 // mistakableWindow reports whether another Im2Col could have the same hash.
-// The hash contains the shape of the result but not the dilation. Another
-// dilation usually changes the shape. It may not if the kernel is longer than
-// 1 and no longer than the stride.
+// The hash contains the shape of the result but not the dilation. Usually
+// another dilation changes the shape. The shape can stay the same only if the
+// kernel is longer than 1 and no longer than the stride.
 func mistakableWindow(n *gorgonia.Node) bool {
 	_, f, err := vertex.Fields(n.Op())
 	if err != nil {
@@ -97,9 +98,9 @@ func check(g *gorgonia.ExprGraph, used map[*gorgonia.Node]bool, wanted gorgonia.
 	return nil
 }
 
-// mistaken returns an error if vertex n may also stand for another vertex.
-// merged is true if the user's program created n more than once. uses is the
-// number of vertices that read n.
+// mistaken returns an error if vertex n may stand for two operations of the
+// program that Gorgonia took for equal. merged is true if the user's program
+// created n more than once. uses is the number of vertices that read n.
 func mistaken(n *gorgonia.Node, merged bool, uses int) error {
 	name, f, err := vertex.Fields(n.Op())
 	m, known := mistakable[name]

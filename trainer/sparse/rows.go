@@ -75,9 +75,10 @@ func (r Rows[T]) SumOfSquares(into []float64) []float64 {
 }
 
 // Merge adds two gradient sums of the same width. The result has the rows of
-// both. A row that is in both is a + b, where a is the sum of the lower
-// subtree. Merge stores the result in the memory of into if that is large
-// enough; into must not share memory with a or b.
+// both. A row that is in both is a + b. The trainer adds gradients in a binary
+// tree; a must be the sum of the lower subtree. Merge stores the result in the
+// memory of into if that is large enough; into must not share memory with a or
+// b.
 func Merge[T wire.Float](into, a, b Rows[T]) Rows[T] {
 	if a.Width != b.Width {
 		panic(fmt.Sprintf("sparse: merge rows of width %d and %d", a.Width, b.Width))

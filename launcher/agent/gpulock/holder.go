@@ -17,11 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// backlog is the number of connections that can wait while the holder of a
-// lock does not accept any. The kernel limits it to net.core.somaxconn.
+// backlog is the number of connections that can wait while the process that
+// holds a lock does not accept any. The kernel limits it to
+// net.core.somaxconn.
 const backlog = 1024
 
-// Limits for the reply of a lock's holder.
+// Limits for the reply of the process that holds a lock.
 const (
 	replyTimeout = 500 * time.Millisecond
 	maxReply     = 1 << 10 // size of a reply in bytes
@@ -54,8 +55,8 @@ func (h Holder) String() string {
 	return fmt.Sprintf("job %s of user %s", h.Job, h.User)
 }
 
-// reply is the JSON reply that the holder of a lock sends to each client that
-// connects.
+// reply is the JSON reply of the process that holds a lock. It sends the reply
+// to each client that connects.
 type reply struct {
 	Job string `json:"job"`
 }
@@ -77,7 +78,7 @@ func ServeHolder(locks []*os.File, job string) error {
 			for {
 				conn, err := ln.Accept()
 				if err != nil {
-					return // Accept failed because file descriptors have run out: clients get no reply, and report only the user, not the job
+					return // Accept failed because file descriptors have run out. A launch that asks who holds a GPU then gets no reply, and reports only the user, not the job.
 				}
 				// The text fits into the socket's buffer, so Write does not
 				// block; it fails if the client has disconnected.
@@ -103,7 +104,7 @@ func heldBy(device, name string) error {
 		return errLockChanging
 	}
 	held := &Held{Device: device, Holder: Holder{User: "unknown"}}
-	if err != nil { // the holder does not accept connections and its backlog is full, or connect failed for another reason
+	if err != nil { // the process that holds the lock accepts no connections and its backlog is full, or connect failed for another reason
 		unix.Close(fd) // the socket was never connected
 		return held
 	}

@@ -18,11 +18,12 @@ import (
 )
 
 // A launch that waits for GPUs binds one abstract Unix socket for each GPU.
-// The socket's name contains the device and the launch's ticket. Tickets sort
-// by the time at which the launches began. Every user can read the queue,
-// because /proc/net/unix lists all bound names.
+// The socket's name contains the device and the launch's ticket, a string.
+// Sorted tickets are in the order in which the launches began. Every user can
+// read the queue, because /proc/net/unix lists all bound names.
 
-// validTicket matches a valid ticket: lower-case letters, digits and "-".
+// validTicket matches a valid ticket (a launch's place in the waiting queue):
+// lower-case letters, digits and "-".
 var validTicket = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-z-]{1,24}$`) })
 
 func ticketName(device, ticket string) string { return prefix + device + "/wait/" + ticket }
@@ -31,11 +32,12 @@ func ticketName(device, ticket string) string { return prefix + device + "/wait/
 type Queue struct {
 	claims []protocol.Claim
 	ticket string
-	fds    []int // sockets whose names contain the ticket, one for each device
+	fds    []int // sockets whose names contain the ticket (the launch's place in the queue), one for each device
 }
 
 // Enter adds a launch with the given ticket to the waiting queues of the
-// claimed devices. Its places last until Leave, or the end of the process.
+// claimed devices. The launch stays in the queues until Leave, or until the
+// process ends.
 func Enter(claims []protocol.Claim, ticket string) (*Queue, error) {
 	q := &Queue{claims: merged(claims), ticket: ticket}
 	if !validTicket().MatchString(ticket) {
@@ -68,8 +70,8 @@ func (q *Queue) Leave() {
 // one of q's devices.
 func (q *Queue) Ahead() ([]string, error) { return ahead(q.claims, q.ticket) }
 
-// ahead returns the sorted tickets of launches that wait for one of the
-// claimed devices and whose ticket is earlier than the given one.
+// ahead returns the tickets of launches in the waiting queues of the claimed
+// devices that come before the given ticket. The result is sorted.
 func ahead(claims []protocol.Claim, ticket string) (before []string, err error) {
 	f, err := os.Open("/proc/net/unix")
 	if err != nil {
@@ -79,9 +81,10 @@ func ahead(claims []protocol.Claim, ticket string) (before []string, err error) 
 	return ticketsBefore(f, claims, ticket)
 }
 
-// ticketsBefore parses a list of sockets in the format of /proc/net/unix, in
-// which the socket's name is the last field. It returns the sorted tickets
-// that are earlier than the given one and wait for one of the claimed devices.
+// ticketsBefore returns the tickets of launches that wait in the queue before
+// the launch with the given ticket, for at least one of the claimed devices.
+// The result is sorted. list is a list of sockets in the format of
+// /proc/net/unix, in which the socket's name is the last field.
 func ticketsBefore(list io.Reader, claims []protocol.Claim, ticket string) (before []string, err error) {
 	lines := bufio.NewScanner(list)
 	for lines.Scan() {
@@ -98,10 +101,10 @@ func ticketsBefore(list io.Reader, claims []protocol.Claim, ticket string) (befo
 	return before, lines.Err()
 }
 
-// Waiting is the error of Take if launches with earlier tickets wait for one
-// of the devices.
+// Waiting is the error of Take if launches that began earlier wait for one of
+// the devices.
 type Waiting struct {
-	Launches int // number of waiting launches with an earlier ticket
+	Launches int // number of waiting launches that began earlier
 }
 
 func (w *Waiting) Error() string {

@@ -39,7 +39,7 @@ func (f Folder) RemoveUnstarted() error {
 		return err
 	}
 	err := os.RemoveAll(string(f))
-	_ = os.Remove(filepath.Dir(string(f))) // fails if the job has a folder of another host or of the launcher
+	_ = os.Remove(filepath.Dir(string(f))) // fails if the parent folder also contains the job's folder of another host or of the launcher
 	return err
 }
 

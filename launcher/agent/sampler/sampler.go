@@ -189,8 +189,9 @@ func (s *Sampler) Activities(now time.Time) map[cluster.Task]*protocol.Activity 
 }
 
 // measure is one sample of a task: its counters at one time. Each map holds
-// one counter per process (by pid) or per socket (by inode), because the
-// kernel removes the counter when the process or socket ends.
+// one counter per process (by pid) or per socket (by inode). A single sum
+// would shrink when a process or socket ends, because the kernel then removes
+// its counter.
 type measure struct {
 	output, step    int64
 	gpu             int // highest utilization among the task's GPUs, in percent; 0 if the GPUs were not measured

@@ -74,8 +74,9 @@ func (ts *tasks) follow(t *task) {
 	})
 }
 
-// exited reports the end of a task to the driver. quiet is false if the task's
-// output pipes were still open after drainTimeout.
+// exited reports the end of a task to the driver (the process that controls
+// the job). quiet is false if the task's output pipes were still open after
+// drainTimeout.
 func (ts *tasks) exited(t *task, quiet bool, why complaint, shm protocol.Folder) {
 	exit := t.end(ts.killed, why, shm)
 	ts.record.changed = true

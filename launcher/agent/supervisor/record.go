@@ -14,22 +14,23 @@ import (
 // state.json and sends it to visitors (plx commands that watch the job).
 type record struct {
 	// The field Tasks is always empty; snapshot sets it in a copy. Least is
-	// the first generation that may still be prepared: Generation <= Least,
-	// and Generation < Least after the tasks of Generation were started. The
-	// phase Stopping can change only to Over, and Over is final.
+	// the lowest number of a generation (start of all tasks) that may still be
+	// prepared. It is at least Generation, and greater once the tasks of
+	// Generation were started. The phase Stopping can change only to Over, and
+	// Over is final.
 	protocol.State
 
 	saver   *saver
 	changed bool      // set by a change that must be published at once; cleared by publish
 	stepped bool      // set when a task reports a new step; cleared by publish
-	shown   time.Time // time at which visitors were last sent the state; zero before that
+	shown   time.Time // time at which visitors (plx commands that watch the job) were last sent the state; zero before that
 	saved   time.Time // time at which state.json was last written; zero before that
 }
 
 // Minimum intervals of publishing the state when only the tasks' step numbers
 // have changed.
 const (
-	showEvery = time.Second      // minimum interval for sending the state to visitors
+	showEvery = time.Second      // minimum interval for sending the state to visitors (plx commands that watch the job)
 	saveEvery = 10 * time.Second // minimum interval for writing state.json
 )
 
@@ -44,8 +45,8 @@ func (r *record) enter(p protocol.Phase) {
 	r.Phase, r.changed = p, true
 }
 
-// drives records the phase of the whole job. Only the supervisor in which the
-// driver runs calls it.
+// drives records the phase of the whole job. Only the supervisor whose process
+// also runs the driver (which controls the job) calls it.
 func (r *record) drives(p protocol.Phase) { r.JobPhase, r.changed = p, true }
 
 // snapshot returns the state including the state of the tasks.
@@ -60,9 +61,10 @@ func (r *record) due(now time.Time) bool {
 	return r.changed || r.stepped && now.Sub(r.shown) >= showEvery
 }
 
-// saver writes the state to state.json in the background, so that a hanging
-// file system delays neither the lease nor the tasks. A newer state replaces
-// an older one that was not written yet.
+// saver writes the state to state.json in the background, because the file
+// system may hang. Neither the lease (by which the driver keeps the tasks
+// alive) nor the tasks wait for it. A newer state replaces an older one that
+// was not written yet.
 type saver struct {
 	next chan protocol.State // the latest state to write; its capacity is one state
 	done chan struct{}       // closed when run has returned, after the last write

@@ -56,8 +56,8 @@ import (
 // documentation.
 type supervisor struct {
 	*parts
-	local      net.Listener // Unix socket for plx commands on this host and for a driver in this process
-	data       net.Listener // TCP socket for agents of other hosts; if it is nil, generation.noData has the error
+	local      net.Listener // Unix socket for plx commands on this host and, if the driver (which controls the job) runs in this process, for the driver
+	data       net.Listener // TCP socket for agents of other hosts; nil if it could not be opened, and generation.noData then has the error
 	checkpoint *checkpoint
 	tasks      *tasks
 	generation *generation
@@ -76,11 +76,13 @@ type parts struct {
 	sessions *sessions
 }
 
-// beat is the interval at which the loop shows the watchdog that it is alive.
+// beat is the interval at which the event loop shows the watchdog (the parent
+// process) that it is alive.
 const beat = time.Second
 
-// run is the loop. It returns after the verdict was recorded. terms delivers
-// the signals that this process receives from the host.
+// run is the event loop of the supervisor. It returns after the verdict was
+// recorded. terms delivers the signals that this process receives from the
+// host.
 func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 	defer close(s.loop.quit)
 	tick := time.NewTicker(s.tickInterval())
@@ -93,7 +95,7 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 			f()
 		case <-lost:
 			lost = nil
-			if !s.shutdown.clearing { // the watchdog has died, so end the job: if this process were killed too, no process would kill the tasks
+			if !s.shutdown.clearing { // the watchdog (the parent process) has died, so end the job: if this process were killed too, no process would kill the tasks
 				const killed = "the agent's watchdog was killed"
 				s.shutdown.endHere(killed, 0, killed)
 			}
@@ -117,7 +119,8 @@ func (s *supervisor) run(in *watchdog.Inherited, terms <-chan os.Signal) {
 	}
 }
 
-// tickInterval returns the interval at which the lease and the deadlines are checked.
+// tickInterval returns how often the supervisor checks the tasks' deadlines
+// and the lease, the time for which tasks may run without the driver.
 func (s *supervisor) tickInterval() time.Duration {
 	if s.host.spec.Lease <= 0 {
 		return beat / 4
@@ -125,8 +128,9 @@ func (s *supervisor) tickInterval() time.Duration {
 	return min(max(s.host.spec.Lease/50, 5*time.Millisecond), 250*time.Millisecond)
 }
 
-// publish sends a changed state to visitors and writes it to state.json. If
-// only step numbers have changed, it waits for a minimum interval.
+// publish sends a changed state to visitors (plx commands that watch the job)
+// and writes it to state.json. If only step numbers have changed, it waits for
+// a minimum interval.
 func (s *supervisor) publish() {
 	now := time.Now()
 	if !s.record.due(now) {
@@ -138,7 +142,7 @@ func (s *supervisor) publish() {
 		r.saved = now
 	}
 	s.record.changed, s.record.stepped, s.record.shown = false, false, now
-	state.Layout = nil // leave out the layout, which may be large; a client that needs it reads the file
+	state.Layout = nil // leave out the layout (which tasks run on which hosts), which may be large; a client that needs it reads state.json
 	s.sessions.show(protocol.Message{State: &state})
 }
 
@@ -147,9 +151,11 @@ func (s *supervisor) snapshot() protocol.State { return s.record.snapshot(s.task
 // codePreempted is the exit status of a preempted job: 128+SIGTERM.
 const codePreempted = 143
 
-// preempted asks the driver to save a checkpoint and end the job, because this
-// host will be taken away. If the host has no tasks, the job continues. If no
-// driver is connected, the job ends on this host when the lease expires.
+// preempted asks the driver (the process that controls the job) to save a
+// checkpoint and end the job, because this host will be taken away. If the
+// host has no tasks, the job continues. If no driver is connected, the lease
+// expires (the time for which tasks may run without a driver), and the job
+// ends on this host.
 func (s *supervisor) preempted() {
 	spec := s.host.spec
 	reason := "preempted on host " + spec.Host
@@ -164,8 +170,9 @@ func (s *supervisor) preempted() {
 	}
 }
 
-// Run runs the supervisor of the job in folder f. Its parent process must be
-// the watchdog. locks is the number of GPU locks that the process has
+// Run runs the supervisor (the agent's process that runs tasks) of the job in
+// folder f. Its parent process must be the watchdog, which ends the tasks if
+// the supervisor dies. locks is the number of GPU locks that the process has
 // inherited. Run returns after all processes of the job on this host have
 // ended, except watchdog and supervisor.
 func Run(f jobfolder.Folder, locks int) error {
@@ -185,7 +192,7 @@ func Run(f jobfolder.Folder, locks int) error {
 	defer stop()
 	s.open(ctx)
 	if err := in.Answer(nil); err != nil {
-		s.host.log.Printf("the watchdog is gone: %v", err) // only log the error: the loop notices the end of the watchdog and ends the job
+		s.host.log.Printf("the watchdog is gone: %v", err) // only log the error: the event loop notices the end of the watchdog and ends the job
 	}
 	s.serveLauncher(in.Launcher)
 	s.loop.background(s.watch.run)
@@ -225,8 +232,9 @@ func newSupervisor(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*s
 }
 
 // firstState writes the first state of this supervisor to state.json and
-// returns it. It keeps the field Least, the first generation that no earlier
-// agent in the same folder has run.
+// returns it. It keeps the field Least from an earlier state.json: the lowest
+// generation (start of all tasks) that no earlier agent in the same folder has
+// run.
 func firstState(h *host, socket string, data net.Listener) (protocol.State, error) {
 	own, err := process.Read(os.Getpid())
 	if err != nil {
@@ -266,9 +274,10 @@ func (s *supervisor) open(ctx context.Context) {
 	}
 }
 
-// leave writes the last state and sends all queued messages. If the driver
-// runs in this process, it then ends the job on the other hosts. leave waits
-// for this before it closes the visitors' connections.
+// leave writes the last state and sends all queued messages. If this process
+// also runs the driver (which controls the job), leave waits until the driver
+// has ended the job on the other hosts. Only then it closes the connections of
+// visitors, the plx commands that watch the job.
 func (s *supervisor) leave() error {
 	err := errors.Join(s.record.saver.close(5*time.Second), s.local.Close())
 	if s.data != nil {
@@ -330,7 +339,8 @@ func newHost(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*host, e
 		log:      log.New(os.Stderr, "supervisor: ", log.LstdFlags|log.Lmicroseconds)}, nil
 }
 
-// driver returns what messages to the user call the driver.
+// driver returns the words for the driver (the process that controls the job)
+// in messages to the user.
 func (h *host) driver() string {
 	if h.spec.Detached {
 		return "the host that drives the job"

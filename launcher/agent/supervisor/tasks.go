@@ -15,13 +15,14 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// tasks holds the tasks of the generation that was prepared last. Its methods
-// start and end the tasks, and process their messages.
+// tasks holds the tasks that this agent prepared last; a restart of the job
+// prepares new ones. Its methods start and end the tasks, and process their
+// messages.
 type tasks struct {
 	*parts
 	checkpoint *checkpoint
 
-	all    map[cluster.Task]*task // tasks by name; nil before the first generation is prepared
+	all    map[cluster.Task]*task // tasks by name; nil before this agent first prepares tasks
 	killed string                 // reason in the Exit message of a task that had to be killed and reported no reason itself
 }
 
@@ -75,7 +76,7 @@ func (ts *tasks) start(layout protocol.Prepare, m protocol.Start) {
 }
 
 // receive processes a control message of a task. It forwards the message to
-// the driver if the driver needs it.
+// the driver (the process that controls the job) if the driver needs it.
 func (ts *tasks) receive(t *task, m cluster.ControlMessage) {
 	if t.exit != nil {
 		return
@@ -107,7 +108,8 @@ func (ts *tasks) receive(t *task, m cluster.ControlMessage) {
 // killFrozen must be called once a second. It kills tasks whose heartbeats
 // have stopped for longer than Spec.Freeze. It counts its calls instead of the
 // time, because after the whole host was suspended, the elapsed time would be
-// too long. It informs the driver before the kill, because the kill may fail.
+// too long. It informs the driver (the process that controls the job) before
+// the kill, because the kill may fail.
 func (ts *tasks) killFrozen() {
 	if ts.host.spec.Freeze <= 0 {
 		return
@@ -146,7 +148,7 @@ func (ts *tasks) stop(m protocol.Stop) {
 }
 
 // advance sends SIGTERM or SIGKILL to tasks whose deadline has passed. The
-// loop calls it after every function that it runs.
+// event loop calls it after every function that it runs.
 func (ts *tasks) advance() {
 	for _, t := range ts.all {
 		if t.exit != nil {
@@ -189,8 +191,9 @@ func (ts *tasks) kill(t *task) {
 
 // clear kills every descendant of this process in the background. It then
 // waits until each task's end is recorded, and closes the log files (spools).
-// Finally it calls done on the loop with the error of closing. whose says in
-// messages whose processes are killed, such as "the job".
+// Finally it calls done, on the supervisor's event loop, with the error of
+// closing. whose says in messages whose processes are killed, such as "the
+// job".
 func (ts *tasks) clear(whose string, done func(error)) {
 	started := ts.launched()
 	for _, t := range started {
@@ -238,8 +241,8 @@ func (ts *tasks) unkillable(whose string, left []int, err error) {
 	}
 }
 
-// retire closes the sockets of the previous generation's tasks. It fails if
-// one of the tasks has not ended.
+// retire closes the sockets of the tasks, so that plx can start the tasks anew
+// (the next generation). It fails if one of the tasks has not ended.
 func (ts *tasks) retire() error {
 	for _, t := range ts.all {
 		if t.running != nil && t.exit == nil {

@@ -10,18 +10,18 @@ import (
 	"unicode"
 )
 
-// Result is the outcome of a search for the best number P of pieces. The
-// search may be unfinished.
+// Result is the outcome of the search for P, the best number of pieces of an
+// embedding table. The search may be unfinished.
 type Result struct {
-	P       int      // the best number of pieces; 0 means that nothing was measured
+	P       int      // the best number of pieces into which the table is cut; 0 means that nothing was measured
 	Why     string   // the reason for the choice of P, for the log
-	Samples []Sample // every number of pieces that was measured or skipped, ascending
+	Samples []Sample // every number of pieces that was measured or skipped, ascending by number
 	Fit     *Fit     // the curve through the samples; nil if no curve fits, for the reason in NoFit
 	NoFit   string   // why Fit is nil; "" if Fit is set
 }
 
-// Result returns the best number of pieces so far, with all samples and the
-// fit.
+// Result returns the best number of pieces of an embedding table so far, with
+// all measurements and the curve through them.
 func (s *Search) Result() Result {
 	samples := s.measured()
 	r := Result{Samples: slices.Clone(samples)}

@@ -13,21 +13,21 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Placement moves rows of sparse variables to other shard holders, and reports
-// traffic.
+// Placement moves rows of sparse variables to other shard holders (tasks that
+// store parts of variables), and reports traffic.
 type Placement struct {
 	holders  *holders
 	progress *progress
 	rows     *Rows
 }
 
-// Room asks every shard holder whether it has enough memory for the given
-// pieces in addition to its current ones. The error is a
-// [*transition.RoomError] for the first holder with too little memory. Only
-// one worker at a time may call Room, between two steps.
+// Room asks every shard holder (a task that stores parts of variables) whether
+// it has enough memory for the given pieces in addition to its current ones.
+// The error is a [*transition.RoomError] for the first one with too little
+// memory. Only one worker at a time may call Room, between two steps.
 //
 // Room assumes the worst case, in which every row of a new piece has been
-// updated. Pieces that stay with their holder need no additional memory.
+// updated. Pieces that stay where they are need no additional memory.
 func (p *Placement) Room(ctx context.Context, pieces []layout.Piece) error {
 	h := p.holders
 	if err := h.working(); err != nil {
@@ -59,12 +59,13 @@ func (p *Placement) Room(ctx context.Context, pieces []layout.Piece) error {
 	return full
 }
 
-// Repartition moves sparse variables to other shard holders, between two
-// steps. Every worker calls it with the same pieces before the same step. It
-// returns after every holder has its new pieces. Values and optimiser state
-// move unchanged, so the result of training keeps the same bits.
+// Repartition moves sparse variables to other shard holders (tasks that store
+// parts of variables), between two steps. Every worker calls it with the same
+// pieces before the same step. It returns after every shard holder has its new
+// pieces. Values and optimiser state move unchanged, so the result of training
+// keeps the same bits.
 //
-// The set of holders stays as declared. A holder that loses all pieces takes
+// The set of shard holders stays as declared. One that loses all pieces takes
 // no part in steps, and may get pieces later. Declaration.Movable must be set.
 // No other method of Rows or Placement may run at the same time, and
 // Rows.Await must have returned for every prefetch request.
@@ -121,8 +122,8 @@ func (p *Placement) Repartition(ctx context.Context, pieces []layout.Piece) erro
 	return nil
 }
 
-// awaitMoved waits until every shard holder has reported that it has received
-// all its rows.
+// awaitMoved waits until every shard holder (a task that stores parts of
+// variables) has reported that it has received all its rows.
 func (p *Placement) awaitMoved(ctx context.Context) error {
 	for _, l := range p.holders.serving {
 		if _, err := await(ctx, p.holders, l.moved); err != nil {
@@ -138,8 +139,9 @@ func (p *Placement) awaitMoved(ctx context.Context) error {
 	return nil
 }
 
-// Volumes returns the traffic of this worker by variable and shard holder,
-// without first values and heartbeats.
+// Volumes returns this worker's network traffic by variable and shard holder
+// (a task that stores parts of variables). It does not count initial values
+// and heartbeats.
 func (p *Placement) Volumes() (all []Volume) {
 	h := p.holders
 	for variable := range len(h.d.Variables) + 1 {

@@ -68,11 +68,10 @@ func (c *connections) register(p *peer) error {
 	return nil
 }
 
-// forget allows a worker to connect again whose connection ended before it
-// sent a frame. Such a worker may have stopped because another task reported a
-// failure of the training to it; then the other task reports the failure to
-// this server too. If the worker has died, tooLate reports later that it is
-// missing. forget returns false if the server is closing.
+// forget lets a worker connect again if its connection ended before it sent a
+// frame. Either that worker has died: then tooLate later reports it as
+// missing. Or another task has told it that the training failed: then that
+// task tells this server too. forget returns false if the server is closing.
 func (c *connections) forget(p *peer) bool {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -152,9 +151,9 @@ func (c *connections) write(e *aggregate.Shards, m *members) {
 	}
 }
 
-// succeed subscribes all workers to the shards of next, whose first step is
-// the given one. Every worker gets the event succeeds, which is the last event
-// from the previous shards.
+// succeed replaces the previous shards by the ones in next, from the given
+// step on: all workers then receive the events of next. The last event that
+// each worker receives from the previous shards is succeeds.
 func (c *connections) succeed(next *aggregate.Shards, m, before *members, step uint64) {
 	for rank, p := range c.peers {
 		if p != nil && next.Contributor(rank) != nil {
@@ -163,8 +162,9 @@ func (c *connections) succeed(next *aggregate.Shards, m, before *members, step u
 	}
 }
 
-// moved tells all workers that variables have moved: the placement with this
-// epoch (its version number) is valid from the given step on.
+// moved tells all workers that variables have moved to other shard holders.
+// The new placement (which shard holder has which pieces) has the version
+// number epoch, and is valid from the given step on.
 func (c *connections) moved(epoch uint32, step uint64) {
 	for _, p := range c.peers {
 		if p == nil {
@@ -192,9 +192,9 @@ func (c *connections) announce(lost int, counts uint64) {
 }
 
 // members implements aggregate.Host for the shards of a server: it delivers
-// the events of the shards to the workers that are members of the training.
+// the events of the shards to the workers that take part in the training.
 type members struct {
-	values func(layout.Piece) []byte // returns the memory for the values of a dense piece; nil means that the shards allocate it
+	values func(layout.Piece) []byte // returns the memory for the values of a piece of a dense variable; nil means that the shards allocate it
 	tell   []func(aggregate.Event)   // functions, indexed by rank, that deliver an event to the worker without blocking; set before the first step
 	fail   func(error)               // ends the training with an error
 }
@@ -219,10 +219,10 @@ var (
 	errNoPieces = errors.New("the chief assigns no variables to this task")
 )
 
-// start reads the worker's declaration. From the chief it also reads the first
-// values, unless they come from a checkpoint; filled is true if start has read
-// first values. The error is errNoFrame if the connection ended before the
-// worker sent a frame.
+// start reads the worker's declaration. From the chief it also reads the
+// initial values of the variables, unless they come from a checkpoint; filled
+// is true if start has read initial values. The error is errNoFrame if the
+// connection ended before the worker sent a frame.
 func (p *peer) start() (filled bool, err error) {
 	h, err := p.next()
 	if lost := peers.Lost(err); err != nil && lost.Error() != err.Error() {
@@ -256,10 +256,10 @@ func (p *peer) declaration(h wire.Header) (*layout.Declaration, error) {
 	return &d, p.readJSON(h, &d)
 }
 
-// difference returns the error with which to refuse a worker. why is the
-// general reason. If the worker sends a declaration in time, and connected to
-// the wrong task because that declaration is wrong, the error names the
-// difference instead.
+// difference returns the error with which the server refuses a worker. why is
+// the general reason. If the worker sends its declaration (what it trains, and
+// how) in time, and the declaration differs from the other workers', the error
+// names the difference instead.
 func (p *peer) difference(why error) error {
 	p.server.mu.Lock()
 	holds, of := p.server.workers.expected(p.server.local.Aggregator != nil)
@@ -297,8 +297,8 @@ func (p *peer) dismissed() error {
 	return nil
 }
 
-// fill reads the chief's first values in any order: one frame for each piece
-// whose values the chief sends.
+// fill reads the initial values that the chief sends, in any order: one frame
+// for each piece whose values the chief sends.
 func (p *peer) fill(e *aggregate.Shards) error {
 	left := 0
 	for _, s := range e.All() {
@@ -328,7 +328,7 @@ func (p *peer) fill(e *aggregate.Shards) error {
 	return nil
 }
 
-// fillOne reads the first values of one shard into its memory. size is their
+// fillOne reads the initial values of one shard into its memory. size is their
 // length in bytes.
 func (p *peer) fillOne(s *aggregate.Shard, size int) error {
 	if s.RowBytes() == 0 {

@@ -18,12 +18,12 @@ import (
 type migration struct {
 	server  *Server
 	epoch   uint32                  // version number of the current placement
-	asked   map[int]bool            // true for the rank of each worker that has requested the next placement
+	asked   map[int]bool            // true for the rank of each worker that has requested the next placement (which task holds which rows)
 	first   int                     // rank of the worker that requested the next placement first
 	d       *layout.Declaration     // declaration with the next placement; nil if no worker has requested a new placement
-	step    uint64                  // first step with the next placement
-	moving  *transition.Repartition // transfer of rows for the next placement; nil until a worker or another holder begins it
-	members *members                // workers that the shards of the next placement will notify
+	step    uint64                  // first training step with the next placement
+	moving  *transition.Repartition // transfer of rows for the next placement; nil until a worker or another shard holder begins it
+	members *members                // workers that receive the events of the shards in the next placement
 }
 
 // admit returns an error for a frame of the given kind if a worker must not
@@ -49,8 +49,9 @@ func (m *migration) refuses(what string) error {
 	return fmt.Errorf("%s, but %s wants variables to move before step %d", what, worker(m.first), m.step)
 }
 
-// remap records that a worker requests the placement in w. After all workers
-// have requested the same placement, the server moves the variables.
+// remap records that the worker with this rank requests the placement in w
+// (which shard holder has which pieces). After all workers have requested the
+// same placement, the server moves the variables.
 func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 	s := m.server
 	s.mu.Lock()
@@ -59,7 +60,7 @@ func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 		return err
 	}
 	if s.local.Aggregator != nil {
-		s.local.Aggregator.Rows.Begin(rank, w.Step) // this worker sends no more requests for rows of step w.Step, so the combined request of the host must not wait for one
+		s.local.Aggregator.Rows.Begin(rank, w.Step) // this worker requests no more rows for step w.Step, so the host's combined request must not wait for one from it
 	}
 	if len(m.asked) < s.workers.ranks.Len() || s.connected.closing {
 		return nil
@@ -69,8 +70,9 @@ func (m *migration) remap(rank int, w *transition.MoveRequest) error {
 	return nil
 }
 
-// agree records a worker's request for a placement. It returns an error if
-// another worker requested a different placement.
+// agree records a worker's request for a placement (which shard holder has
+// which pieces). It returns an error if another worker requested a different
+// placement.
 func (m *migration) agree(rank int, w *transition.MoveRequest) error {
 	switch {
 	case w.Epoch != m.epoch+1 || m.asked[rank]:
@@ -91,8 +93,8 @@ func (m *migration) agree(rank int, w *transition.MoveRequest) error {
 	return nil
 }
 
-// underWay returns the Repartition that transfers rows for the next placement.
-// The first call creates it.
+// underWay returns the Repartition that transfers rows for the next placement
+// (which shard holder has which pieces). The first call creates it.
 func (m *migration) underWay() *transition.Repartition {
 	if s := m.server; m.moving == nil {
 		m.members = newMembers(len(s.workers.gone), s.End, nil)
@@ -102,12 +104,12 @@ func (m *migration) underWay() *transition.Repartition {
 }
 
 // move transfers the rows that this task gains or loses, and ends the training
-// if a transfer fails. Then it makes the shards of the new declaration d
-// current and notifies the workers.
+// if a transfer fails. Then it puts the shards of the new declaration d into
+// use, and notifies the workers.
 //
-// The server of an Aggregator (the first worker of a host) has no rows to
-// transfer. It only ensures that all workers of the host have requested the
-// new placement before any of them continues.
+// A server that only adds the gradients of its host's workers
+// (local.Aggregator is set) has no rows to transfer. It only ensures that all
+// these workers have requested the new placement before any of them continues.
 func (m *migration) move(moving *transition.Repartition, now *aggregate.Shards, d *layout.Declaration, step uint64) {
 	s, next := m.server, (*aggregate.Shards)(nil)
 	if s.local.Aggregator == nil {
@@ -137,7 +139,7 @@ func (m *migration) move(moving *transition.Repartition, now *aggregate.Shards, 
 }
 
 // receive handles a connection on which another shard holder sends rows to
-// this holder.
+// this task.
 func (m *migration) receive(from peers.Peer) {
 	s := m.server
 	s.mu.Lock()

@@ -4,10 +4,10 @@
 // of a host. The first worker of a host uses package localsum to add the
 // gradients of the host's workers and forward the sums.
 //
-// A Server runs one training. It has one peer for each worker: one goroutine
-// reads the worker's frames, and another sends new values and outcomes. The
-// type workers records the progress of all workers. A migration moves
-// variables to other shard holders.
+// A Server runs one training. It has a peer (a connected worker) for each
+// worker. One goroutine of the peer reads the worker's frames, and another
+// sends new values and the outcome of each step. The type workers records the
+// progress of all workers. A migration moves variables to other shard holders.
 package server
 
 import (
@@ -31,11 +31,11 @@ import (
 const firstSilence = time.Minute // longest time that a worker may send nothing before its declaration sets its own limit
 
 // Config describes a Server: its task, its listener, and the addresses of the
-// other shard holders.
+// other shard holders (tasks that store parts of variables).
 type Config struct {
 	Peers    peers.Config
 	Listener *peers.Listener // accepts connections of workers; nil means that no worker connects from outside this process
-	Cluster  cluster.Spec    // addresses of the other shard holders, to which rows may move
+	Cluster  cluster.Spec    // addresses of the other shard holders (tasks that store parts of variables), to which rows may move
 	// Checkpoints saves and restores the shards of the task. With nil
 	// Checkpoints, saving and restoring a checkpoint fail.
 	Checkpoints transition.Checkpoints
@@ -57,37 +57,40 @@ type Worker interface {
 // Opened is the event that the training has begun: workers may take steps.
 type Opened struct{}
 
-// Moved is the event that all moving variables have reached their new shard
-// holders. Shards are this task's new shards. It is nil if the server adds
-// gradients for a host and holds no shards.
+// Moved is the event that all variables that change their shard holder (the
+// task that stores them) have arrived there. Shards are the shards that this
+// task now stores. It is nil if the server stores none and only adds the
+// gradients of its host's workers.
 type Moved struct{ Shards *aggregate.Shards }
 
-// Counted implements aggregate.Event: Opened need not occur in every step.
+// Counted implements aggregate.Event. It returns false because a worker does
+// not get Opened in every step.
 func (Opened) Counted() bool { return false }
 
-// Counted implements aggregate.Event: Moved need not occur in every step.
+// Counted implements aggregate.Event. It returns false because a worker does
+// not get Moved in every step.
 func (Moved) Counted() bool { return false }
 
 // Local describes the worker in the same process as a Server.
 type Local struct {
 	Worker      Worker
 	Declaration *layout.Declaration
-	Values      func(layout.Piece) []byte // returns the worker's memory for the values of a dense piece
+	Values      func(layout.Piece) []byte // returns the slice in which the worker stores a piece of a dense variable
 	Aggregator  *localsum.Aggregator      // adds the gradients of the host's workers; nil if the server holds shards or only refuses workers
 }
 
-// Serve serves the workers that connect to a shard holder's listener. It
-// returns nil after every worker has said goodbye, or after the chief has
-// declared that this task holds no shards. If ctx ends or the training fails,
-// Serve sends the reason to every worker and returns it. The error is a
-// [peers.PeerError] if a worker is to blame.
+// Serve serves the workers that connect to a shard holder (a task that stores
+// parts of variables). It returns nil after every worker has said goodbye, or
+// after the chief (worker 0) has declared that this task holds no shards. If
+// ctx ends or the training fails, Serve sends the reason to every worker and
+// returns it. The error is a [peers.PeerError] if a worker is to blame.
 //
 // A listener can serve only one training. It refuses workers that connect
 // after the training has ended.
 func Serve(ctx context.Context, config Config) error { return New(config).Run(ctx) }
 
-// Server serves one training on one shard holder. Its methods are safe for
-// concurrent use.
+// Server serves one training on one shard holder (a task that stores parts of
+// variables). Its methods are safe for concurrent use.
 type Server struct {
 	config Config
 	holder transition.Config // the part of config that package transition needs
@@ -104,8 +107,8 @@ type Server struct {
 	workers   workers
 	shards    *aggregate.Shards      // nil until the chief has sent its declaration
 	members   *members               // workers that receive the events of the shards
-	restoring []*aggregate.Restoring // pieces to restore from a checkpoint; nil if training does not resume from one
-	filled    bool                   // true if the first values have arrived, from the chief or from a checkpoint
+	restoring []*aggregate.Restoring // parts of variables to restore from a checkpoint; nil if training does not resume from one
+	filled    bool                   // true if the variables' initial values have arrived, from the chief or from a checkpoint
 	opened    bool                   // true if workers may begin steps
 	late      *time.Timer            // timer that ends the training if not all workers are ready in time; nil before the first declaration
 }
@@ -284,7 +287,8 @@ func (s *Server) startClock(d *layout.Declaration) {
 }
 
 // tooLate ends a training whose workers were not ready in time. The error
-// names a missing worker, or says that the first values are missing.
+// names a missing worker, or says that the initial values of the variables are
+// missing.
 func (s *Server) tooLate(limit time.Duration) {
 	s.mu.Lock()
 	opened, missing := s.opened, s.workers.missing()
@@ -310,9 +314,10 @@ func (s *Server) blameSelf(err error) error {
 	return &peers.PeerError{Task: self, Addr: s.config.Cluster.Addr(self), Err: err}
 }
 
-// declare records a worker's declaration, which must match the chief's. The
-// first declaration starts the timer of startClock. The error is errNoPieces if
-// the chief's declaration assigns no pieces to this task.
+// declare records a worker's declaration (what it trains, and how), which must
+// match the chief's. The first declaration starts the timer of startClock. The
+// error is errNoPieces if the chief's declaration assigns no pieces of
+// variables to this task.
 func (s *Server) declare(rank int, d *layout.Declaration) error {
 	if err := d.Check(); err != nil {
 		return err
@@ -344,8 +349,9 @@ func (s *Server) declare(rank int, d *layout.Declaration) error {
 	return nil
 }
 
-// restore begins to restore all pieces of this task from the checkpoint. After
-// the last piece it calls open. The caller holds s.mu and has set s.shards.
+// restore begins to restore all parts of variables that this task stores from
+// the checkpoint. After the last part it calls open. The caller holds s.mu and
+// has set s.shards.
 func (s *Server) restore() error {
 	d := s.shards.Declaration()
 	s.restoring = s.shards.Restore()
@@ -369,8 +375,8 @@ func (s *Server) restore() error {
 }
 
 // open lets workers begin steps, if all workers have sent equal declarations
-// and the first values are present. filled is true if the caller has just
-// received those values.
+// and the initial values of the variables are present. filled is true if the
+// caller has just received those values.
 func (s *Server) open(filled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -379,7 +385,7 @@ func (s *Server) open(filled bool) {
 		return
 	}
 	if s.workers.differ() != nil {
-		return // the goroutine that received the differing declaration will end the training
+		return // another goroutine has received the unequal declaration (a worker's list of variables) and ends the training
 	}
 	s.opened = true
 	s.late.Stop()

@@ -13,13 +13,13 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// Purpose is the purpose of a connection on which a shard holder sends rows to
-// another holder.
+// Purpose is the purpose of a connection on which a shard holder (a task that
+// stores parts of variables) sends rows to another shard holder.
 //
 // The old holder of the rows opens the connection. For each range of rows, it
 // sends Move frames with rows in ascending order. A Moved frame ends the
-// range; it contains the piece's number of updates. After all ranges, the new
-// holder replies with one Moved frame.
+// range; it contains the number of times that the piece was updated. After all
+// ranges, the new holder replies with one Moved frame.
 const Purpose = "move"
 
 const (
@@ -27,8 +27,8 @@ const (
 	firstSilence = time.Minute     // how long a peer may send nothing before Declaration.SilenceMillis is known
 )
 
-// send sends the rows in list to the shard holder with index to, and waits for
-// that holder's reply.
+// send sends the rows in list to the shard holder with index to in
+// m.d.Holders, and waits for that task's reply.
 func (m *Repartition) send(ctx context.Context, to int, list []layout.Transfer) error {
 	task := m.d.Holders[to]
 	dialling, cancel := context.WithTimeoutCause(ctx, m.d.Silence(), fmt.Errorf("not reached within %v", m.d.Silence()))
@@ -55,7 +55,7 @@ func (m *Repartition) send(ctx context.Context, to int, list []layout.Transfer) 
 		hearing.Wait()
 	}()
 	sent := m.sendAll(session, list)
-	if sent != nil { // wait up to a second for the peer's own report, which explains the failure better than sent
+	if sent != nil { // wait up to a second for the peer's own report, which explains the failure better than the error in sent
 		defer time.AfterFunc(time.Second, func() { session.Close() }).Stop()
 	}
 	if err := <-answered; err != nil { // every call of send receives a value here: awaitAnswer fails when the connection or the training ends
@@ -86,7 +86,8 @@ func (m *Repartition) sendAll(session *peers.Session, list []layout.Transfer) er
 	return nil
 }
 
-// awaitAnswer waits until the new holder confirms that all rows have arrived.
+// awaitAnswer waits until the task that becomes the rows' shard holder
+// confirms that all rows have arrived.
 func (m *Repartition) awaitAnswer(session *peers.Session) error {
 	h, err := session.Next()
 	if err == nil && (h.Kind != wire.Moved || h.Length != 0 || h.Step != m.step) {
@@ -120,8 +121,8 @@ func tie(training context.Context, session *peers.Session) (untie func()) {
 
 // Serve receives rows from another shard holder until that holder closes the
 // connection. d is the declaration before the move. Serve returns an error if
-// it refuses the holder. If receiving fails after that, Serve ends the
-// training and returns nil.
+// it refuses the holder. If it accepts the holder and receiving then fails,
+// Serve ends the training and returns nil.
 func (m *Repartition) Serve(from peers.Peer, d *layout.Declaration) error {
 	session := peers.NewSession(from, m.config.Peers.Generation, firstSilence)
 	defer session.Close() // ignore the error: nothing more is sent or received
@@ -138,16 +139,16 @@ func (m *Repartition) Serve(from peers.Peer, d *layout.Declaration) error {
 	return nil
 }
 
-// Refuse sends the reason why this task accepts no rows to the shard holder
-// that has connected.
+// Refuse is for a task that accepts no rows. It sends the reason to the shard
+// holder that has connected to send some.
 func Refuse(from peers.Peer, c Config, why error) {
 	peers.NewSession(from, c.Peers.Generation, firstSilence).Refuse(why, farewell)
 }
 
-// expect returns the rows that the connected holder must send, or an error if
-// that holder has none to send. It first waits until this holder has received
-// all workers' requests to move, because the other holder may have received
-// them earlier.
+// expect returns the rows that the connected shard holder must send to this
+// task, or an error if it has none to send. The other holder may learn earlier
+// than this task that rows move. So expect first waits until this task has
+// received all workers' requests to move.
 func (m *Repartition) expect(d *layout.Declaration, session *peers.Session) ([]layout.Transfer, error) {
 	holder := d.HolderIndex(session.Task)
 	if holder < 0 || !d.Movable {

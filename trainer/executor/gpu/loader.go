@@ -49,7 +49,7 @@ type launch struct {
 	kernel  device.Kernel
 	shape   device.Shape
 	params  []byte
-	product *cublas.Product // not nil if cuBLAS computes a product instead of a kernel
+	product *cublas.Product // not nil if cuBLAS, and no kernel, computes a matrix product
 }
 
 // loader holds what New needs to build a Machine.
@@ -172,8 +172,8 @@ func (m *Machine) newResult(from device.Pointer, after, n int) (r result, err er
 	return r, err
 }
 
-// loadConstants computes the constants on the CPU. It copies to the GPU the
-// constants that runs read.
+// loadConstants computes the constants on the CPU. It copies to the GPU those
+// constants that a run reads.
 func (m *Machine) loadConstants(l *loader) error {
 	at := map[*compile.Value][]byte{}
 	place := func(v *compile.Value) {
@@ -233,7 +233,7 @@ func (m *Machine) upload(v *compile.Value, b []byte) error {
 // loadWork makes the work of every instruction: its kernels, or its
 // computation on the CPU.
 func (m *Machine) loadWork(l *loader) error {
-	first := map[device.Pointer]bool{} // GPU addresses of copied values that an earlier instruction already waits for
+	first := map[device.Pointer]bool{} // GPU addresses of the copies for which an earlier instruction waits, so that later instructions need not wait
 	for i, in := range l.program.Instructions {
 		w := work{value: in.Value, ready: in.Ready}
 		g := onGPU(in.Value)

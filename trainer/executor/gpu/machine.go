@@ -196,8 +196,8 @@ func (m *Machine) settle(s device.Stream) error {
 	return device.Await(m.finished, m.gpu.Patience)
 }
 
-// delivery says how the caller of a run receives gradients: in its memory,
-// with a call of its callback.
+// delivery says where a run writes its gradients (in the caller's memory), and
+// which function it calls for each complete gradient.
 type delivery struct {
 	gradients [][]byte
 	ready     func(i int)
@@ -260,11 +260,11 @@ func (m *Machine) fault(err error, put int) error {
 		m.work[first].detail(), last-first, m.work[last].detail(), err)
 }
 
-// extend appends work, such as updates of variables, to the program. Later
-// runs leave the fixed values (variables) and all gradients on the GPU. They
-// also leave some outputs there: the parameter outputs is the number of these
-// outputs, which come first. Only the first operation waits for copies to the
-// GPU, so that the whole run can be one CUDA graph.
+// extend appends work, such as updates of variables, to the program. From then
+// on, the fixed values (variables) and all gradients stay on the GPU after a
+// run. So do the first outputs; the parameter outputs is their number. The
+// first operation of a run waits for all copies to the GPU, and later
+// operations wait for none, so that the whole run can be one CUDA graph.
 func (m *Machine) extend(more []work, outputs int) error {
 	for i := range m.work {
 		m.work[i].needs, m.work[i].ready = nil, nil

@@ -54,8 +54,8 @@ func SmoothCrossEntropy(logits, labels *gorgonia.Node, fraction float64) (*gorgo
 	if err != nil || fraction == 0 {
 		return loss, err
 	}
-	// The cross entropy with equal labels is the negative mean of all log
-	// probabilities.
+	// If all classes have the same label weight, the cross entropy is the
+	// negative mean of all log probabilities.
 	even, err := LogSoftmax(logits)
 	if err == nil {
 		even, err = gorgonia.Mean(even)

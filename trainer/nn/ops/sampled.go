@@ -111,7 +111,8 @@ func cutRests[T float](s sampled, x []T) rests[T] {
 	return rests[T]{x[:s.rows], x[s.rows : 2*s.rows], x[2*s.rows : 3*s.rows], x[3*s.rows:]}
 }
 
-// sampledTrace computes the trace from all inputs of SampledCrossEntropy.
+// sampledTrace computes the trace (the intermediate results that the gradients
+// need) from all inputs of SampledCrossEntropy.
 func sampledTrace[T float](s sampled, out gorgonia.Value, in []gorgonia.Value) error {
 	t, x, own, drawn := cutRests(s, data[T](out)), data[T](in[0]), data[T](in[1]), data[T](in[2])
 	labelLog, sampleLog := data[T](in[5]), data[T](in[6])
@@ -242,12 +243,13 @@ func NewSampler(classes, samples int) (*Sampler, error) {
 	return &Sampler{classes: classes, samples: samples, seen: make([]uint64, (classes+63)/64)}, nil
 }
 
-// Draw draws samples for consecutive virtual workers. first is the number of
-// the first one, and workers is how many there are. Each virtual worker has
-// its own random stream, so its samples do not depend on the process that
-// draws them. labels holds the labels of all these virtual workers in order,
-// the same number for each. Draw returns the samples of each virtual worker,
-// and the logarithms of the expected counts of samples and labels:
+// Draw draws samples for consecutive virtual workers (equal parts of a batch).
+// first is the number of the first one, and workers is how many there are.
+// Each virtual worker has its own random stream, so its samples do not depend
+// on the process that draws them. labels holds the labels of all these virtual
+// workers in order, the same number for each. Draw returns the samples of each
+// virtual worker, and the logarithms of the expected counts of samples and
+// labels:
 //
 //	samples, logs, labelLogs := s.Draw(random.New(seed, "samples").Derive(step), job.ShardID(), job.NumReplicasPerWorker(), labels)
 func (s *Sampler) Draw(stream random.Stream, first, workers int, labels []int64) (samples []int64, logs, labelLogs []float32) {

@@ -41,8 +41,8 @@ type LSTM struct {
 	Forget    float64 // added to the forget gate's bias
 }
 
-// TraceLength is the number of elements in the trace that the forward pass
-// writes.
+// TraceLength is the number of elements in the trace: the intermediate results
+// that the forward pass writes for the backward pass.
 func (s LSTM) TraceLength() int {
 	n := s.Rows() * 7 * s.Units
 	if s.Projected {
@@ -71,8 +71,8 @@ func (s LSTM) BackwardLength() int {
 // (3*units). If Started is set, the initial outputs (batch, units) follow.
 type GRU struct{ Sizes }
 
-// TraceLength is the number of elements in the trace that the forward pass
-// writes.
+// TraceLength is the number of elements in the trace: the intermediate results
+// that the forward pass writes for the backward pass.
 func (s GRU) TraceLength() int { return s.Rows() * 5 * s.Units }
 
 // OutputLength is the number of elements of all outputs: every step's output,

@@ -37,8 +37,8 @@ func Bounds() []Bound {
 		{Operation: "log2", Type: Float32, ULPs: 1},
 		{Operation: "^", Type: Float32, ULPs: 1},
 
-		// These bounds count from the exact result, because the CPU's own
-		// functions may have larger errors.
+		// For these operations, ULPs is the distance from the exact result,
+		// because the CPU's own functions may have larger errors.
 		{Operation: "^", Type: Float64, ULPs: 1, Exact: true},
 		{Operation: "exp", Type: Float64, ULPs: 1, Exact: true},
 		{Operation: "expm1", Type: Float64, ULPs: 2, Exact: true},
@@ -73,8 +73,8 @@ func Bounds() []Bound {
 		{Operation: "cross entropy gradient", Type: Float32, ULPs: 1},
 		{Operation: "cross entropy gradient", Type: Float64, ULPs: 4, Terms: 1},
 
-		// Matrix products add in the element type. The CPU's BLAS library adds
-		// in an order of its own.
+		// The GPU adds the terms of a matrix product in the element type. The
+		// CPU's BLAS library adds them in an order of its own.
 		{Operation: "matrix product", Type: Float32, ULPs: 1, Terms: 1},
 		{Operation: "matrix product", Type: Float64, ULPs: 1, Terms: 1},
 		{Operation: "convolution", Type: Float32, ULPs: 1, Terms: 1},
@@ -83,7 +83,7 @@ func Bounds() []Bound {
 }
 
 // BoundOf returns the bound of an operation. If the table Bounds has no entry,
-// the result must equal the CPU's bits.
+// the GPU's result must have the same bits as the CPU's.
 func BoundOf(operation string, t Type) Bound {
 	for _, b := range Bounds() {
 		if b.Operation == operation && b.Type == t {

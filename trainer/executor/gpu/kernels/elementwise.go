@@ -16,8 +16,8 @@ var unary = map[string]string{
 }
 
 // binary2 maps the code of an operation on two elements to the name of its
-// kernel. The operands of a gradient are the result of the activation and the
-// gradient of that result.
+// kernel. For the gradient of an activation, the two operands are the
+// activation's result and the gradient of that result.
 var binary2 = map[string]string{
 	"+": "add", "-": "sub", "⊙": "mul", "÷": "div", "^": "power",
 	"<": "less", ">": "more", "<=": "upto", ">=": "from", "==": "equal", "!=": "unequal",
@@ -60,8 +60,9 @@ func Binary(t Type, code string, n, sizeA, sizeB int) (Operation, error) {
 	return over("elementwise", "binary_"+name, []string{"out", "a", "b"}, n, n, step(sizeA), step(sizeB)), nil
 }
 
-// step returns the distance between two elements of an operand with size
-// elements: 0 if the operand has only one element, otherwise 1.
+// step returns by how many elements an operand with size elements is advanced
+// from one result element to the next: 0 if the operand has only one element,
+// otherwise 1.
 func step(size int) int { return min(size, 2) / 2 }
 
 func binaryKernel(t Type, code string) (string, error) {
