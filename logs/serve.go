@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Serve writes the requested bytes of the spools in dir to w, followed by an
-// end record. It sends the oldest bytes first, by the times in the spools'
-// indexes. The chunks of one source come in order even if the host's clock is
-// set back. A chunk with Dropped set stands for bytes that the spool's size
-// limit has dropped; there are no other gaps.
+// Serve writes the requested bytes of the spools (stored outputs of the tasks)
+// in dir to w, and then an end record. It sends the oldest bytes first, by the
+// times in the spools' indexes. The chunks of one source come in order even if
+// the host's clock was set back. A chunk with Dropped set stands for bytes
+// that were dropped because of a spool's size limit; there are no other gaps.
 //
 // If req.Follow is false, Serve sends the bytes that the spools have when it
-// starts. If req.Follow is true, it sends later bytes and new spools too,
-// until ended returns true and another pass finds no more bytes. If ended is
-// nil, only the end of ctx stops it.
+// starts. If req.Follow is true, it also sends later bytes and new spools,
+// until ended returns true and no bytes are left to send. If ended is nil,
+// only the end of ctx stops it.
 //
 // Serve returns an error and sends no end record in these cases: a write to w
 // fails; ctx ends; a spool cannot be read, or is shorter than the offset at
@@ -134,10 +134,10 @@ func (s *server) discover(anew bool) error {
 	return nil
 }
 
-// add opens the spool of src and sends an empty chunk with its first offset,
-// so that a receiver that reconnects knows where to continue. The chunk has
-// the time zero: when Merge sorts chunks by time, the chunk comes first and
-// delays no older bytes.
+// add opens the spool (stored output) of src and sends an empty chunk with its
+// first offset, so that a receiver that reconnects knows where to continue.
+// The chunk has the time zero: when Merge sorts chunks by time, the chunk
+// comes first and delays no older bytes.
 func (s *server) add(src Source, begin []int64) error {
 	sp, err := openSpool(s.dir, src, begin, s.req)
 	if err != nil {

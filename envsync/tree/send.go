@@ -42,11 +42,11 @@ type SendOptions struct {
 // has all files.
 const DoneReply = "ok\n"
 
-// Send copies the contents of a folder into the content stores of all targets
-// in parallel. Each host receives the manifest, replies which contents it
-// lacks, and receives those. Hosts that lack the same contents forward them to
-// each other, see package fanout. A host verifies each content, so nothing
-// incomplete or corrupt gets into a store.
+// Send copies the files of a folder into the content stores (files stored by
+// checksum) of all targets in parallel. Each host receives the manifest,
+// replies which contents it lacks, and receives those. Hosts that lack the
+// same contents forward them to each other, see package fanout. A host
+// verifies each content, so nothing incomplete or corrupt gets into a store.
 //
 // The error joins one error per failed host. If a local file cannot be read or
 // has changed, all hosts fail with the same error, which is reported once.
@@ -74,11 +74,11 @@ func Send(ctx context.Context, targets []Target, f *Folder, o SendOptions) error
 const maxHosts = 64
 
 // forEachHost calls work for every target, for up to maxHosts at once. Targets
-// that share a home folder are processed one after the other until work
-// succeeds for one of them. The remaining targets are then processed in
-// parallel. work checks for each of them what the host lacks, because copies
-// of a disk are different file systems with the same identifier. The error
-// joins the errors of all targets, prefixed with their names.
+// that seem to share a home folder are processed one after the other, until
+// work succeeds for one of them. The others are then processed in parallel.
+// They usually lack nothing, but work checks this: a copied disk has the same
+// identifier although it is another file system. The error joins the errors of
+// all targets, prefixed with their names.
 func forEachHost(ctx context.Context, targets []Target, work func(Target) error) error {
 	slots := make(chan struct{}, maxHosts)
 	errs := make([]error, len(targets))
@@ -144,7 +144,7 @@ func describe(targets []Target) string {
 // Parameters of the timeout for a host's replies. Without a timeout, plx would
 // wait forever for a host whose home folder is on a hung file server.
 const (
-	answerTime = time.Minute // base of the time that a host may take to report which contents it lacks, or to write them; the time for all bytes at the speed slowest is added
+	answerTime = time.Minute // time limit for a host to report which contents it lacks, or to write them, without the time for the bytes at the speed slowest
 	// slowest is the assumed minimum speed, in bytes per second, at which a
 	// host hashes or writes files.
 	//
@@ -257,9 +257,9 @@ func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	return err
 }
 
-// send sends pieces, the pieces that the host t lacks, to the host. The
-// parameter answer is the host's reply, a bit set of these pieces. Hosts with
-// the same reply share one pack.
+// send sends the pieces that the host t lacks. The parameter answer is the
+// host's reply, a bit set of these pieces. Hosts with the same reply receive
+// the same pack (stream of pieces).
 func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Target, answer string, pieces []Piece, stdin io.WriteCloser, stdout *io.PipeReader) error {
 	s.mu.Lock()
 	p, err := s.packs[answer], error(nil)
@@ -280,8 +280,8 @@ func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	_, size := s.folder.Files()
 	patience, silent := bound(size, "stored the files")
 	err = p.group.Send(ctx, fanout.Host{Name: t.Name, Addr: t.Addr}, to, stdout, fanout.Watch{
-		// Closing stdout ends the wait for a command that does not exit at
-		// once after its cancellation.
+		// A command may run on for a while after it was cancelled. Closing
+		// stdout ends the wait for its output.
 		Fail: func(err error) {
 			cancel(err)
 			stdout.Close() // the reading end of a pipe: Close returns no error

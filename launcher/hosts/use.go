@@ -23,11 +23,11 @@ func (a *AgentHost) Use(ctx context.Context) (protocol.HostUse, error) {
 type Visitor struct {
 	conn  *protocol.Conn
 	state protocol.State // newest state that the agent has sent
-	looks int            // number of calls of Poll so far; ID of the last request
+	looks int            // number of calls of Poll so far; each call uses it as the ID of its request
 }
 
-// Visitor connects to the job's agent as Visit does. The caller must call
-// Close.
+// Visitor connects to the job's agent (plx's process on the host). The caller
+// must call Close.
 func (a *AgentHost) Visitor(ctx context.Context) (*Visitor, error) {
 	conn, err := a.Visit(ctx)
 	return &Visitor{conn: conn}, err

@@ -119,10 +119,10 @@ const (
 	lastPause  = 10 * time.Second
 )
 
-// await waits until Slurm runs the submission and the script has launched its
-// job, and returns the job's record. It ignores jobs that Slurm has restarted
-// fewer times than least. While it waits, it prints the reason that Slurm
-// gives.
+// await waits until Slurm runs the submission and the submitted script has
+// launched its plx job. It returns the job's record. Slurm may restart the
+// script; await ignores launches after fewer than least restarts. While it
+// waits, it prints the reason that Slurm gives.
 func (s submitted) await(ctx context.Context, least int, printer *console.Printer) (Record, error) {
 	said := ""
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -165,14 +165,14 @@ func (s submitted) watch(ctx context.Context, restarts int, limit time.Duration)
 	return Record{}, nil
 }
 
-// Follow follows a submission as Attach does. Unlike Attach, it prints all log
-// lines from the first one.
+// Follow follows a submission (a job script that was passed to Slurm) as
+// Attach does. Unlike Attach, it prints all log lines from the first one.
 func Follow(ctx context.Context, s *submission.Submission, q Query, shown logs.Options) (int, error) {
 	return submitted{s}.follow(ctx, q, shown, -1)
 }
 
-// follow attaches to the submission's job. If Slurm runs the script again,
-// follow attaches to the next job.
+// follow attaches to the plx job that the submission has launched. If Slurm
+// runs the submitted script again, follow attaches to the job of that run.
 func (s submitted) follow(ctx context.Context, q Query, shown logs.Options, lines int) (int, error) {
 	printer := q.printer()
 	for least := 0; ; lines = -1 {

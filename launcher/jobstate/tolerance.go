@@ -10,18 +10,18 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// tolerance decides which failures the job tolerates in the current
-// generation. It tolerates none until the chief (worker 0) has reported that
-// the job can lose workers. From then on, it tolerates losses of workers other
-// than the chief.
+// tolerance decides which failures the job tolerates in the current generation
+// (run of all tasks). It tolerates none until the chief (worker 0) has
+// reported that the job can lose workers. From then on, it tolerates losses of
+// workers other than the chief.
 type tolerance struct {
 	on      bool                  // the chief has reported that the job tolerates the loss of other workers
 	without map[cluster.Task]bool // lost workers without which the job continues
 	short   string                // text for the verdict if a loss would have left too few workers; otherwise empty
 
-	// doubt holds failures of workers that name the chief or a server as their
-	// lost peer. It holds them for the time Plan.Settle. If the named peer
-	// fails too, the workers were its victims.
+	// doubt holds failures of workers that say they lost the chief or a
+	// parameter server. They wait here for the time Plan.Settle. If the named
+	// task fails too in that time, it was the cause, and not these workers.
 	doubt failures
 }
 
@@ -73,8 +73,9 @@ func (t *tolerance) dispensable(v view, f failure) []cluster.Task {
 	return with
 }
 
-// namesNeededPeer reports whether failure f names the chief or a server as the
-// lost peer.
+// namesNeededPeer reports whether the task of failure f says that it lost the
+// chief (worker 0) or a parameter server, without which the job cannot
+// continue.
 func namesNeededPeer(v view, f failure) bool {
 	peer, _, known := namedPeer(v, f)
 	return known && (peer.Role != cluster.Worker || peer.IsChief())

@@ -46,7 +46,7 @@ type Line struct {
 	state   State
 	begun   time.Time          // when a task was first seen running; zero if none was yet
 	hosts   map[int]running    // running tasks of each host, by the host's index
-	streams map[string]*stream // output streams, by host, task and stream
+	streams map[string]*stream // by host, task and kind (stdout or stderr): the task's output
 	tasks   map[string]*newest
 
 	lead     string          // name of the first task that has reported a loss; "" if none has

@@ -70,7 +70,7 @@ type Placement struct {
 	Workers int    // number of workers in the whole job
 	Servers int    // number of parameter servers in the whole job
 	// Guessed is true if a host was not probed, so that its number of GPUs is
-	// unknown. The ranks on the hosts after it may then change.
+	// unknown. In a real launch, the ranks on later hosts may then differ.
 	Guessed bool
 }
 

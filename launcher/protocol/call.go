@@ -229,9 +229,9 @@ func (p *Pending) Order(data []byte) {
 	}
 }
 
-// end marks the call as ended, so that Order sends nothing more. If an Order
-// is being sent, end waits for it; an agent that has already replied drops
-// that Order.
+// end marks the call as ended, so that the method Order sends no more input.
+// If an Order message is being sent, end waits for it. An agent that has
+// already replied drops that message.
 func (p *Pending) end() {
 	p.orderMu.Lock()
 	defer p.orderMu.Unlock()
@@ -327,7 +327,8 @@ func (r *Answering) Send(stream int, data []byte) error {
 	return r.conn.Send(Message{Piece: &Piece{ID: r.call.ID, Stream: stream, Data: data}})
 }
 
-// Write sends p as output on stream 1, in pieces of at most maxPiece bytes.
+// Write sends p as output on stream 1 (standard output), in pieces of at most
+// maxPiece bytes.
 func (r *Answering) Write(p []byte) (int, error) {
 	for sent := 0; sent < len(p); sent += maxPiece {
 		if err := r.Send(1, p[sent:min(sent+maxPiece, len(p))]); err != nil {
@@ -462,7 +463,7 @@ func (s *server) answer(ctx context.Context, call *Answering, handlers map[Metho
 	defer func() {
 		s.running.Delete(call.call.ID)
 		call.stopAfterFunc()
-		call.Close() // from now on, a write of Order data fails instead of blocking
+		call.Close() // from now on, writes to the call's input stream fail instead of blocking
 	}()
 	id, do := call.call.ID, call.call.Do
 	handler, known := handlers[do]

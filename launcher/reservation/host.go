@@ -13,7 +13,7 @@ import (
 type host struct {
 	*hosts.Host
 	ask  func(ctx context.Context, ask string) (protocol.Reservation, error)
-	keep func(ctx context.Context) // sends the agent a message that the launch is still running
+	keep func(ctx context.Context) // tells the agent that the launch is still running
 }
 
 // host returns h with functions that send requests for the given ticket to its
@@ -40,5 +40,5 @@ func (h Host) host(ticket string) *host {
 }
 
 // maxBusy is how long an agent may be busy with other requests before it
-// replies to a message of keep.
+// replies that it got the message of the function keep.
 const maxBusy = time.Hour

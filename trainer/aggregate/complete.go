@@ -17,18 +17,19 @@ type completion struct {
 	roster *layout.Roster
 	list   []*Shard // the task's shards, in the order of the declaration's pieces
 	groups []*group
-	pace   policy.Pace // decides when workers receive new values; nil means that they receive them after each step of their group
-	align  *Alignment  // delays updates while a consistent cut is taken; nil means that a checkpoint needs no cut
+	pace   policy.Pace // decides when workers receive new values; nil means after each step of their group
+	align  *Alignment  // delays updates while a checkpoint takes a consistent cut (the same steps on all shard holders); nil means that checkpoints need no cut
 }
 
-// start sets the fields that exist only after all shards were added.
+// start sets the fields whose values are known only after all shards were
+// added.
 func (c *completion) start(groups []*group, pace policy.Pace, align *Alignment) {
 	c.groups, c.pace, c.align = groups, pace, align
 }
 
-// complete updates shard i with the complete gradient sum of group g. If
-// gradients are clipped, the update waits for the norm. After the group's last
-// shard, complete ends the step.
+// complete updates shard i with the complete gradient sum of g, a group of
+// workers whose gradients are added. If gradients are clipped, the update
+// waits for the norm. After the group's last shard, complete ends the step.
 func (c *completion) complete(g *group, i int) {
 	if !c.align.enter(g, func() { c.complete(g, i) }) {
 		return
@@ -94,7 +95,8 @@ func (c *completion) clip(g *group, p progress, factor float64) {
 	c.close(g, p)
 }
 
-// close tells the group's workers the norm of the step, and ends the step.
+// close tells the group's workers the norm of the step's gradients, and ends
+// the step.
 func (c *completion) close(g *group, p progress) {
 	if !c.d.Sync.DelaysAnswers() {
 		for _, i := range g.members {
@@ -104,9 +106,10 @@ func (c *completion) close(g *group, p progress) {
 	c.finished(g, p.made)
 }
 
-// finished records that for all shards the gradient sums of the group's first
-// made steps are complete. It then sends values to every worker that the pace
-// (the rule when workers receive values) releases.
+// finished records that the gradient sums of the group's first steps are
+// complete for all shards. The parameter made is the number of these steps.
+// finished then sends values to every worker that the pace (the rule when
+// workers receive values) releases.
 func (c *completion) finished(g *group, made uint64) {
 	if c.pace != nil {
 		c.release(c.pace.Applied(c.leader(g), made))
@@ -163,7 +166,7 @@ type Event interface {
 
 // Updated is the event that a shard has its new value.
 type Updated struct {
-	Shard int     // index of the shard among the shards of its holder
+	Shard int     // index of the shard among the shards of its holder (the task that stores it)
 	End   Outcome // result of the step that updated the shard
 }
 
@@ -176,8 +179,8 @@ type Closed struct{ End Outcome }
 // which its holder passes to Shards.Scale.
 type SquaresWanted struct{}
 
-// Ended is the event that the worker's step is cancelled, because too few
-// workers are left.
+// Ended tells a worker that its step is cancelled, because too few workers are
+// left.
 type Ended struct{}
 
 func (Updated) Counted() bool       { return true }

@@ -77,12 +77,12 @@ type Hook struct {
 	// program failed. steps is the number of steps that the variables have
 	// seen.
 	End func(ctx context.Context, steps int) error
-	// Gradient is called for every variable and every virtual worker of this
-	// worker when that gradient is computed, before it is added to others and
-	// sent. The backward pass continues meanwhile. The calls for one virtual
-	// worker are sequential, in the order of the backward pass; calls for
-	// different replicas of a worker may be concurrent. Gradient may modify
-	// the values.
+	// Gradient is called for every variable and every virtual worker (part of
+	// the batch) of this worker, as soon as that gradient is computed. It runs
+	// before the gradient is added to others and sent, while the backward pass
+	// continues. It may modify the values. The calls for one virtual worker
+	// come one after the other, in the order of the backward pass. Calls for
+	// different replicas of a worker may be concurrent.
 	Gradient func(ctx context.Context, g Gradient) error
 }
 
@@ -91,7 +91,7 @@ type Hook struct {
 type Gradient struct {
 	Variable      string  // name of the variable
 	Step          int     // number of the step, counted from 0
-	VirtualWorker int     // number of the virtual worker, counted over all workers
+	VirtualWorker int     // number of the virtual worker (part of the batch), counted from 0 over all workers
 	Shape         []int   // shape of the variable; for an embedding: the number of entries in Rows, and the table's width
 	Rows          []int64 // indices of the embedding's rows that the virtual worker has used, ascending; nil for other variables
 	// Values is a []float32 or []float64 with the elements in row-major order.

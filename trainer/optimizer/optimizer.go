@@ -21,8 +21,8 @@ const (
 )
 
 // Settings selects an update rule and its parameters. Workers send it to the
-// shard holders, so it contains numbers only, no functions. A number that is 0
-// means 0, not a default value.
+// tasks that store variables, so it contains numbers only, no functions. A
+// number that is 0 means 0, not a default value.
 type Settings struct {
 	Rule        Rule    `json:"rule"`
 	Momentum    float64 `json:"momentum,omitempty"`    // mu of the rules Momentum and Average, at least 0 and less than 1

@@ -150,8 +150,8 @@ func (s *Session) CloseWithError(why error, most time.Duration) {
 	s.conn.Close() // an error does not matter: the session is over
 }
 
-// Refuse calls CloseWithError, and Drain at the same time. The reader calls Refuse when
-// it expects no further frame.
+// Refuse calls CloseWithError and Drain concurrently. The reader calls Refuse
+// when it expects no further frame.
 func (s *Session) Refuse(why error, most time.Duration) {
 	var telling sync.WaitGroup
 	telling.Go(func() { s.CloseWithError(why, most) })

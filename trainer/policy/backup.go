@@ -42,8 +42,9 @@ type latecomer struct {
 	steps uint64 // the worker waits until this number of steps is applied, and then receives the values
 }
 
-// Applied records that the given number of steps is applied. It returns the
-// workers that waited for one of these steps.
+// Applied records that the variables contain the updates of the given number of
+// steps. It returns the ranks of the workers that waited for one of these
+// steps.
 func (l *latecomers) Applied(_ int, steps uint64) (ranks []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,8 +59,9 @@ func (l *latecomers) Applied(_ int, steps uint64) (ranks []int) {
 	return ranks
 }
 
-// Wait returns the late worker at once if the given number of steps is already
-// applied. If not, a later call of Applied returns it.
+// Wait returns the rank of a late worker at once if the variables contain the
+// updates of the given number of steps. If not, the worker waits, and a later
+// call of Applied returns it.
 func (l *latecomers) Wait(rank int, steps uint64) ([]int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,15 +76,16 @@ func (l *latecomers) Wait(rank int, steps uint64) ([]int, error) {
 // particular other worker.
 func (*latecomers) Leave(int) []int { return nil }
 
-// arbiter is the Selection of the mode backup: it accepts for each step the
-// gradients of the first workers that announce theirs. A worker sends its
+// arbiter is the Selection of the mode backup, in which a step uses the
+// gradients of the fastest workers only. A worker announces its gradients, and
+// the arbiter accepts the first workers of each step. A worker sends its
 // gradients only after it is accepted, so all shard holders receive gradients
 // from the same workers.
 //
-// A worker may have begun a step while values were being updated. Then that
-// step is already complete, and the arbiter rejects the worker's gradients. So
-// accepted gradients are always computed from values after exactly the
-// preceding steps.
+// A worker may have begun a step while the variables were being updated. Then
+// that step is already complete, and the arbiter rejects the worker's
+// gradients. So accepted gradients are always computed from values after
+// exactly the preceding steps.
 type arbiter struct {
 	quorum int // number of workers whose gradients complete a step
 

@@ -33,9 +33,10 @@ type Guard struct {
 	broken     error  // error for the first bad gradient, after which none may be sent; nil if there was none
 }
 
-// Guard returns a Guard for the replica's next run. who names the virtual
-// worker in errors. If everything is true, the Guard checks every gradient
-// completely. If false, it checks only the beginning of the first gradients.
+// Guard returns a Guard, which checks the gradients of the replica's next run
+// for NaN and infinity. who names the virtual worker in errors. If everything
+// is true, the Guard checks every gradient completely. If false, it checks
+// only the beginning of the first gradients.
 func (r *Replica) Guard(who string, everything bool) *Guard {
 	return &Guard{replica: r, who: who, everything: everything}
 }

@@ -20,7 +20,7 @@ import "time"
 // Lease is the lease of one host. Only one goroutine may call its methods.
 type Lease struct {
 	length time.Duration        // how long the lease lasts after a renewal; 0 means that it never ends
-	grace  time.Duration        // time from the request to the tasks to end until they are killed; at most half of length
+	grace  time.Duration        // time that tasks get to end, from the request until they are killed; at most half of length
 	begun  time.Duration        // when the lease was last renewed, as a reading of clock
 	clock  func() time.Duration // returns the time since a fixed moment, such as the boot of the host
 
@@ -29,8 +29,8 @@ type Lease struct {
 	seen   time.Duration // when ahead was last updated, as a reading of clock
 }
 
-// New starts a lease of the given length. A grace of more than half the length
-// is reduced to half the length.
+// New starts a lease of the given length. grace is the time that tasks get to
+// end; more than half the length is reduced to half the length.
 func New(length, grace time.Duration, clock func() time.Duration) *Lease {
 	return &Lease{length: length, grace: min(grace, length/2), begun: clock(), clock: clock}
 }

@@ -45,7 +45,7 @@ func (g *generation) prepare(m protocol.Prepare) {
 		return
 	}
 	g.preparing, g.layout = true, m
-	g.record.Least = m.Generation // earlier generations must not be prepared again
+	g.record.Least = m.Generation // never prepare an earlier generation (run of all tasks) again
 	g.record.enter(protocol.Idle)
 	g.tasks.clear("the generation before", func(err error) {
 		if err != nil {
@@ -105,7 +105,7 @@ func failedPrepare(m protocol.Prepare, err error) *protocol.Prepared {
 }
 
 // ready stores the tasks that openSockets created, and sends the reply to the
-// driver.
+// driver (the process that controls the job).
 func (g *generation) ready(tasks map[cluster.Task]*task, answer *protocol.Prepared) {
 	g.preparing = false
 	if answer.Error == "" {
@@ -133,7 +133,7 @@ func (g *generation) start(m protocol.Start) {
 		return
 	case g.record.Phase == protocol.Running && g.record.Generation == m.Generation: // the tasks have started already; the driver repeats its request because it lost the first reply
 	case g.record.Phase == protocol.Ready && g.record.Generation == m.Generation:
-		g.record.Least = m.Generation + 1 // a started generation cannot be prepared again
+		g.record.Least = m.Generation + 1 // never prepare this generation (run of all tasks) again, because it has started
 		g.record.enter(protocol.Running)
 		g.tasks.start(g.layout, m)
 		g.gcLater()
@@ -185,6 +185,6 @@ func gcDue() bool {
 	return err != nil || jobfolder.GCDue(file, time.Now())
 }
 
-// spare reports whether this host has no task in the current generation, so
-// that the job can continue without this host.
+// spare reports whether this host has no task in the current generation (run
+// of all tasks). The job can then continue without this host.
 func (g *generation) spare() bool { return g.record.Least > 0 && len(g.layout.Tasks) == 0 }

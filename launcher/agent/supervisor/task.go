@@ -14,7 +14,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// task is one task on this host, in one generation.
+// task is one task on this host, in one generation (run of all tasks).
 type task struct {
 	protocol.TaskSpec
 	generation     int
@@ -75,7 +75,8 @@ func (t *task) now() *protocol.TaskState {
 	return &now
 }
 
-// wrap returns a protocol message that carries the task's control message m to the driver.
+// wrap returns a protocol message that carries the task's control message m to
+// the driver (the process that controls the job).
 func (t *task) wrap(m cluster.ControlMessage) protocol.Message {
 	return protocol.Message{Said: &protocol.TaskMessage{Task: t.Task, Generation: t.generation, Message: m}}
 }
@@ -165,7 +166,7 @@ type report struct {
 	cause     string                  // why the task failed, as reported by the task or found by the supervisor; "" if unknown
 	lostPeer  string                  // name of the task whose loss made this task fail; "" if there is none
 	silent    int                     // seconds since the task's last message, counted in ticks of the supervisor
-	forwarded time.Time               // when a heartbeat was last forwarded to the driver; the zero time makes forwardNow forward the next one
+	forwarded time.Time               // when the task's last heartbeat was forwarded to the driver (the process that controls the job); the zero time makes forwardNow forward the next one
 }
 
 // receive records the content of a control message.
@@ -200,8 +201,9 @@ func (r *report) receive(m cluster.ControlMessage) {
 	}
 }
 
-// forwardNow reports whether a heartbeat must be forwarded to the driver now.
-// At most one heartbeat per second is forwarded.
+// forwardNow reports whether a heartbeat must be forwarded now to the driver
+// (the process that controls the job). At most one heartbeat per second is
+// forwarded.
 func (r *report) forwardNow() bool {
 	if time.Since(r.forwarded) < time.Second {
 		return false

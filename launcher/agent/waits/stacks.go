@@ -33,7 +33,7 @@ const (
 	lockTime  = 3 * time.Second
 	dumpTime  = time.Second            // how long to wait for stacks that do not need the GIL
 	dumpQuiet = 100 * time.Millisecond // the stacks count as complete if the file has not grown for this time
-	maxDump   = 256 << 10              // maximum number of bytes that Python reads from the file
+	maxDump   = 256 << 10              // maximum number of bytes that the function Python reads from the file
 )
 
 // Python makes a Python process append the stacks of its threads to file, and

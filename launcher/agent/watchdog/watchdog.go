@@ -55,7 +55,7 @@ type Watchdog struct {
 	children   *process.Children
 	supervisor *process.Child
 	life       *os.File     // write end of a pipe to the supervisor; it carries the Spec, and its end of file shows the supervisor that this process has ended
-	beats      atomic.Int64 // number of beats received from the supervisor
+	beats      atomic.Int64 // number of heartbeats received from the supervisor
 }
 
 // startTimeout is how long to wait for the supervisor to report that it is ready.
@@ -126,7 +126,7 @@ func (w *Watchdog) start(spec protocol.Spec, output *os.File, locks []*os.File) 
 	if err != nil {
 		return err
 	}
-	from, answers, err := os.Pipe() // pipe for the supervisor's readiness and beats
+	from, answers, err := os.Pipe() // pipe for the supervisor's readiness message and heartbeats
 	if err != nil {
 		return err
 	}
@@ -188,10 +188,10 @@ const (
 	mostStuck  = 30
 )
 
-// stuckAfter returns the number of seconds without a beat after which the
-// watchdog kills the supervisor. This time is shorter than the lease. A stuck
-// supervisor cannot check the lease, and no process of the job may outlive the
-// lease.
+// stuckAfter returns the number of seconds without a heartbeat after which the
+// watchdog kills the supervisor. This time is shorter than the lease, because
+// a stuck supervisor cannot check the lease, and no process of the job may
+// outlive the lease.
 func stuckAfter(lease time.Duration) int {
 	if lease <= 0 {
 		return mostStuck
@@ -257,10 +257,10 @@ const self = "/proc/self/exe"
 // Descriptors that the supervisor inherits from the watchdog, after the
 // standard streams.
 const (
-	fromFD = 3 // pipe from the watchdog: the Spec, then end of file when the watchdog has ended
-	toFD   = 4 // pipe to the watchdog: one readiness message, then beats
-	inFD   = 5 // standard input of plx agent start: messages of the launcher, without the Spec
-	outFD  = 6 // standard output of plx agent start: messages to the launcher
+	fromFD = 3 // pipe from the watchdog: the Spec (description of the job), then end of file when the watchdog has ended
+	toFD   = 4 // pipe to the watchdog: one readiness message, then heartbeats
+	inFD   = 5 // standard input of the command "plx agent start", which the launcher runs over SSH: the launcher's messages after the Spec
+	outFD  = 6 // standard output of the command "plx agent start": messages to the launcher
 	lockFD = 7 // first of the GPU locks, one descriptor each
 )
 
@@ -276,7 +276,7 @@ type Inherited struct {
 	Lost     <-chan struct{} // closed when the watchdog has ended
 	Launcher *Launcher       // connection to the launcher that has sent the Spec
 	Locks    []*os.File      // locks of the host's GPUs, which every task inherits too
-	watchdog *os.File        // pipe to the watchdog: one readiness message, then beats
+	watchdog *os.File        // pipe to the watchdog: one readiness message, then heartbeats
 }
 
 // Inherit opens the inherited descriptors and receives the job's
@@ -329,6 +329,6 @@ func (l *Launcher) Read(p []byte) (int, error)         { return l.in.Read(p) }
 func (l *Launcher) Write(p []byte) (int, error)        { return l.out.Write(p) }
 func (l *Launcher) SetWriteDeadline(t time.Time) error { return l.out.SetWriteDeadline(t) }
 
-// Close closes both directions. The launcher still receives everything that
-// was written before.
+// Close closes the two pipes to the launcher. The launcher still receives
+// everything that was written before.
 func (l *Launcher) Close() error { return errors.Join(l.out.Close(), l.in.Close()) }

@@ -63,7 +63,7 @@ type Saver struct {
 	last      time.Time      // when the last checkpoint was begun; before the first checkpoint, when New was called
 	at        int            // step of the last checkpoint that was made or resumed from; -1 means that there was none
 	saved     int            // number of completed checkpoints that the method note has counted
-	passed    int            // number of the checkpoint, step/Config.Steps, for which Config.Late was last called; 0 if it was not called
+	passed    int            // index (step/Config.Steps) of the last due checkpoint for which Config.Late was called; 0 if there was none
 	done      []int          // steps of the completed checkpoints that Completed has not returned yet
 	notifying sync.WaitGroup // running goroutines that wait for a save and then call Request.Tell
 
@@ -226,7 +226,7 @@ type pause struct {
 	number  int            // Number of the request that asked for the pause
 	leaving []cluster.Task // tasks that will be gone when the job resumes; nil means none
 	step    int            // number of training steps in the checkpoint
-	carried bool           // true if workers save recurrent state for the checkpoint; they do so only after the next step, so the chief makes that step before it pauses
+	carried bool           // true if the checkpoint includes recurrent state: workers save it only after the next step, so the chief makes that step before it pauses
 	since   time.Time      // when the checkpoint began
 	over    chan struct{}  // closed when the chief may continue training
 }

@@ -250,7 +250,7 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 		return err
 	}
 	c.mu.Lock()
-	s.sealing = s.err == nil // After this point giveUp must fail, because a manifest may be on disk.
+	s.sealing = s.err == nil // From now on giveUp, which abandons a save, must fail, because a manifest may be on disk.
 	groups, err := c.roster.here(), s.err
 	c.mu.Unlock()
 	if err != nil {
@@ -270,9 +270,9 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 	return writing.Wait()
 }
 
-// lostWithoutPart reports whether a task of the group is lost and no task of
-// the group wrote or copied a file in this save. The group's folder then needs
-// no manifest.
+// lostWithoutPart reports whether a task of the group (tasks that share a
+// folder) is lost, and no task of the group wrote or copied a file in this
+// save. The folder then needs no manifest.
 func (c *chief) lostWithoutPart(s *save, group []*member) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ type asking struct {
 	step   uint64
 	own    []portion            // rows that this worker itself holds
 	host   []message.RowRequest // rows to request through the first worker of the host
-	direct atomic.Bool          // true if the first worker of the host cannot get the rows in host, so that this worker must request them
+	direct atomic.Bool          // true if the host's first worker cannot get the rows listed in the field host, so that this worker must request them itself
 	left   atomic.Int32         // number of missing replies, plus 1 until all requests are sent
 	done   chan struct{}        // closed after all replies have arrived
 	then   func()               // called before done is closed; may be nil
@@ -43,7 +43,8 @@ func (a *asking) answered() {
 	close(a.done)
 }
 
-// portion is the part of a request that concerns the rows of one piece.
+// portion is the part of a request for rows that concerns one piece (range of
+// rows) of a variable.
 type portion struct {
 	layout.Piece
 	size  int     // size of a row in bytes
@@ -98,19 +99,20 @@ func (p *portion) take(index []int64, values []byte) error {
 	return nil
 }
 
-// demand is the part of a prefetch request that goes to one shard holder.
+// demand is the part of a worker's request for rows that goes to one shard
+// holder (a task that stores variables).
 type demand struct {
 	asking   *asking
 	portions []portion
 	longest  int // largest valid payload of a reply, in bytes
 }
 
-// requests sends requests for rows to one shard holder, and handles the
-// replies.
+// requests sends requests for rows to one shard holder (a task that stores
+// variables), and handles the replies.
 type requests struct {
 	*holder
 	jobs   chan<- job
-	demand atomic.Pointer[demand] // prefetch request whose final reply has not arrived; nil if there is none
+	demand atomic.Pointer[demand] // request for the rows of a step, until its final reply arrives; nil if there is none
 	pulls  *pulls
 	body   []byte // buffer for a reply; only the goroutine that receives frames uses it
 }
@@ -134,8 +136,8 @@ func (r *requests) prefetch(a *asking, rows []portion) {
 }
 
 // overhead counts the bytes of a frame that belong to no row, such as its
-// header. The parameter rest is their number. overhead divides them equally
-// among the requested pieces.
+// header. rest is the number of these bytes. They are divided equally among
+// the requested pieces.
 func (r *requests) overhead(s *demand, rest int, count func(v *volume, n uint64)) {
 	n := len(s.portions)
 	if n == 0 {
@@ -219,8 +221,8 @@ func (r *requests) take(s *demand, body []byte) error {
 	return nil
 }
 
-// pulls contains the worker's pull requests that have no reply yet, by number.
-// A pull requests the current values of rows.
+// pulls contains the worker's requests for current values of rows that have no
+// reply yet, by number of the request.
 type pulls struct {
 	mu   sync.Mutex
 	last uint32
@@ -268,7 +270,8 @@ func (r *requests) pull(p layout.Piece, first int, index []int64, into []byte) (
 	return w, r.session.Send(wire.Frame{Header: header, Payload: body})
 }
 
-// pulled reads the reply to a pull request into the memory of the request.
+// pulled reads the reply to a Pull message (a request for rows) into the
+// memory that the request named.
 func (r *requests) pulled(f wire.Header) error {
 	w := r.pulls.take(f.Part)
 	if w == nil || int(f.Variable) != w.variable || f.Length != uint64(len(w.into)) {

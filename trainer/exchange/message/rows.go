@@ -115,7 +115,7 @@ func (m *Memory) Bytes(n int) []byte {
 	return wire.Bytes(m.numbers[:(n+7)/8])[:n]
 }
 
-// Source provides the values of rows.
+// Source provides the values of rows of an embedding table.
 type Source interface {
 	RowBytes() int
 	Read(index []int64, into []byte) error

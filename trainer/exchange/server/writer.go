@@ -13,7 +13,7 @@ import (
 // After it, the worker receives events from the shards in next.
 type succeeds struct {
 	next   *aggregate.Shards
-	events <-chan aggregate.Event // delivers the worker's events from the new shards
+	events <-chan aggregate.Event // delivers the worker's events from the shards in next
 	step   uint64                 // first step of the new shards
 }
 
@@ -37,9 +37,9 @@ func newWriter(e *aggregate.Shards, p *peer, events <-chan aggregate.Event) *wri
 		frames: make([]wire.Frame, 0, len(e.All())+1)}
 }
 
-// run sends the first values, and then the value of each piece as soon as a
-// step has updated it. It returns when the training ends or the worker is
-// lost.
+// run sends the worker the first values, and later the value of each piece as
+// soon as a step has updated it. It returns when the training ends or the
+// worker is lost.
 func (w *writer) run() {
 	p := w.peer
 	err := w.first()
@@ -54,7 +54,7 @@ func (w *writer) run() {
 	switch err = p.unlessEnded(err); {
 	case err == nil || p.server.parted(p.rank):
 	case p.tolerable(err):
-		p.cancel(err) // cancel stops only this worker's goroutines: the goroutine that reads the connection reports the loss after the worker's last frame
+		p.cancel(err) // Stop only this worker's goroutines. The goroutine that reads the connection reports the loss later, after the worker's last frame.
 	default:
 		p.server.End(p.session.Blame(err))
 	}
@@ -72,9 +72,9 @@ func (w *writer) first() error {
 	return w.peer.session.Send(append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Ready, Step: w.step}})...)
 }
 
-// writeStep sends the values and the outcome of one step. If the shards send
-// no events in a step, writeStep waits until variables move or the training
-// ends.
+// writeStep sends the values and the outcome of one step. If this server's
+// shards send no events for a step, writeStep waits until variables move
+// between servers or the training ends.
 func (w *writer) writeStep() error {
 	var end aggregate.Outcome
 	for left := max(1, w.shards.Events()); left > 0; {

@@ -36,8 +36,9 @@ func wantShapes(what string, all []wanted) error {
 }
 
 // layer adds a recurrent layer to the graph as two operations. The first
-// computes the trace and has no gradient. The second extracts all outputs from
-// the trace; its gradient is computed from the trace.
+// computes the trace, which holds all intermediate values of the layer, and
+// has no gradient. The second extracts the outputs from the trace; its
+// gradient is computed from the trace too.
 func (b *adder) layer(trace, outputs *op, in gorgonia.Nodes) *gorgonia.Node {
 	t := b.apply(trace.with(nil, len(in)), in...)
 	return b.apply(outputs, append(in, t)...)
@@ -178,8 +179,9 @@ type GRU struct {
 }
 
 // Over adds the layer to the graph, for sequences of the given number of
-// steps. If r, z and n are the three parts of x·Input + Bias, and a, b and c
-// those of h·State, a step computes
+// steps. If h is the state (outputs of the previous step), r, z and n are the
+// three parts of x·Input + Bias, and a, b and c those of h·State, a step
+// computes
 //
 //	h = (1-u) tanh(n + sigmoid(r+a) c) + u h, where u = sigmoid(z+b)
 func (l GRU) Over(steps int) (q Sequence, err error) {
