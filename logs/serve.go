@@ -98,9 +98,10 @@ func (s *server) serve(ctx context.Context) error {
 	}
 }
 
-// discover opens spools that have appeared in the folder. NFS shows a file's
-// new size only when the file is reopened. So discover also reopens the files
-// of the known spools if anew is set or two seconds have passed.
+// discover opens spools (stored outputs of tasks) that have appeared in the
+// folder. NFS shows a file's new size only when the file is reopened. So
+// discover also reopens the files of the known spools if anew is set or two
+// seconds have passed.
 func (s *server) discover(anew bool) error {
 	now := time.Now()
 	if !anew && now.Sub(s.looked) < maxPoll {

@@ -19,8 +19,9 @@ import (
 // runs the script, the script launches one job of plx.
 type submitted struct{ *submission.Submission }
 
-// run returns the record of the job that the script launched after Slurm had
-// restarted it restarts times. It returns false if there is no such record.
+// run returns the record of one plx job that the script has launched. The
+// parameter restarts says which: it is how often Slurm had restarted the
+// script before. run returns false if there is no such record.
 func (s submitted) run(restarts int) (Record, bool) {
 	r, found := byID(submission.RunID(s.Job, restarts))
 	return r, found && s.launched(r)
@@ -267,9 +268,10 @@ func (s submitted) row(ctx context.Context) (out row, shown bool) {
 	return out, true
 }
 
-// unqueue cancels the submission of q and returns done = true, if no job of it
-// runs: it has launched none yet, or none since Slurm requeued it. If a job
-// may run, unqueue returns a query for that job, which the caller stops.
+// unqueue cancels the submission (a job script in Slurm's queue) of q and
+// returns done = true, if no plx job of it runs. This is so if the script has
+// launched no job yet, or none since Slurm requeued it. If a job may run,
+// unqueue returns a query for that job, which the caller stops.
 func unqueue(ctx context.Context, q Query) (job Query, done bool, err error) {
 	s, err := submissionOf(ctx, q)
 	if s == nil || err != nil {

@@ -107,17 +107,18 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 }
 
 // maySave reports whether the job can save a checkpoint on request. Only a job
-// that uses plx's trainer can, and its chief reports this.
+// that uses plx's trainer can. Its chief (worker 0) reports to the agent that
+// it uses the trainer.
 func (s *stopper) maySave(ctx context.Context) bool {
 	state, err := s.job.state(ctx) // the error is ignored: a job with an unknown state counts as unable to save
 	chief := state.Tasks[cluster.Chief.String()]
 	return err == nil && chief != nil && chief.Native
 }
 
-// note writes to this machine's record how the job ended, unless plx launch
-// has already done so. plx jobs needs the record after the hosts have removed
-// the job's files. failed has the errors of hosts on which the job could not
-// be stopped; it is nil if there are none.
+// note writes to this machine's file about the job how the job ended, unless
+// plx launch has already done so. plx jobs needs this file after the hosts
+// have removed the job's files. failed has the errors of hosts on which the
+// job could not be stopped; it is nil if there are none.
 func (s *stopper) note(ctx context.Context, failed error) error {
 	r, found := byID(s.job.Job)
 	if !found || r.Verdict != nil || ctx.Err() != nil {

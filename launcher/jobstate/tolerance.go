@@ -26,8 +26,8 @@ type tolerance struct {
 }
 
 // take reports whether the job tolerates failure f, or may do so once it is
-// clear who is to blame. If sure is true, neither the chief nor a server has
-// failed, so take decides at once.
+// clear which task caused it. If sure is true, neither the chief (worker 0)
+// nor a parameter server has failed, so take decides at once.
 func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 	workers := t.dispensable(v, f)
 	switch {
@@ -138,9 +138,9 @@ func (t *tolerance) lingering(v view, h int) (workers []cluster.Task) {
 	return workers
 }
 
-// unclear reports whether a worker may still run on a lost host, although the
-// job continues without it. Before a successful job ends, it waits until that
-// host's lease has expired, so that no process is left.
+// unclear reports whether a worker may still run on a lost host although the
+// job no longer needs that worker. Before a successful job ends, plx waits
+// until the lost host's lease has expired, so that no process is left there.
 func (t *tolerance) unclear(v view) bool {
 	for i, h := range v.hosts {
 		if h.lost && h.tasksMayRun && len(t.lingering(v, i)) > 0 {

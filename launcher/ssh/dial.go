@@ -358,8 +358,8 @@ func connect(ctx context.Context, t sshconfig.Target, via *Client) (net.Conn, er
 var errNoAgent = errors.New("the SSH agent has not answered")
 
 // handshake checks the host's key and logs the user in. keyShown is true if
-// the host had sent its key. It is also true if the attempt failed before any
-// byte was exchanged.
+// the host has sent its key. It is also true if handshake failed before it
+// exchanged a byte: the caller then does not take the server for overloaded.
 func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Conn) (client *gossh.Client, keyShown bool, err error) {
 	keys, err := newHostKeys(cfg, t)
 	if err != nil {

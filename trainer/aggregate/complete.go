@@ -59,8 +59,8 @@ func (c *completion) update(g *group, i int, scale float64) {
 	}
 }
 
-// updated tells the workers whose gradients are in the step that shard i has
-// its new value. chosen has these workers, as indices of the roster's
+// updated sends an event to every worker whose gradients the step uses: shard
+// i has its new value. chosen lists these workers, as indices of the roster's
 // Contributors.
 func (c *completion) updated(i int, end Outcome, chosen []int) {
 	kept := -1
@@ -134,9 +134,9 @@ func (c *completion) release(ranks []int) {
 	}
 }
 
-// readerGroup returns which copy of the values the worker of a rank reads, as an
-// index for Shard.Snapshot. -1 means that the worker reads the values themselves,
-// without a copy.
+// readerGroup returns the index, for Shard.Snapshot, of the copy of the values
+// that is sent to the worker with this rank. -1 means that the worker gets the
+// values themselves, without a copy.
 func (c *completion) readerGroup(rank int) int {
 	if contributor := c.roster.Contributor(rank); contributor != nil {
 		return c.d.Sync.Copy(rank, contributor.Group)
@@ -170,13 +170,14 @@ type Updated struct {
 	End   Outcome // result of the step that updated the shard
 }
 
-// Closed is the event that the gradient norm of a step is known. To a worker
-// that adds the gradients of its host, it means that the step has ended.
+// Closed tells a worker that the gradient norm of a step is known. For a
+// worker that adds the gradients of its host, it means that the step has
+// ended.
 type Closed struct{ End Outcome }
 
 // SquaresWanted asks the first worker of a group to add up the squared
-// gradient norms of all shard holders. That worker replies with the norm,
-// which its holder passes to Shards.Scale.
+// gradient norms of all shard holders. That worker replies with the norm. The
+// shard holder that receives the reply passes the norm to Shards.Scale.
 type SquaresWanted struct{}
 
 // Ended tells a worker that its step is cancelled, because too few workers are

@@ -74,8 +74,8 @@ type Hook struct {
 	// is the number of steps that the checkpoint contains.
 	Checkpoint func(ctx context.Context, steps int) error
 	// End is called after the last step and the last checkpoint, unless the
-	// program failed. steps is the number of steps that the variables have
-	// seen.
+	// program failed. steps is the number of steps whose updates the variables
+	// contain.
 	End func(ctx context.Context, steps int) error
 	// Gradient is called for every variable and every virtual worker (part of
 	// the batch) of this worker, as soon as that gradient is computed. It runs

@@ -72,7 +72,7 @@ func (l *latecomers) Wait(rank int, steps uint64) ([]int, error) {
 	return nil, nil
 }
 
-// Leave returns no workers, because in this mode no worker waits for a
+// Leave returns no workers, because in mode backup no worker waits for a
 // particular other worker.
 func (*latecomers) Leave(int) []int { return nil }
 

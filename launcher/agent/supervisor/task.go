@@ -180,7 +180,7 @@ func (r *report) receive(m cluster.ControlMessage) {
 		}
 	case cluster.Heartbeat:
 		if r.step <= m.From && m.Step > m.From {
-			r.forwarded = time.Time{} // forward the first step at once, because the driver waits for it
+			r.forwarded = time.Time{} // forward the first step at once, because the driver (the process that controls the job) waits for it
 		}
 		r.step = max(r.step, m.Step)
 	case cluster.Checkpoint:

@@ -49,7 +49,7 @@ import (
 // Watchdog watches one supervisor process.
 type Watchdog struct {
 	folder     jobfolder.Folder
-	stuck      int // number of seconds without a beat after which the watchdog kills the supervisor
+	stuck      int // number of seconds without a heartbeat after which the watchdog kills the supervisor
 	log        *log.Logger
 	terms      <-chan os.Signal
 	children   *process.Children
@@ -168,7 +168,7 @@ func (w *Watchdog) await(spec protocol.Spec, to, from *os.File) error {
 	return nil
 }
 
-// countBeats counts the supervisor's beats until the supervisor ends.
+// countBeats counts the supervisor's heartbeats until the supervisor ends.
 func (w *Watchdog) countBeats(beats *os.File) {
 	defer beats.Close() // the pipe was only read
 	buf := make([]byte, 64)

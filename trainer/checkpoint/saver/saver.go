@@ -138,8 +138,9 @@ func (s *Saver) After(ctx context.Context, step int) error {
 	return s.waitPaused(ctx, step)
 }
 
-// save begins a checkpoint: every shard holder copies its current values. If
-// the workers are not synchronous, the copies are taken at a consistent cut.
+// save begins a checkpoint: every shard holder (a task that stores variables)
+// copies its current values. If the workers are not synchronous, the copies
+// are taken at a consistent cut: after the same steps on all shard holders.
 func (s *Saver) save(ctx context.Context, step int) error {
 	s.note()
 	s.due, s.last, s.at = false, time.Now(), step
@@ -257,10 +258,10 @@ func (s *Saver) notify(asked []Request, paused *pause, step int, err error) {
 	}
 }
 
-// Resume ends the chief's pause if the request with this number, or an earlier
-// request, asked for it. It cancels such a pause that has not begun yet. It
-// does not affect requests with a higher number. Any goroutine may call
-// Resume.
+// Resume ends the pause of training that the request with this number, or an
+// earlier request, asked for. If that pause has not begun yet, Resume cancels
+// it. Resume does not affect requests with a higher number. Any goroutine may
+// call Resume.
 func (s *Saver) Resume(number int) {
 	if s == nil {
 		return
@@ -277,10 +278,10 @@ func (s *Saver) Resume(number int) {
 	}
 }
 
-// waitPaused blocks the chief during its pause. In synchronous training this
-// stops all workers. If workers save recurrent state, which they do after the
-// next step, the chief first makes that step; it will be recomputed after the
-// restart.
+// waitPaused blocks the chief (worker 0) during its pause. In synchronous
+// training this stops all workers. Workers save recurrent state only after the
+// next step. If they must save it, the chief first makes that step. After the
+// restart, that step is computed again.
 func (s *Saver) waitPaused(ctx context.Context, step int) error {
 	s.mu.Lock()
 	paused := s.paused

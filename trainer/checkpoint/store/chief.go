@@ -211,7 +211,7 @@ func (c *chief) lost(t cluster.Task, err error) {
 	}
 }
 
-// release allows tasks to end that have asked to end and are not needed.
+// release allows those tasks to end that have asked for it and are not needed.
 // During a save all tasks are needed.
 func (c *chief) release() {
 	c.mu.Lock()
@@ -239,8 +239,8 @@ func (c *chief) conduct(ctx context.Context, s *save) {
 	c.conclude(s, m, err)
 }
 
-// commit makes one task of every group that shares a folder write the manifest
-// m there.
+// commit makes tasks write the manifest m: one task of every group of tasks
+// that share a folder.
 func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) error {
 	if err := c.hook("store.manifest"); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// asking is one worker's prefetch request. It requests the rows for one step
-// from all shard holders that have some of them.
+// asking is one worker's request for the rows of a step. It is sent to all
+// shard holders (tasks that store variables) that have some of these rows.
 type asking struct {
 	step   uint64
 	own    []portion            // rows that this worker itself holds
@@ -117,8 +117,8 @@ type requests struct {
 	body   []byte // buffer for a reply; only the goroutine that receives frames uses it
 }
 
-// prefetch sends a prefetch request for the given rows to the shard holder.
-// The sender sends this request after all jobs that it got earlier.
+// prefetch sends a request for the rows of a step to the shard holder. The
+// request is sent after all jobs that are already in the queue r.jobs.
 func (r *requests) prefetch(a *asking, rows []portion) {
 	a.left.Add(1)
 	body := message.AppendCount(nil, len(rows))
@@ -148,8 +148,8 @@ func (r *requests) overhead(s *demand, rest int, count func(v *volume, n uint64)
 	}
 }
 
-// given handles a reply to a prefetch request: an early reply, during a step,
-// or a final reply, after the step.
+// given handles a reply to a request for the rows of a step. An early reply
+// comes while a step is running, the final reply after that step.
 func (r *requests) given(f wire.Header) error {
 	s := r.demand.Load()
 	if s == nil || f.Step != s.asking.step || f.Length > uint64(s.longest) {
@@ -236,7 +236,7 @@ type pull struct {
 	done     chan struct{} // closed after the rows have arrived
 }
 
-// add stores a pull request and returns the number by which take finds it.
+// add stores a request for rows and returns the number by which take finds it.
 func (p *pulls) add(w *pull) uint32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -246,7 +246,7 @@ func (p *pulls) add(w *pull) uint32 {
 	return p.last
 }
 
-// take removes the pull request with the given number and returns it. It
+// take removes the request for rows with the given number and returns it. It
 // returns nil if there is none.
 func (p *pulls) take(number uint32) *pull {
 	p.mu.Lock()

@@ -26,7 +26,7 @@ import "time"
 // The purposes of connections, which the dialling worker sends. They are part
 // of the wire protocol.
 const (
-	ToHolder = "owner" // from a worker to a shard holder
+	ToHolder = "owner" // from a worker to a shard holder (a task that stores variables)
 	ToFirst  = "local" // from a worker to the first worker of its host, which combines the traffic of all workers there
 )
 

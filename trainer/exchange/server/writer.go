@@ -14,7 +14,7 @@ import (
 type succeeds struct {
 	next   *aggregate.Shards
 	events <-chan aggregate.Event // delivers the worker's events from the shards in next
-	step   uint64                 // first step of the new shards
+	step   uint64                 // first step whose events come from the shards in next
 }
 
 func (succeeds) Counted() bool { return false }
@@ -110,7 +110,7 @@ func (w *writer) writeStep() error {
 			}
 		}
 		if len(w.frames) == 0 {
-			continue // the only event was succeeds, for which no frame is sent
+			continue // the only event was succeeds (variables have moved), for which no frame is sent
 		}
 		if err := w.peer.session.Send(w.frames...); err != nil {
 			return err
@@ -156,7 +156,7 @@ func (w *writer) next(wait bool) (aggregate.Event, bool) {
 func (w *writer) value(shard int) {
 	at := w.shards.All()[shard]
 	payload := at.Value(w.shards.ReaderGroup(w.peer.rank))
-	if l := w.peer.server.local; l.Aggregator != nil { // if there is an aggregator, the new value is in the memory of this process's worker
+	if l := w.peer.server.local; l.Aggregator != nil { // on the first worker of a host, which has an aggregator, the new value is in that worker's own memory
 		payload = l.Values(at.Piece)
 	}
 	if payload == nil {

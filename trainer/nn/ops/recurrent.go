@@ -66,8 +66,9 @@ type LSTM struct {
 }
 
 // Over adds the layer to the graph, for sequences of the given number of
-// steps. If i, f, g and o are the four parts of x·Input + h·State + Bias, a
-// step computes
+// steps. h is the state (outputs of the previous step) and c the cell states.
+// If i, f, g and o are the four parts of x·Input + h·State + Bias, a step
+// computes
 //
 //	c = sigmoid(f + Forget) c + sigmoid(i) tanh(g)
 //	h = sigmoid(o) tanh(c), times Projection
