@@ -173,8 +173,8 @@ func (s *server) pass() (n int, err error) {
 	return n, s.out.Flush()
 }
 
-// oldest returns the spool whose next unsent chunk is the oldest, or nil if
-// all chunks have been sent.
+// oldest returns the spool (stored output of one task) whose next unsent chunk
+// is the oldest, or nil if all chunks have been sent.
 func (s *server) oldest() (*spool, error) {
 	var best *spool
 	for _, sp := range s.spools {

@@ -58,8 +58,8 @@ func newPack(ctx context.Context, f *Folder, pieces []Piece, n int, o SendOption
 	return p, nil
 }
 
-// total returns the size of the pack in bytes. Until the pack is complete, the
-// result is an estimate.
+// total returns the size of the pack (stream of file contents) in bytes. Until
+// the pack is complete, the result is an estimate.
 func (p *pack) total() int64 {
 	size, ended := p.Size()
 	if ended {

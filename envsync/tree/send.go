@@ -35,7 +35,7 @@ type SendOptions struct {
 	Low      int                     // first port on which hosts listen to forward data to each other; any port if Low and High are 0
 	High     int                     // last port on which hosts listen to forward data to each other; any port if Low and High are 0
 	Spool    func(size int64) string // returns the folder for a temporary file of about size bytes; if nil, the file is in os.TempDir()
-	Lost     func(what []string)     // called at the end with a message for each failed connection between two hosts, for which the local machine has sent the data instead; may be nil
+	Lost     func(what []string)     // called at the end, with a message for each connection between two hosts that failed, so that this machine sent the data itself; may be nil
 }
 
 // DoneReply is the last line that Store.Serve writes. It means that the host
@@ -223,8 +223,9 @@ func bound(size int64, what string) (time.Duration, error) {
 	return d, fmt.Errorf("timed out after %s: the host has not %s (file system hung?)", d, what)
 }
 
-// talk exchanges messages with Store.Serve on the host t: it sends the
-// manifest, reads which pieces the host lacks, and sends these pieces.
+// talk exchanges messages with Store.Serve (the receiving program) on the host
+// t: it sends the manifest, reads which pieces the host lacks, and sends these
+// pieces.
 func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Target, stdin io.WriteCloser, stdout *io.PipeReader) error {
 	_, size := s.folder.Files()
 	stop := startTimeout(cancel, size, "reported which files it lacks")

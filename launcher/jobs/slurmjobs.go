@@ -32,8 +32,9 @@ func (s submitted) launched(r Record) bool {
 	return r.Slurm.ID == s.Slurm && r.Job == submission.RunID(s.Job, r.Slurm.Restarts)
 }
 
-// last returns the record of the submission's newest job. It ignores jobs
-// after more than the given number of restarts by Slurm.
+// last returns the record (this machine's file) of the newest plx job that the
+// submission has launched. It ignores jobs after more than the given number of
+// restarts by Slurm.
 func (s submitted) last(restarts int) (Record, bool) {
 	for ; restarts >= 0; restarts-- {
 		if r, found := s.run(restarts); found {
@@ -43,8 +44,9 @@ func (s submitted) last(restarts int) (Record, bool) {
 	return Record{}, false
 }
 
-// present returns the record of the job that Slurm runs now. If the submission
-// has ended, it returns the record of its last job.
+// present returns the record (this machine's file) of the plx job that Slurm
+// runs now. If the submission has ended, it returns the record of its last
+// job.
 func (s submitted) present(state slurm.State) (Record, bool) {
 	if state.Over() {
 		return s.last(state.Restarts)
@@ -150,8 +152,9 @@ func (s submitted) await(ctx context.Context, least int, printer *console.Printe
 	}
 }
 
-// watch waits at most limit for the record of a job whose agents have started.
-// If none appears in this time, it returns a zero Record and no error.
+// watch waits at most limit for the record (this machine's file) of a job
+// whose agents have started. If none appears in this time, it returns a zero
+// Record and no error.
 func (s submitted) watch(ctx context.Context, restarts int, limit time.Duration) (Record, error) {
 	for end := time.Now().Add(limit); time.Now().Before(end); {
 		if r, begun := s.run(restarts); begun && r.started() {
@@ -198,10 +201,10 @@ func (s submitted) follow(ctx context.Context, q Query, shown logs.Options, line
 }
 
 // awaitLaunched returns a query for a job that has been launched. If q means a
-// pending submission, awaitLaunched waits until the submission launches a job.
-// If newest is false and q.Job is the id of a launched job, the returned query
-// means exactly that job. If newest is true, it means the newest job of the
-// submission.
+// submission (a job script in Slurm's queue), awaitLaunched waits until the
+// submission launches a job. If newest is false and q.Job is the id of a
+// launched job, the returned query means exactly that job. If newest is true,
+// it means the newest job of the submission.
 func awaitLaunched(ctx context.Context, q Query, newest bool) (Query, error) {
 	if q.Job != "" && !newest {
 		if _, found := byID(q.Job); found {

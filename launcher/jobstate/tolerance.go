@@ -36,7 +36,7 @@ func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 	case sure || !namesNeededPeer(v, f):
 		return t.goOnWithout(f, workers), true
 	case v.stage == settling:
-		return nil, false // in the stage settling, collect f with the other failures and blame one of them later
+		return nil, false // in the stage settling, collect f with the other failures and decide later which one caused them
 	}
 	first := len(t.doubt.all) == 0
 	if t.doubt.add(f); !first {

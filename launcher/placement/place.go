@@ -141,8 +141,8 @@ func Place(machines []Machine, want Options) (Placement, error) {
 	return p, nil
 }
 
-// add adds the tasks of the machine with index i: a worker for each slot and,
-// depending on the options, a parameter server.
+// add adds the tasks of the machine with index i: a worker for each slot (a
+// GPU or CPU cores) and, depending on the options, a parameter server.
 func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
 	h := Host{Machine: i}
 	if hasServer(want, m, len(slots) > 0) {

@@ -18,7 +18,7 @@ type Method string
 // The methods. Each comment names the types of the method's parameter and
 // result, which are sent as JSON.
 const (
-	DoSurvey     Method = "survey"     // parameter Survey, result Surveyed: the host's facts and files
+	DoSurvey     Method = "survey"     // parameter Survey, result Surveyed: the facts of the host, such as its platform, and which of the given files it stores
 	DoProbe      Method = "probe"      // parameter Probe, result gpuprobe.Output: the host's GPUs
 	DoUse        Method = "use"        // no parameter, result HostUse: the host's CPU, memory and GPU usage, sampled since the first call
 	DoCheckName  Method = "check-name" // parameter CheckName, no result; fails with CodeTaken if a running job uses the name for its checkpoints
@@ -353,8 +353,8 @@ func Handle[In, Out any](f func(context.Context, In) (Out, error)) Handler {
 	return HandleStream(func(ctx context.Context, in In, _ *Answering) (Out, error) { return f(ctx, in) })
 }
 
-// HandleStream is like Handle for a method that also reads Order messages or
-// sends Piece messages.
+// HandleStream is like Handle for a method that also reads Order messages
+// (input) or sends Piece messages (output).
 func HandleStream[In, Out any](f func(context.Context, In, *Answering) (Out, error)) Handler {
 	return func(ctx context.Context, call *Answering) (any, error) {
 		var in In
@@ -374,9 +374,9 @@ var ErrPeerTimeout = errors.New("no message from plx")
 const MostSilence = time.Minute
 
 // Serve processes calls, one after the other, until a message arrives that is
-// neither a Call nor an Order. It returns that message. If nothing arrives for
-// the duration silence, it returns ErrPeerTimeout. The context of a Handler ends
-// with the connection.
+// neither a Call nor an Order (input of a call). It returns that message. If
+// nothing arrives for the duration silence, it returns ErrPeerTimeout. The
+// context of a Handler ends with the connection.
 func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, silence time.Duration) (Message, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -16,8 +16,8 @@ type host struct {
 	keep func(ctx context.Context) // tells the agent that the launch is still running
 }
 
-// host returns h with functions that send requests for the given ticket to its
-// agent.
+// host returns h with functions that send requests to its agent. ticket is the
+// launch's position in the queue for GPUs.
 func (h Host) host(ticket string) *host {
 	call := func(ctx context.Context, ask string, limit time.Duration) (protocol.Reservation, error) {
 		a, err := hosts.Call[protocol.Reservation](ctx, h.Agent, limit, protocol.DoReserve, protocol.Reserve{Ask: ask, Ticket: ticket, Claims: h.Claims})

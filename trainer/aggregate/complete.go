@@ -8,8 +8,9 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// completion acts when all gradients for a shard have arrived. It updates the
-// shard, requests the gradient norm, and sends workers the events of the step.
+// completion acts when all gradients for a shard (part of a variable) have
+// arrived. It updates the shard, requests the gradient norm, and sends workers
+// the events of the step.
 type completion struct {
 	d      *layout.Declaration
 	self   cluster.Task
@@ -189,7 +190,8 @@ func (Closed) Counted() bool        { return true }
 func (SquaresWanted) Counted() bool { return false }
 func (Ended) Counted() bool         { return false }
 
-// Outcome is the result of a training step on one shard holder.
+// Outcome is the result of a training step on one shard holder (a task that
+// stores variables).
 type Outcome struct {
 	VirtualWorkers int     // number of virtual workers (parts of the batch) that took part in the step
 	Norm           float64 // global norm of the step's gradients; 0 if no norm was requested or the norm is not known yet

@@ -315,8 +315,8 @@ func NewOutbox(d *layout.Declaration, parts []int, has func(variable int) bool) 
 	return o
 }
 
-// Bucket returns the index of a variable's bucket; -1 if the variable is not
-// sent.
+// Bucket returns the index of a variable's bucket (variables that are sent
+// together); -1 if the variable is not sent.
 func (o *Outbox) Bucket(variable int) int { return o.of[variable] }
 
 // Put stores the gradient sum of one part (subtree of the reduction tree) of a

@@ -256,8 +256,9 @@ func (s entry) finished() bool {
 // abandoned reports whether no task will finish the checkpoint. It returns
 // true under two conditions: the checkpoint is older than newest, and no file
 // in its folder has changed after last, the last change of any finished
-// checkpoint. The time matters after a restart from an older checkpoint,
-// because new checkpoints then have lower steps than old ones.
+// checkpoint. The second condition protects a checkpoint that is being written
+// after a restart from an older checkpoint: its step is lower than that of
+// newest.
 func (s entry) abandoned(newest entry, last time.Time) bool {
 	return newestFirst(s.FolderCopy, newest.FolderCopy) > 0 && !s.changed.After(last)
 }

@@ -61,8 +61,8 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// Slots returns how many numbers the rule keeps per element, which is the
-// length of [State.Slots].
+// Slots returns how many numbers the update rule keeps per element (2 for
+// Adam, 0 for SGD). This is the length of [State.Slots].
 func (s Settings) Slots() int {
 	switch s.Rule {
 	case Momentum, Adagrad:
@@ -80,7 +80,7 @@ type Step struct {
 	Scale  float64 // factor by which the gradient is multiplied; 1 leaves it unchanged
 }
 
-// State is the optimiser state of one shard of a variable.
+// State is the optimiser state of one shard (part of a variable).
 type State[T wire.Float] struct {
 	settings Settings
 	slots    [][]T // optimiser state: slots[i][j] is the i-th number that the rule keeps for element j of the shard

@@ -28,9 +28,10 @@ func newArbiter(number, workers int, first uint64) Selection {
 		step: first, counts: slices.Repeat([]uint64{first}, workers)}
 }
 
-// latecomers is the Pace of the mode backup. A worker whose gradients came too
-// late for a step waits for the values after that step. The other workers
-// receive the values as soon as the step is applied.
+// latecomers is the Pace (the rule when workers receive values) of the mode
+// backup. A worker whose gradients came too late for a step waits for the
+// values after that step. The other workers receive the values as soon as the
+// step is applied.
 type latecomers struct {
 	mu      sync.Mutex
 	made    uint64 // number of steps whose gradients are applied to all shards of the variables

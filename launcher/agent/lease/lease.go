@@ -17,7 +17,9 @@ package lease
 
 import "time"
 
-// Lease is the lease of one host. Only one goroutine may call its methods.
+// Lease computes how long one host may keep its tasks running without a
+// message from the driver (the process that controls the job). Only one
+// goroutine may call its methods.
 type Lease struct {
 	length time.Duration        // how long the lease lasts after a renewal; 0 means that it never ends
 	grace  time.Duration        // time that tasks get to end, from the request until they are killed; at most half of length
@@ -71,8 +73,9 @@ func (l *Lease) killed() time.Duration { return l.length - min(2*time.Second, l.
 func (l *Lease) Left() (grace time.Duration, over bool) {
 	age := l.clock() - l.begun
 	// Tasks are asked to end one grace period before the lease expires. If
-	// that leaves too little time before the kill, the request comes earlier:
-	// tasks always get the smaller of grace and a tenth of the length.
+	// that leaves them too little time until they are killed, the request
+	// comes earlier. They always get the smaller of grace and a tenth of the
+	// length.
 	told := min(l.length-l.grace, l.killed()-min(l.grace, l.length/10))
 	if l.length <= 0 || age < told {
 		return 0, false

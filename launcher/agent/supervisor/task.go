@@ -92,7 +92,7 @@ func (t *task) receive(m cluster.ControlMessage) {
 		t.control.Close() // close the control channel, which makes the task fail
 	}
 	if t.stopAsked {
-		t.sendStop() // send the stop message now: when the task was asked to end, it had not sent its hello message and could get only signals
+		t.sendStop() // the task was asked to end before it could read messages: send the stop message now
 	}
 }
 
@@ -165,7 +165,7 @@ type report struct {
 	progress  *cluster.ControlMessage // last message with a step number, except about checkpoints; nil before the first one
 	cause     string                  // why the task failed, as reported by the task or found by the supervisor; "" if unknown
 	lostPeer  string                  // name of the task whose loss made this task fail; "" if there is none
-	silent    int                     // seconds since the task's last message, counted in ticks of the supervisor
+	silent    int                     // seconds since the task's last message: the supervisor increments it once per second
 	forwarded time.Time               // when the task's last heartbeat was forwarded to the driver (the process that controls the job); the zero time makes forwardNow forward the next one
 }
 

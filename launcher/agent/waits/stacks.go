@@ -90,9 +90,9 @@ func withoutOwn(dump string) string {
 	return strings.Join(rest, "")
 }
 
-// grown waits for the time first until the file is longer than before. It then
-// waits until the file stops growing, but at most dumpTime more. It returns
-// the file's length.
+// grown waits until the file is longer than before, for at most the time
+// first. Then it waits until the file stops growing, but at most dumpTime
+// longer. It returns the file's length.
 func grown(f *os.File, before int64, first time.Duration) int64 {
 	size, end, quiet := before, time.Now().Add(first+dumpTime), time.Now().Add(first)
 	for now := time.Now(); now.Before(end) && now.Before(quiet); now = time.Now() {

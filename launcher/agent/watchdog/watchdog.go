@@ -104,8 +104,8 @@ func (w *Watchdog) Run() error {
 }
 
 // SupervisorEnded is the error of Run if the supervisor has ended without
-// recording a verdict. How describes the end, for example the signal that
-// killed the supervisor.
+// recording a verdict (how the job ended). How describes the end of the
+// supervisor, for example the signal that killed it.
 type SupervisorEnded struct{ How string }
 
 func (e *SupervisorEnded) Error() string { return e.How }
@@ -224,7 +224,7 @@ func (w *Watchdog) watch() {
 }
 
 // end kills all processes that the supervisor has left. If state.json has no
-// verdict, it records one.
+// verdict (how the job ended), it records one.
 func (w *Watchdog) end() error {
 	state, err := w.folder.ReadState()
 	known := err == nil && state.Phase == protocol.Over

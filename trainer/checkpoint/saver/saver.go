@@ -114,9 +114,9 @@ func (s *Saver) urgent() bool {
 	return slices.ContainsFunc(s.pending, func(r Request) bool { return r.Exact })
 }
 
-// After makes a checkpoint if one is due. The chief calls it after each step,
-// with the number of steps made. If a request has Hold set, After blocks the
-// chief until [Saver.Resume].
+// After makes a checkpoint if one is due. The chief (worker 0) calls it after
+// each step, with the number of steps made. If a request has Hold set, After
+// blocks the chief until [Saver.Resume].
 func (s *Saver) After(ctx context.Context, step int) error {
 	if s == nil {
 		return nil
@@ -199,7 +199,7 @@ func (s *Saver) Completed() []int {
 }
 
 // Wait waits until every [Request] has received its outcome through
-// Request.Tell. The store must be closed before.
+// Request.Tell. Close the store, which writes the checkpoints, before that.
 func (s *Saver) Wait() {
 	if s != nil {
 		s.notifying.Wait()
@@ -298,11 +298,11 @@ func (s *Saver) waitPaused(ctx context.Context, step int) error {
 	}
 }
 
-// Conclude makes the final checkpoint after a successful training of step
-// steps, and waits until it is written. It does not return the error of a
-// failed save, because the store logs it. If workers are not synchronous,
-// Conclude first waits for the other workers, so that the checkpoint contains
-// the last step of each.
+// Conclude makes the final checkpoint after a successful training, and waits
+// until it is written. step is the number of training steps. Conclude does not
+// return the error of a failed save, because the store logs it. If workers are
+// not synchronous, Conclude first waits for the other workers, so that the
+// checkpoint contains the last step of each.
 func (s *Saver) Conclude(ctx context.Context, step int) error {
 	if s == nil {
 		return nil

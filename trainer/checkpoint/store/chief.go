@@ -17,9 +17,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// chief makes the store's decisions, in the task that is the chief (worker 0).
-// It receives the messages of all tasks, including its own. Only one save is
-// under way at a time. To avoid deadlocks, lock chief.mu before roster.mu.
+// chief makes the decisions of the checkpoint store, in the task that is the
+// chief (worker 0). It receives the messages of all tasks, including its own.
+// Only one save is under way at a time. To avoid deadlocks, lock chief.mu
+// before roster.mu.
 type chief struct {
 	config     Config
 	life       *lifetime.Lifetime
@@ -222,7 +223,7 @@ func (c *chief) release() {
 }
 
 // conduct waits until all parts of save s are written and copied, and then
-// commits it.
+// makes the tasks write the manifest.
 func (c *chief) conduct(ctx context.Context, s *save) {
 	select {
 	case <-s.all:

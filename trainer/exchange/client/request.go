@@ -18,7 +18,7 @@ import (
 type asking struct {
 	step   uint64
 	own    []portion            // rows that this worker itself holds
-	host   []message.RowRequest // rows to request through the first worker of the host
+	host   []message.RowRequest // rows to request through the first worker of the host, which requests rows for all workers there
 	direct atomic.Bool          // true if the host's first worker cannot get the rows listed in the field host, so that this worker must request them itself
 	left   atomic.Int32         // number of missing replies, plus 1 until all requests are sent
 	done   chan struct{}        // closed after all replies have arrived
@@ -256,9 +256,9 @@ func (p *pulls) take(number uint32) *pull {
 	return w
 }
 
-// pull requests the rows of a piece that index lists. If index is nil, it
-// requests consecutive rows from row first on, as many as fit into the memory
-// into.
+// pull requests rows of a piece (range of rows). If index is not nil, it lists
+// the rows. Otherwise pull requests consecutive rows from row first on, as
+// many as fit into the memory into.
 func (r *requests) pull(p layout.Piece, first int, index []int64, into []byte) (*pull, error) {
 	var body []byte
 	if index != nil {

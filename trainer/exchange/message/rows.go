@@ -39,7 +39,8 @@ type RowRequest struct {
 func Padded(n int) int { return (n + 7) &^ 7 }
 
 // MaxHead returns the largest encoded size, in bytes, of the head of a reply
-// for n pieces. The lists of rows are not counted.
+// for n pieces. The head names the pieces and their rows; the bytes for the
+// rows are not counted here.
 func MaxHead(n int) int { return binary.MaxVarintLen64*(1+2*n) + 7 }
 
 // AppendCount appends the number of pieces, which is the first number in a
@@ -121,8 +122,8 @@ type Source interface {
 	Read(index []int64, into []byte) error
 }
 
-// Share describes what a reply contains of one piece: the rows, and the source
-// of their values.
+// Share is the part of a reply that concerns one piece of a variable: the
+// requested rows of that piece, and the source of their values.
 type Share struct {
 	Rows
 	From Source

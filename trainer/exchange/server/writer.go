@@ -151,8 +151,8 @@ func (w *writer) next(wait bool) (aggregate.Event, bool) {
 	}
 }
 
-// value appends a frame with the value of a shard after w.step steps. The
-// frame refers to the shard's memory and does not copy it.
+// value appends a frame with the value of a shard (part of a variable) after
+// w.step steps. The frame refers to the shard's memory and does not copy it.
 func (w *writer) value(shard int) {
 	at := w.shards.All()[shard]
 	payload := at.Value(w.shards.ReaderGroup(w.peer.rank))

@@ -139,7 +139,7 @@ func (l LSTM) sizes(steps int) (s lstm, in gorgonia.Nodes, err error) {
 }
 
 // gradients adds the gradients of all inputs to the graph. The last input, the
-// trace, has none.
+// trace (intermediate values of the layer), has none.
 func (s lstm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	trace, shape := in[len(in)-1], s.LSTM
 	b := &adder{what: s.what, dtype: s.dtype}
@@ -232,7 +232,7 @@ func (l GRU) sizes(steps int) (s gru, in gorgonia.Nodes, err error) {
 }
 
 // gradients adds the gradients of all inputs to the graph. The last input, the
-// trace, has none.
+// trace (intermediate values of the layer), has none.
 func (s gru) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	b := &adder{what: s.what, dtype: s.dtype}
 	add := func(which string, f32 func(recurrent.GRU) recurrent.Pass[float32], f64 func(recurrent.GRU) recurrent.Pass[float64], to tensor.Shape, from ...*gorgonia.Node) *gorgonia.Node {
