@@ -50,9 +50,9 @@ const (
 	maxPoll     = 100 * time.Millisecond
 	keepAlive   = 5 * time.Second
 	reopenEvery = 2 * time.Second
-	// passChunks is the largest number of chunks that one pass sends. The
-	// limit lets Serve notice new spools and the end of ctx during a flood of
-	// output.
+	// passChunks is the largest number of chunks that one call of pass sends.
+	// The limit lets Serve notice new spools (stored outputs) and the end of
+	// ctx during a flood of output.
 	passChunks = 256
 )
 
@@ -131,7 +131,7 @@ func (s *server) discover(anew bool) error {
 			}
 		}
 	}
-	s.req = s.req.whole() // TailLines and Since apply only to the spools of the first listing. Send later spools from their first byte.
+	s.req = s.req.whole() // TailLines and Since apply only to the spools (stored outputs) that exist now. Send later spools from their first byte.
 	return nil
 }
 
@@ -209,8 +209,8 @@ func (s *server) idle(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// end sends the end record. It returns an error instead if a spool has become
-// shorter than the bytes already sent.
+// end sends the end record. It returns an error instead if a spool (stored
+// output) has become shorter than the bytes already sent.
 func (s *server) end() error {
 	for _, sp := range s.spools {
 		if err := sp.checkLength(); err != nil {

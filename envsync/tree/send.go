@@ -161,7 +161,7 @@ type sender struct {
 	cancel  context.CancelCauseFunc // cancels ctx, and so the transfers to all hosts
 
 	mu     sync.Mutex
-	packs  map[string]*pack // packs maps the bit set of pieces that a host lacks to the pack with these pieces
+	packs  map[string]*pack // by bit set of the pieces that a host lacks: the pack (stream) with these pieces
 	unread error            // first error of a local file that could not be packed, or nil
 }
 

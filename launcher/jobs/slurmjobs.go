@@ -54,9 +54,10 @@ func (s submitted) present(state slurm.State) (Record, bool) {
 	return s.run(state.Restarts)
 }
 
-// submissionOf returns the Slurm submission that the query means. It returns
-// nil if the query means a job outside Slurm's queue. If the query names no
-// job, submissionOf returns the newest submission that has not ended.
+// submissionOf returns the Slurm submission (job script) that the query means.
+// It returns nil if the query means a job that was not submitted to Slurm by
+// plx. If the query names no job, submissionOf returns the newest submission
+// that has not ended.
 func submissionOf(ctx context.Context, q Query) (*submitted, error) {
 	if q.OnHosts {
 		return nil, nil
@@ -98,8 +99,8 @@ func matchSubmission(all []submission.Submission, text string) *submitted {
 	return nil
 }
 
-// newestQueued returns the newest submission that has not ended according to
-// Slurm, or nil.
+// newestQueued returns the newest submission (a job script that was passed to
+// Slurm) that has not ended according to Slurm, or nil.
 func newestQueued(ctx context.Context, all []submission.Submission) *submitted {
 	for i := range slices.Backward(all) {
 		if all[i].Over != nil {
@@ -219,9 +220,9 @@ func awaitLaunched(ctx context.Context, q Query, newest bool) (Query, error) {
 	return q.exactly(r.Job), err
 }
 
-// alreadyLaunched returns a query for the newest job that the submission of q
-// has launched. If the submission has launched no job, the error says what it
-// waits for or how it ended.
+// alreadyLaunched returns a query for the newest plx job that the Slurm
+// submission of q has launched. If the submission has launched no job, the
+// error says what it waits for or how it ended.
 func alreadyLaunched(ctx context.Context, q Query) (Query, error) {
 	if q.exact {
 		return q, nil
@@ -243,8 +244,9 @@ func alreadyLaunched(ctx context.Context, q Query) (Query, error) {
 	return q, exit.WithHint(fmt.Errorf("job %s: its tasks have not begun: %s", s.Job, s.Waiting(state)), "plx attach waits for it, plx stop cancels it")
 }
 
-// row returns the submission's row in plx jobs. shown is false if the
-// submission has launched a job, because the list has a row for that job.
+// row returns the submission's row in the list that the command plx jobs
+// prints. shown is false if the submission has launched a job, because the
+// list has a row for that job.
 func (s submitted) row(ctx context.Context) (out row, shown bool) {
 	out = row{Job: s.Job, Name: s.Name, Program: s.Program, Created: s.Created, State: "pending"}
 	state, err := s.Ask(ctx)

@@ -15,9 +15,9 @@ import (
 // reported that the job can lose workers. From then on, it tolerates losses of
 // workers other than the chief.
 type tolerance struct {
-	on      bool                  // the chief has reported that the job tolerates the loss of other workers
+	on      bool                  // the chief (worker 0) has reported that the job tolerates the loss of other workers
 	without map[cluster.Task]bool // lost workers without which the job continues
-	short   string                // text for the verdict if a loss would have left too few workers; otherwise empty
+	short   string                // text for the verdict (how the job ended) if a loss would have left too few workers; otherwise empty
 
 	// doubt holds failures of workers that say they lost the chief or a
 	// parameter server. They wait here for the time Plan.Settle. If the named
@@ -46,9 +46,8 @@ func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 }
 
 // dispensable returns the workers that the job loses by failure f, if it can
-// continue without them. It returns nil if it cannot. The job needs the chief,
-// which takes the checkpoints, and every server, which holds variables of the
-// model.
+// continue without them. It returns nil if it cannot. The job needs the chief
+// (worker 0), which takes the checkpoints, and every parameter server.
 func (t *tolerance) dispensable(v view, f failure) []cluster.Task {
 	if !t.on || f.secondhand || v.stage < starting || v.stage > settling || v.stage == finishing {
 		return nil
@@ -150,8 +149,8 @@ func (t *tolerance) unclear(v view) bool {
 	return false
 }
 
-// fewer returns a text for the verdict of a successful job: how many of its
-// workers were lost. It returns "" if none was.
+// fewer returns a text for the verdict (how the job ended) of a successful
+// job: how many of its workers were lost. It returns "" if none was.
 func (t *tolerance) fewer(v view) string {
 	if len(t.without) == 0 {
 		return ""

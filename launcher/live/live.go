@@ -248,8 +248,8 @@ func (l *Line) Parts(colour bool) []string {
 }
 
 // training returns the parts of the status line that show metrics. The step is
-// that of the most advanced task. Each other metric is that of the first task,
-// in the order of names, that has reported the metric.
+// the highest one that a task has reported. Each other metric is taken from
+// the first task, in the order of names, that has reported the metric.
 func (l *Line) training(now time.Time) (parts []string) {
 	names := l.names()
 	if len(names) == 0 {

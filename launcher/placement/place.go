@@ -47,8 +47,8 @@ func (m Machine) wrong(err error) error {
 }
 
 // Options are the user's options for the placement of tasks. The job's agents
-// store them, so that plx scale can apply them to hosts that join the job
-// later.
+// (plx's process on each host) store them, so that plx scale can apply them to
+// hosts that join the job later.
 type Options = protocol.Placing
 
 // Joining returns the options for hosts that join a running job. It sets

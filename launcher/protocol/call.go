@@ -70,16 +70,17 @@ type Reply struct {
 	Err *Failure        `json:"err,omitempty"` // nil if the call succeeded
 }
 
-// Piece is a part of the output of a call that the agent is still processing.
+// Piece is a message with a part of the output of a call that the agent is
+// still processing.
 type Piece struct {
 	ID     uint64 `json:"id"`     // ID of the Call
 	Stream int    `json:"stream"` // stream number: 1 for standard output, 2 for standard error
 	Data   []byte `json:"data"`
 }
 
-// Order is a part of the input of a call that the agent is still processing.
-// An Order without Data ends the input. The agent drops an Order for a call
-// that has ended.
+// Order is a message with a part of the input of a call that the agent is
+// still processing. An Order without Data ends the input. The agent drops an
+// Order for a call that has ended.
 type Order struct {
 	ID   uint64 `json:"id"` // ID of the Call
 	Data []byte `json:"data,omitempty"`

@@ -157,15 +157,15 @@ type Host interface {
 	Fail(err error)
 }
 
-// Event is what a shard holder sends to a worker that takes part in a step:
-// Updated, Closed, SquaresWanted or Ended.
+// Event is what a shard holder (a task that stores variables) sends to a
+// worker that takes part in a step: Updated, Closed, SquaresWanted or Ended.
 type Event interface {
 	// Counted reports whether a worker gets an event of this type in every
 	// step. Shards.Events returns the number of such events per step.
 	Counted() bool
 }
 
-// Updated is the event that a shard has its new value.
+// Updated tells a worker that a shard (part of a variable) has its new value.
 type Updated struct {
 	Shard int     // index of the shard among the shards of its holder (the task that stores it)
 	End   Outcome // result of the step that updated the shard

@@ -232,9 +232,9 @@ func NewWorkerSums(v layout.Variable, plan *layout.Plan) *WorkerSums {
 	return o
 }
 
-// Memory returns the memory into which the gradient of a virtual worker must
-// be written. virtualWorker is its number, counted from the worker's first
-// virtual worker. The result is nil for a sparse variable.
+// Memory returns the memory into which the gradient of a virtual worker (part
+// of the batch) must be written. virtualWorker is its number, counted from the
+// worker's first virtual worker. The result is nil for a sparse variable.
 func (o *WorkerSums) Memory(virtualWorker int) []byte {
 	if o.memory == nil {
 		return nil
@@ -242,7 +242,8 @@ func (o *WorkerSums) Memory(virtualWorker int) []byte {
 	return o.memory[virtualWorker]
 }
 
-// SetRows sets the gradient of one virtual worker for a sparse variable.
+// SetRows sets the gradient of one virtual worker (part of the batch) for a
+// sparse variable.
 func (o *WorkerSums) SetRows(virtualWorker int, index []int64, values []byte) error {
 	v := o.variable
 	var s Sum
@@ -279,7 +280,7 @@ type Outbox struct {
 	Buckets [][]int          // by bucket: indices of its variables; all sparse variables share one bucket, the loss has a bucket of its own
 	of      []int            // by variable: index of its bucket; -1 means that the variable is not sent
 	sums    [][]Sum          // by variable and part: the latest gradient sum; nil if no virtual worker had data
-	left    [][]atomic.Int32 // by bucket and part: number of variables whose sum is not complete yet in this step
+	left    [][]atomic.Int32 // by bucket (variables that are sent together) and part: number of variables whose sum is not complete yet in this step
 }
 
 // NewOutbox returns an Outbox for the variables for which has returns true,

@@ -69,9 +69,9 @@ type Hook struct {
 	// also called if the worker's gradients came too late for the step
 	// (Result.Late).
 	After func(ctx context.Context, r replica.Result) error
-	// Checkpoint is called only on the chief, after a checkpoint is completely
-	// written. The call comes between two steps or after the last one. steps
-	// is the number of steps that the checkpoint contains.
+	// Checkpoint is called only on the chief (worker 0), after a checkpoint is
+	// completely written. The call comes between two steps or after the last
+	// one. steps is the number of steps that the checkpoint contains.
 	Checkpoint func(ctx context.Context, steps int) error
 	// End is called after the last step and the last checkpoint, unless the
 	// program failed. steps is the number of steps whose updates the variables
@@ -87,7 +87,7 @@ type Hook struct {
 }
 
 // Gradient is the gradient of one variable that one virtual worker has
-// computed from its part of the batch.
+// computed from its part of the global batch.
 type Gradient struct {
 	Variable      string  // name of the variable
 	Step          int     // number of the step, counted from 0

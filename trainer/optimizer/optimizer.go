@@ -83,7 +83,7 @@ type Step struct {
 // State is the optimiser state of one shard (part of a variable).
 type State[T wire.Float] struct {
 	settings Settings
-	slots    [][]T // optimiser state: slots[i][j] is the i-th number that the rule keeps for element j of the shard
+	slots    [][]T // optimiser state: slots[i][j] is the i-th number that the update rule keeps for element j of the shard
 }
 
 // New returns the optimiser state of n elements before the first step.

@@ -14,7 +14,7 @@ type constants[T wire.Float] struct {
 	accumulator, epsilon T
 	beta1, beta2         T
 	rest1, rest2         T // 1 - beta1 and 1 - beta2
-	corrected, spread    T // Adam's learning rate, and factor of the square root, after bias correction
+	corrected, spread    T // corrected: Adam's learning rate after bias correction; spread: factor of the square root for the same correction
 
 	prepares      bool   // true if scale or decay changes the gradient before the rule uses it
 	scale         T      // value of Step.Scale, by which the gradient is multiplied

@@ -122,8 +122,9 @@ func (a *arbiter) Commit(rank int, step uint64) (v Verdict, current uint64, err 
 
 // Leave marks a worker as finished or lost; repeated calls have no effect. If
 // a lost worker was already accepted for the current step, its gradients still
-// count in that step, because some shard holders may have them. Leave returns
-// the accepted workers if too few workers are left to complete the step.
+// count in that step, because some shard holders (tasks that store variables)
+// may have received them. If too few workers are left to complete the step,
+// Leave returns the accepted workers, which wait for it.
 func (a *arbiter) Leave(rank int) (waiting []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

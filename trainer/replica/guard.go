@@ -27,7 +27,7 @@ const sampledBytes = 16 << 10
 // sends them.
 type Guard struct {
 	replica    *Replica
-	who        string // the virtual worker that computes the run, for error messages
+	who        string // the virtual worker (part of the batch) whose gradients the run computes, for error messages
 	everything bool   // check every gradient completely; false means only the beginning of the first gradients
 	sent       bool   // a variable's gradient has passed the check, so other machines may already update the variable
 	broken     error  // error for the first bad gradient, after which none may be sent; nil if there was none

@@ -26,7 +26,7 @@ type Lease struct {
 	begun  time.Duration        // when the lease was last renewed, as a reading of clock
 	clock  func() time.Duration // returns the time since a fixed moment, such as the boot of the host
 
-	sender string        // name of the clock that the driver's time stamps were read from; "" before the first renewal with a name
+	sender string        // name of the clock from which the driver (the process that controls the job) reads its time stamps; "" before the first renewal with a name
 	ahead  time.Duration // estimate of clock minus the driver's clock; it includes the transit time of the fastest renewal so far
 	seen   time.Duration // when ahead was last updated, as a reading of clock
 }
@@ -41,11 +41,11 @@ func New(length, grace time.Duration, clock func() time.Duration) *Lease {
 // per second. TODO: this rate is a guess, it was measured on no host.
 const drift = 1e-3
 
-// Renew restarts the lease. The lease counts from the time when the renewal
-// was sent, not from its arrival: a renewal that the network delayed extends
-// the lease by less. sender names the clock from which sent was read. The
-// lease counts from now if sender is empty, or differs from the sender of the
-// previous renewal.
+// Renew restarts the lease. The lease counts from the time sent, when the
+// renewal was sent, and not from its arrival. So a renewal that the network
+// delayed extends the lease by less. sender names the clock from which sent
+// was read. If sender is empty, or differs from the sender of the previous
+// renewal, the lease counts from now.
 func (l *Lease) Renew(sender string, sent time.Duration) {
 	now := l.clock()
 	if sender == "" {

@@ -23,7 +23,7 @@ type generation struct {
 
 	layout    protocol.Prepare   // the driver's latest Prepare message; this host has prepared its generation or is preparing it
 	prepared  *protocol.Prepared // reply to the last successful Prepare; nil before the first one
-	used      map[string]bool    // addresses reserved for tasks in any generation so far; only openSockets accesses it
+	used      map[string]bool    // addresses reserved for tasks in any generation (run of all tasks) so far; only openSockets accesses it
 	preparing bool               // true while openSockets runs in the background; a new Prepare message then waits in next
 	next      *protocol.Prepare  // the latest Prepare message that waits while preparing is true; nil if none waits
 }

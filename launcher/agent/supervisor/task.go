@@ -131,8 +131,9 @@ func (t *task) askToEnd(grace time.Duration, interrupt bool) {
 	}
 }
 
-// sendStop asks the task to end by a control message. If the task does not
-// read the message, the supervisor sends signals later.
+// sendStop sends the task a control message that asks it to end. If the task
+// does not read the message, the supervisor (the agent process that runs the
+// tasks) sends signals later.
 func (t *task) sendStop() { t.send(cluster.ControlMessage{Kind: cluster.Stop}) }
 
 // terminate sends SIGTERM at most once, because many programs take a second
@@ -163,7 +164,7 @@ type report struct {
 	finished  bool                    // true once the task has reported that its work is complete
 	failed    *cluster.ControlMessage // the task's Failed message; nil if it has sent none
 	progress  *cluster.ControlMessage // last message with a step number, except about checkpoints; nil before the first one
-	cause     string                  // why the task failed, as reported by the task or found by the supervisor; "" if unknown
+	cause     string                  // why the task failed, as reported by the task or found by the supervisor (the agent process that runs it); "" if unknown
 	lostPeer  string                  // name of the task whose loss made this task fail; "" if there is none
 	silent    int                     // seconds since the task's last message: the supervisor increments it once per second
 	forwarded time.Time               // when the task's last heartbeat was forwarded to the driver (the process that controls the job); the zero time makes forwardNow forward the next one

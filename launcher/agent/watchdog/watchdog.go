@@ -61,11 +61,12 @@ type Watchdog struct {
 // startTimeout is how long to wait for the supervisor to report that it is ready.
 const startTimeout = 30 * time.Second
 
-// Start starts the supervisor of a job and waits until it is ready. It passes
-// the specification, the launcher's connection and the locks of the host's
-// GPUs to the supervisor. Afterwards only the supervisor uses the connection,
-// but both processes hold the locks. If Start fails, no process is left. No
-// other code of this process may wait for children, see [process.Children].
+// Start starts the supervisor of a job (the process that runs the tasks) and
+// waits until it is ready. It passes the specification, the launcher's
+// connection and the locks of the host's GPUs to the supervisor. Afterwards
+// only the supervisor uses the connection, but both processes hold the locks.
+// If Start fails, no process is left. No other code of this process may wait
+// for children, see [process.Children].
 func Start(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*Watchdog, error) {
 	output, err := os.OpenFile(f.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -82,8 +83,9 @@ func Start(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*Watchdog,
 	return w, dropLauncher()
 }
 
-// dropLauncher closes this process's copy of the connection to the launcher, which
-// only the supervisor uses from now on.
+// dropLauncher closes this process's copy of the connection to the launcher.
+// From now on only the supervisor (the process that runs the tasks) uses the
+// connection.
 func dropLauncher() error {
 	_ = os.WriteFile("/proc/self/comm", []byte("plx-watchdog"), 0) // name shown by ps and top; the arguments remain "plx agent start"
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -95,8 +97,9 @@ func dropLauncher() error {
 	return errors.Join(unix.Dup3(int(null.Fd()), 0, 0), unix.Dup3(int(null.Fd()), 1, 0), os.Chdir("/"))
 }
 
-// Run watches the supervisor. It returns when no process of the job is left on
-// the host, except processes that cannot be killed.
+// Run watches the supervisor (the process that runs the tasks). It returns
+// when no process of the job is left on the host, except processes that cannot
+// be killed.
 func (w *Watchdog) Run() error {
 	defer w.life.Close() // a pipe has no buffered data, so Close cannot lose any
 	w.watch()
@@ -110,9 +113,9 @@ type SupervisorEnded struct{ How string }
 
 func (e *SupervisorEnded) Error() string { return e.How }
 
-// Signals returns a channel of the signals that watchdog and supervisor
-// handle: SIGTERM and SIGUSR1. It also makes the process ignore a terminal's
-// signals.
+// Signals returns a channel of the signals SIGTERM and SIGUSR1, which the
+// watchdog process and the supervisor process handle. It also makes the
+// process ignore a terminal's signals.
 func Signals() <-chan os.Signal {
 	terms, ignored := make(chan os.Signal, 4), make(chan os.Signal, 1)
 	signal.Notify(terms, unix.SIGTERM, unix.SIGUSR1)
@@ -120,7 +123,8 @@ func Signals() <-chan os.Signal {
 	return terms
 }
 
-// start starts the supervisor process and waits until it is ready.
+// start starts the supervisor process (which runs the tasks) and waits until
+// it is ready.
 func (w *Watchdog) start(spec protocol.Spec, output *os.File, locks []*os.File) error {
 	theirs, to, err := os.Pipe() // pipe for the Spec; end of file tells the supervisor that this process has ended
 	if err != nil {
@@ -180,9 +184,9 @@ func (w *Watchdog) countBeats(beats *os.File) {
 	}
 }
 
-// Limits of Watchdog.stuck, in seconds. The watchdog counts ticks instead of
-// measuring time, so that it does not count the time during which the machine
-// was suspended.
+// Limits of Watchdog.stuck, in seconds. The watchdog counts the ticks of a
+// timer instead of measuring time, so that it does not count the time during
+// which the machine was suspended.
 const (
 	leastStuck = 3
 	mostStuck  = 30
@@ -230,7 +234,7 @@ func (w *Watchdog) end() error {
 	known := err == nil && state.Phase == protocol.Over
 	limit := process.KillTime
 	if known && len(state.Unkillable) > 0 {
-		limit = 0 // do not wait again for unkillable processes, because the supervisor has already waited
+		limit = 0 // do not wait for unkillable processes, because the supervisor (the process that ran the tasks) has already waited
 	}
 	left, err := w.children.Clear(limit)
 	err = errors.Join(err, w.folder.RemoveSecret())
@@ -270,10 +274,11 @@ type readiness struct {
 	Error string `json:"error,omitempty"` // why the supervisor could not start; "" if it has started
 }
 
-// Inherited is what a supervisor gets from the watchdog that starts it.
+// Inherited is what a supervisor (the process that runs the tasks) gets from
+// the watchdog process that starts it.
 type Inherited struct {
 	Spec     protocol.Spec   // specification of the job
-	Lost     <-chan struct{} // closed when the watchdog has ended
+	Lost     <-chan struct{} // closed when the watchdog process has ended
 	Launcher *Launcher       // connection to the launcher that has sent the Spec
 	Locks    []*os.File      // locks of the host's GPUs, which every task inherits too
 	watchdog *os.File        // pipe to the watchdog: one readiness message, then heartbeats
@@ -321,8 +326,8 @@ func (in *Inherited) Answer(err error) error {
 	return json.NewEncoder(in.watchdog).Encode(r)
 }
 
-// Launcher is the connection to the launcher: a pair of pipes from the SSH
-// server.
+// Launcher is the connection to the launcher (plx on the user's machine): a
+// pair of pipes from the SSH server.
 type Launcher struct{ in, out *os.File }
 
 func (l *Launcher) Read(p []byte) (int, error)         { return l.in.Read(p) }

@@ -15,7 +15,7 @@ import (
 type Report struct {
 	Cluster   Cluster
 	Variables []Variable
-	Exchanged []Exchange // bytes by variable, worker and shard holder, summed over all Steps
+	Exchanged []Exchange // bytes by variable, worker and shard holder (task that stores variables), summed over all Steps
 	Steps     int        // number of steps covered by Exchanged; at least 1
 }
 

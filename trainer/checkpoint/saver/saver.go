@@ -59,7 +59,7 @@ type Config struct {
 // Saver decides when the job makes a checkpoint. A nil Saver never makes one.
 type Saver struct {
 	config    Config
-	due       bool           // true if a checkpoint must be made as soon as the store has written the current one
+	due       bool           // true if a checkpoint must be made as soon as the previous one is written
 	last      time.Time      // when the last checkpoint was begun; before the first checkpoint, when New was called
 	at        int            // step of the last checkpoint that was made or resumed from; -1 means that there was none
 	saved     int            // number of completed checkpoints that the method note has counted
@@ -69,8 +69,8 @@ type Saver struct {
 
 	mu      sync.Mutex
 	pending []Request // requests for which no checkpoint has been begun yet
-	paused  *pause    // the current pause of the chief after a checkpoint, or the one about to begin; nil if there is none
-	left    bool      // true if the chief has made its last step; other workers may still train
+	paused  *pause    // the chief's pause after a checkpoint, which lasts now or is about to begin; nil if there is none
+	left    bool      // true if the chief (worker 0) has made its last step; other workers may still train
 	over    *result   // outcome of the final checkpoint; nil until it has been made
 }
 
@@ -211,18 +211,18 @@ func (s *Saver) Wait() {
 type Request struct {
 	Number  int            // number of the request; a later request has a higher one
 	Exact   bool           // true if the checkpoint must contain exactly the steps made so far, even if the chief must first wait for an earlier save
-	Hold    bool           // true if the chief must make no step after the checkpoint until Resume is called
+	Hold    bool           // true if the chief (worker 0) must make no step after the checkpoint until Resume is called
 	Workers int            // number of workers that will resume from the checkpoint; only used with Hold
 	Leaving []cluster.Task // tasks that will be gone when the job resumes; only used with Hold
 	// Tell receives the checkpoint's step, or an error if no checkpoint was
-	// written. held is how long the chief was paused until the checkpoint was
-	// written; it is 0 if no request had Hold set. Tell may be called by any
-	// goroutine.
+	// written. held is how long the chief (worker 0) was paused until the
+	// checkpoint was written; it is 0 if no request had Hold set. Tell may be
+	// called by any goroutine.
 	Tell func(step int, held time.Duration, err error)
 }
 
-// pause is an interruption of training by the chief, after a checkpoint. It
-// ends with [Saver.Resume].
+// pause is an interruption of training, after a checkpoint, during which the
+// chief (worker 0) makes no step. It ends with [Saver.Resume].
 type pause struct {
 	number  int            // Number of the request that asked for the pause
 	leaving []cluster.Task // tasks that will be gone when the job resumes; nil means none
@@ -243,8 +243,8 @@ func (s *Saver) hold(asked []Request, step int) *pause {
 	return s.paused
 }
 
-// notify passes the outcome of a checkpoint to the requests. If the checkpoint
-// failed, it also ends the chief's pause.
+// notify passes the outcome of a checkpoint to the requests that asked for it.
+// If the checkpoint failed, it also ends the chief's pause.
 func (s *Saver) notify(asked []Request, paused *pause, step int, err error) {
 	held := time.Duration(0)
 	if paused != nil {
@@ -348,8 +348,8 @@ func (s *Saver) waitForWorkers(ctx context.Context, step int) error {
 	}
 }
 
-// end records that the chief has made its last step, and refuses pending
-// requests that would need another step.
+// end records that the chief (worker 0) has made its last step, and refuses
+// pending requests that would need another step.
 func (s *Saver) end() {
 	s.mu.Lock()
 	s.left = true
@@ -362,9 +362,9 @@ func (s *Saver) end() {
 }
 
 // refuses returns why a request cannot be served, or nil if it can. After the
-// chief's last step, a job cannot resume with another number of workers. All
-// workers would resume after the chief's step, so the steps that other workers
-// still have to make would be lost. The caller holds s.mu.
+// chief (worker 0) has made its last step, a job cannot resume with another
+// number of workers. All workers would resume after that step, so the steps
+// that other workers still have to make would be lost. The caller holds s.mu.
 func (s *Saver) refuses(r Request) error {
 	if !s.left || !r.Hold || r.Workers == s.config.Workers {
 		return nil
@@ -373,8 +373,9 @@ func (s *Saver) refuses(r Request) error {
 		cluster.Chief, s.config.Workers, r.Workers)
 }
 
-// finalPeriod is the time between two checkpoints after the chief's last step,
-// if Config.Steps is set. After that step, the number of steps can no longer
+// finalPeriod is the time between two checkpoints after the chief (worker 0)
+// has made its last step, while other workers still train. It applies if
+// Config.Steps is set: the chief makes no more steps, so their number cannot
 // trigger checkpoints.
 const finalPeriod = time.Minute
 

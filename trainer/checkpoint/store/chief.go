@@ -34,8 +34,9 @@ type chief struct {
 	summary Summary // counts of all saves of this run so far
 }
 
-// gather waits until all tasks are connected, and finds out which share a
-// folder. s is the store of the chief's own task; first is its hello message.
+// gather waits until all tasks are connected, and finds out which of them
+// share a folder. s is the checkpoint store of the chief's own task. first is
+// the hello message of that task.
 func (c *chief) gather(ctx context.Context, s *Store, first message) error {
 	self, err := c.roster.enter(c.config.Peers.Self, first)
 	if err != nil {
@@ -305,8 +306,8 @@ func (c *chief) conclude(s *save, m *checkpoint.Manifest, err error) {
 	}
 }
 
-// abandon gives up the current save because the chief is ending. It does
-// nothing if the manifests are already being written.
+// abandon gives up the current save because the chief (worker 0) is ending. It
+// does nothing if the manifests are already being written.
 func (c *chief) abandon() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -54,8 +54,8 @@ type portion struct {
 	left  int     // number of rows whose values have not arrived yet
 }
 
-// portions splits requests for rows by piece. It returns the portions for the
-// given pieces.
+// portions splits requests for rows by piece (range of rows). It returns the
+// portions for the given pieces.
 func portions(d *layout.Declaration, pieces []layout.Piece, rows []message.RowRequest) (all []portion) {
 	for _, p := range pieces {
 		for _, w := range rows {
@@ -229,7 +229,8 @@ type pulls struct {
 	open map[uint32]*pull
 }
 
-// pull is a request for the current values of rows of one piece.
+// pull is a request for the current values of rows of one piece (range of
+// rows).
 type pull struct {
 	variable int
 	into     []byte        // receives the values of the rows

@@ -59,7 +59,8 @@ var errRows = errors.New("no list of pieces")
 // DecodeRows decodes lists of rows. The parameter most is the maximum number
 // of pieces, which must all be different. DecodeRows also returns the
 // remaining bytes, after the padding. bounds returns the range [lo, hi) of
-// rows of a piece; ok is false if the peer must not name that piece.
+// rows of a piece; ok is false if the request or reply may not contain that
+// piece.
 func DecodeRows(b []byte, most int, bounds func(layout.Place) (lo, hi int64, ok bool)) (all []Rows, rest []byte, err error) {
 	whole := len(b)
 	if whole == 0 {

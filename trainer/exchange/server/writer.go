@@ -9,8 +9,8 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// succeeds is the event that variables have moved to other shard holders.
-// After it, the worker receives events from the shards in next.
+// succeeds is the event that variables have moved to other tasks that store
+// them. After it, the worker receives events from the shards in next.
 type succeeds struct {
 	next   *aggregate.Shards
 	events <-chan aggregate.Event // delivers the worker's events from the shards in next
@@ -24,7 +24,7 @@ func (succeeds) Counted() bool { return false }
 type writer struct {
 	peer   *peer
 	shards *aggregate.Shards
-	events <-chan aggregate.Event // events of the shards for this worker; nil if the worker sends no gradients to this server
+	events <-chan aggregate.Event // events for this worker, such as that a shard has a new value; nil if the worker sends no gradients to this server
 	step   uint64                 // number of steps that are complete at the end of the current step
 	frames []wire.Frame           // frames that the next Send sends together; reused
 	done   [message.OutcomeSize]byte
@@ -132,8 +132,9 @@ func (w *writer) other(event aggregate.Event) {
 	}
 }
 
-// next returns the next event of the shards. If wait is true, next blocks
-// until there is an event, the training ends or the worker is lost.
+// next returns the next event of the shards (parts of variables). If wait is
+// true, next blocks until there is an event, the training ends or the worker
+// is lost.
 func (w *writer) next(wait bool) (aggregate.Event, bool) {
 	if !wait {
 		select {
@@ -160,7 +161,7 @@ func (w *writer) value(shard int) {
 		payload = l.Values(at.Piece)
 	}
 	if payload == nil {
-		return // a sparse piece has no value to send, because workers request its rows
+		return // a sparse shard has no value to send, because workers request its rows
 	}
 	w.frames = append(w.frames, wire.Frame{
 		Header:  wire.Header{Kind: wire.Value, Variable: uint32(at.Variable), Offset: uint64(at.Offset), Step: w.step},
