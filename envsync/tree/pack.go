@@ -94,7 +94,7 @@ func (p *pack) fill(ctx context.Context, f *Folder, pieces []Piece) error {
 }
 
 // pour writes pieces, which must belong to one file, to w. It returns a
-// ChangedError if the file's content is no longer what Scan found.
+// ChangedError if the file has changed since Scan listed the folder.
 func (f *Folder) pour(w io.Writer, pieces []Piece) error {
 	e := pieces[0].Entry
 	file, _, err := openFile(f.file(e))

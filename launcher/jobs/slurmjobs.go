@@ -77,7 +77,7 @@ func submissionOf(ctx context.Context, q Query) (*submitted, error) {
 	if s == nil {
 		return nil, nil
 	}
-	another := func(r Record) bool { // another reports whether the query also matches job r, which the submission did not launch
+	another := func(r Record) bool { // another reports whether the query also matches job r, although the submission did not launch that job
 		matches := q.Job == "" || r.Name == q.Job || r.Job == q.Job
 		alike := s.Job != q.Job && s.Name != q.Job && strings.HasPrefix(r.Job, q.Job)
 		return !s.launched(r) && (matches && r.Created.After(s.Created) || alike)

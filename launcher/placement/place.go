@@ -36,7 +36,7 @@ type Machine struct {
 	Report *gpuprobe.Report
 	// ID identifies the physical machine, as "BOOT/HOSTNAME". It is "" if the
 	// machine is unknown. It is also "" if several hosts share one machine on
-	// purpose, as in an embedded cluster.
+	// purpose, as in an embedded cluster (hosts simulated on this machine).
 	ID string
 }
 

@@ -422,8 +422,9 @@ type server struct {
 	running sync.Map        // map of call ID to *Answering: the calls that have not been answered yet
 }
 
-// receive queues each Call and passes the data of each Order to its call. It
-// returns the first message that is neither a Call nor an Order.
+// receive queues each Call and passes the data of each Order (input of a call)
+// to its call. It returns the first message that is neither a Call nor an
+// Order.
 func (s *server) receive(ctx context.Context) (Message, error) {
 	for {
 		m, err := s.conn.Receive()

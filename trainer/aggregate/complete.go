@@ -145,8 +145,8 @@ func (c *completion) readerGroup(rank int) int {
 	return -1
 }
 
-// Host is the task that holds shards of the variables. Its methods never
-// block.
+// Host is the task that stores shards (parts) of the variables. Its methods
+// never block.
 type Host interface {
 	// Memory returns memory for the values of a piece of a dense variable. nil
 	// means that package aggregate allocates the memory.
@@ -203,5 +203,5 @@ type Outcome struct {
 // adds the gradients of its host sends it for all workers of the host.
 type Beginning struct {
 	Rate    float64 // learning rate of the step
-	Present []int   // by gradient sum that the worker will send: number of virtual workers (parts of the batch) with data in that sum
+	Present []int   // for each gradient sum that the worker will send: number of virtual workers (parts of the batch) with data in that sum
 }

@@ -136,8 +136,8 @@ func decodeRows[T wire.Float](raw []byte, v layout.Variable, p layout.Piece, spa
 }
 
 // accumulator adds the gradients for one piece of a variable, once per step. A
-// layout.Plan fixes the order of the additions. Different inputs may arrive at
-// the same time.
+// layout.Plan fixes the order of the additions. Several goroutines may deliver
+// different gradients at the same time.
 type accumulator struct {
 	variable  layout.Variable
 	piece     layout.Piece

@@ -189,8 +189,8 @@ func (f *Folder) Discard(id string) error {
 	return nil
 }
 
-// expired returns the IDs of the checkpoints that Retain removes, in the order
-// in which all lists them.
+// expired returns the IDs of the checkpoints that Retain removes, in the same
+// order as in the slice all.
 func expired(all []entry, keep int, busy string) []string {
 	finished := slices.DeleteFunc(slices.Clone(all), func(s entry) bool { return !s.finished() })
 	if len(finished) == 0 {

@@ -126,7 +126,7 @@ func (s *State[T]) ApplyRows(step Step, x []T, first int64, index []int64, g []T
 }
 
 // update updates the elements x by the gradient g. The parameter at is the
-// index in the shard of the first element of x.
+// position of x's first element in the shard.
 func (s *State[T]) update(c *constants[T], at int, x, g []T) {
 	if !c.prepares {
 		s.rule(c, at, x, g)

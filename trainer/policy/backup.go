@@ -93,7 +93,7 @@ type arbiter struct {
 	mu       sync.Mutex
 	step     uint64   // number of the step whose gradients are being collected
 	accepted []int    // ranks of the workers accepted for the step so far
-	counts   []uint64 // indexed by rank: 1 + the last step for which the worker was accepted, which is the first step without its gradients
+	counts   []uint64 // by rank: first step without the worker's gradients, which is 1 + the last step for which the worker was accepted
 	stopped  []bool   // indexed by rank: true if the worker has finished its last step or is lost
 	alive    int      // number of workers that have not stopped
 }

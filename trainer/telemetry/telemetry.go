@@ -100,9 +100,9 @@ func (r *Recorder) Before(step int) {
 	}
 }
 
-// Ready records that a replica (copy of the graph) has computed gradient i,
-// which the worker then sends to the shard holder. name(i) describes the
-// gradient in the timeline.
+// Ready records that a replica (copy of the graph) has computed gradient i.
+// The worker then sends it to the task that stores the variable. name(i)
+// describes the gradient in the timeline.
 func (r *Recorder) Ready(replica int, name func(i int) string, i int) {
 	if r.summaries == nil && !r.trace.Enabled() {
 		return

@@ -58,7 +58,8 @@ type Watchdog struct {
 	beats      atomic.Int64 // number of heartbeats received from the supervisor
 }
 
-// startTimeout is how long to wait for the supervisor to report that it is ready.
+// startTimeout is how long to wait for the supervisor (the process that runs
+// the tasks) to report that it is ready.
 const startTimeout = 30 * time.Second
 
 // Start starts the supervisor of a job (the process that runs the tasks) and
@@ -87,7 +88,7 @@ func Start(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*Watchdog,
 // From now on only the supervisor (the process that runs the tasks) uses the
 // connection.
 func dropLauncher() error {
-	_ = os.WriteFile("/proc/self/comm", []byte("plx-watchdog"), 0) // name shown by ps and top; the arguments remain "plx agent start"
+	_ = os.WriteFile("/proc/self/comm", []byte("plx-watchdog"), 0) // name of this process in ps and top; its arguments remain "plx agent start"
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -268,8 +269,8 @@ const (
 	lockFD = 7 // first of the GPU locks, one descriptor each
 )
 
-// readiness is the message in which the supervisor reports the result of its
-// start.
+// readiness is the message in which the supervisor (the process that runs the
+// tasks) reports the result of its start.
 type readiness struct {
 	Error string `json:"error,omitempty"` // why the supervisor could not start; "" if it has started
 }

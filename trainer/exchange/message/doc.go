@@ -1,7 +1,7 @@
 // Package message encodes and decodes the payloads of the frames that workers
-// and shard holders exchange. Values of dense variables need no encoding, and
-// package wire encodes the headers of frames. The package opens no connection
-// and keeps no state.
+// and shard holders (tasks that store variables) exchange. Values of dense
+// variables need no encoding, and package wire encodes the headers of frames.
+// The package opens no connection and keeps no state.
 //
 // A worker opens a connection to every shard holder and first sends its
 // layout.Declaration as JSON, at most MaxDeclaration bytes. All other payloads
