@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// amdTools lists AMD's command-line tools in the order in which their output
-// is tried. The field list is the name of the section of the probe's output
-// that contains the tool's list of GPUs.
+// amdTools lists AMD's command-line tools in the order in which plx tries
+// their output. The script that probes a host prints the output of each tool
+// in a named section; the field list is the name of the section with the
+// tool's list of GPUs.
 var amdTools = []struct {
 	tool Tool
 	list string

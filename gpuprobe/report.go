@@ -48,8 +48,9 @@ type Report struct {
 	MemoryMiB int `json:"memory_mib"`
 	// GPUs lists the GPUs in index order. After Probe it is never nil.
 	GPUs []GPU `json:"gpus"`
-	// Vendor is the maker of the GPUs, or of the GPU or tool that GPUError
-	// describes. It is empty if there are no GPUs and no error.
+	// Vendor is the maker of the GPUs. If only GPUError is set, it is the
+	// maker of the GPU or tool in that error. It is empty if there are no GPUs
+	// and no error.
 	Vendor Vendor `json:"gpu_vendor,omitempty"`
 	// GPUTool is the source of the list GPUs, or the reason why the list is
 	// empty.

@@ -19,9 +19,9 @@ type ID string
 // ok is false.
 func (id ID) Index() (n int, ok bool) { return number(string(id)) }
 
-// identifies reports whether id means the GPU that the host's line names by
-// the ID other. This is so if both IDs are equal, or if id is the beginning of
-// the UUID other.
+// identifies reports whether id and other mean the same GPU: they are equal,
+// or id is the beginning of the UUID other. other is the ID in the host's line
+// of the resource file.
 func (id ID) identifies(other ID) bool {
 	_, index := id.Index()
 	return id == other || !index && strings.HasPrefix(string(other), string(id))

@@ -8,10 +8,10 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// maxText is the greatest length of a line in which terminal commands are
-// executed, in bytes. In a longer line, or in one that is not UTF-8, control
-// bytes are probably binary data. Carriage returns are executed in lines of
-// any length.
+// maxText is the greatest length, in bytes, of a line in which terminal
+// commands (such as cursor moves) are executed. In a longer line, or in one
+// that is not UTF-8, control bytes are probably binary data. Carriage returns
+// are executed in lines of any length.
 const maxText = 4 << 10
 
 // execute executes all terminal commands in text and writes the text between
@@ -21,7 +21,7 @@ func (s *splitter) execute(text []byte) []byte {
 		s.next -= int64(len(s.incomplete))
 		text, s.incomplete = slices.Concat(s.incomplete, text), nil
 	}
-	garbled := false // true if the line before the command is too long or not UTF-8
+	garbled := false // true if the text before the terminal command in this line is too long or not UTF-8
 	for from := 0; ; {
 		i := bytes.IndexAny(text[from:], commands)
 		if i < 0 {

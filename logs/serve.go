@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Serve writes the requested bytes of the spools in dir to w, followed by an
-// end record. It sends the oldest bytes first, by the times in the spools'
-// indexes. The chunks of one source come in order even if the host's clock is
-// set back. A chunk with Dropped set stands for bytes that the spool's size
-// limit has dropped; there are no other gaps.
+// Serve writes the requested bytes of the spools (stored outputs of the tasks)
+// in dir to w, and then an end record. It sends the oldest bytes first, by the
+// times in the spools' indexes. The chunks of one source come in order even if
+// the host's clock was set back. A chunk with Dropped set stands for bytes
+// that were dropped because of a spool's size limit; there are no other gaps.
 //
 // If req.Follow is false, Serve sends the bytes that the spools have when it
-// starts. If req.Follow is true, it sends later bytes and new spools too,
-// until ended returns true and another pass finds no more bytes. If ended is
-// nil, only the end of ctx stops it.
+// starts. If req.Follow is true, it also sends later bytes and new spools,
+// until ended returns true and no bytes are left to send. If ended is nil,
+// only the end of ctx stops it.
 //
 // Serve returns an error and sends no end record in these cases: a write to w
 // fails; ctx ends; a spool cannot be read, or is shorter than the offset at
@@ -50,9 +50,9 @@ const (
 	maxPoll     = 100 * time.Millisecond
 	keepAlive   = 5 * time.Second
 	reopenEvery = 2 * time.Second
-	// passChunks is the largest number of chunks that one pass sends. The
-	// limit lets Serve notice new spools and the end of ctx during a flood of
-	// output.
+	// passChunks is the largest number of chunks that one call of pass sends.
+	// The limit lets Serve notice new spools (stored outputs) and the end of
+	// ctx during a flood of output.
 	passChunks = 256
 )
 
@@ -98,9 +98,10 @@ func (s *server) serve(ctx context.Context) error {
 	}
 }
 
-// discover opens spools that have appeared in the folder. NFS shows a file's
-// new size only when the file is reopened. So discover also reopens the files
-// of the known spools if anew is set or two seconds have passed.
+// discover opens spools (stored outputs of tasks) that have appeared in the
+// folder. NFS shows a file's new size only when the file is reopened. So
+// discover also reopens the files of the known spools if anew is set or two
+// seconds have passed.
 func (s *server) discover(anew bool) error {
 	now := time.Now()
 	if !anew && now.Sub(s.looked) < maxPoll {
@@ -130,14 +131,14 @@ func (s *server) discover(anew bool) error {
 			}
 		}
 	}
-	s.req = s.req.whole() // TailLines and Since apply only to the spools of the first listing. Send later spools from their first byte.
+	s.req = s.req.whole() // TailLines and Since apply only to the spools (stored outputs) that exist now. Send later spools from their first byte.
 	return nil
 }
 
-// add opens the spool of src and sends an empty chunk with its first offset,
-// so that a receiver that reconnects knows where to continue. The chunk has
-// the time zero: when Merge sorts chunks by time, the chunk comes first and
-// delays no older bytes.
+// add opens the spool (stored output) of src and sends an empty chunk with its
+// first offset, so that a receiver that reconnects knows where to continue.
+// The chunk has the time zero: when Merge sorts chunks by time, the chunk
+// comes first and delays no older bytes.
 func (s *server) add(src Source, begin []int64) error {
 	sp, err := openSpool(s.dir, src, begin, s.req)
 	if err != nil {
@@ -172,8 +173,8 @@ func (s *server) pass() (n int, err error) {
 	return n, s.out.Flush()
 }
 
-// oldest returns the spool whose next unsent chunk is the oldest, or nil if
-// all chunks have been sent.
+// oldest returns the spool (stored output of one task) whose next unsent chunk
+// is the oldest, or nil if all chunks have been sent.
 func (s *server) oldest() (*spool, error) {
 	var best *spool
 	for _, sp := range s.spools {
@@ -208,8 +209,8 @@ func (s *server) idle(ctx context.Context, wait time.Duration) error {
 	}
 }
 
-// end sends the end record. It returns an error instead if a spool has become
-// shorter than the bytes already sent.
+// end sends the end record. It returns an error instead if a spool (stored
+// output) has become shorter than the bytes already sent.
 func (s *server) end() error {
 	for _, sp := range s.spools {
 		if err := sp.checkLength(); err != nil {

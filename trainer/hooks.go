@@ -42,9 +42,9 @@ type Hook = hooks.Hook
 //   - Values any: elements in row-major order, a []float32 or []float64; valid until the hook returns
 type Gradient = hooks.Gradient
 
-// stepWithHooks takes one training step and calls the program's hooks before and
-// after it. The hooks run without holding s.mu, so that they can call
-// Evaluate.
+// stepWithHooks takes one training step and calls the program's hooks before
+// and after it. It does not hold s.mu while a hook runs, because a hook may
+// call Evaluate, which locks s.mu.
 func (s *Session) stepWithHooks(ctx context.Context, feed Feed) (result Result, err error) {
 	leave, err := s.training.hooks.Enter(ctx)
 	if err != nil {

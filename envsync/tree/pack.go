@@ -37,8 +37,8 @@ const (
 // connecting the hosts.
 const minForwarded = 4 << 20
 
-// newPack starts a goroutine that packs the given pieces of f for at most n
-// hosts. The caller must close the pack.
+// newPack starts a goroutine that packs the given pieces of f (chunks of
+// files) into one stream, for at most n hosts. The caller must close the pack.
 func newPack(ctx context.Context, f *Folder, pieces []Piece, n int, o SendOptions) (*pack, error) {
 	p := &pack{}
 	for _, piece := range pieces {
@@ -58,8 +58,8 @@ func newPack(ctx context.Context, f *Folder, pieces []Piece, n int, o SendOption
 	return p, nil
 }
 
-// total returns the size of the pack in bytes. Until the pack is complete, the
-// result is an estimate.
+// total returns the size of the pack (stream of file contents) in bytes. Until
+// the pack is complete, the result is an estimate.
 func (p *pack) total() int64 {
 	size, ended := p.Size()
 	if ended {
@@ -94,7 +94,7 @@ func (p *pack) fill(ctx context.Context, f *Folder, pieces []Piece) error {
 }
 
 // pour writes pieces, which must belong to one file, to w. It returns a
-// ChangedError if the file's content is no longer what Scan found.
+// ChangedError if the file has changed since Scan listed the folder.
 func (f *Folder) pour(w io.Writer, pieces []Piece) error {
 	e := pieces[0].Entry
 	file, _, err := openFile(f.file(e))
@@ -144,8 +144,9 @@ func (f *Folder) shrinks(pieces []Piece) bool {
 	return len(z.EncodeAll(text, nil)) < len(text)/10*9
 }
 
-// sample returns the first bytes of a piece, at most sampled bytes. On a read
-// error it returns fewer bytes, and the method pour reports the error later.
+// sample returns the first bytes of a piece, at most sampled bytes. If the
+// file cannot be read, it returns fewer bytes and no error, because the method
+// pour reads the file later and reports the error.
 func (f *Folder) sample(p Piece) []byte {
 	file, _, err := openFile(f.file(p.Entry))
 	if err != nil {

@@ -35,18 +35,18 @@ type SendOptions struct {
 	Low      int                     // first port on which hosts listen to forward data to each other; any port if Low and High are 0
 	High     int                     // last port on which hosts listen to forward data to each other; any port if Low and High are 0
 	Spool    func(size int64) string // returns the folder for a temporary file of about size bytes; if nil, the file is in os.TempDir()
-	Lost     func(what []string)     // called at the end with a message for each failed connection between two hosts, for which the local machine has sent the data instead; may be nil
+	Lost     func(what []string)     // called at the end, with a message for each connection between two hosts that failed, so that this machine sent the data itself; may be nil
 }
 
 // DoneReply is the last line that Store.Serve writes. It means that the host
 // has all files.
 const DoneReply = "ok\n"
 
-// Send copies the contents of a folder into the content stores of all targets
-// in parallel. Each host receives the manifest, replies which contents it
-// lacks, and receives those. Hosts that lack the same contents forward them to
-// each other, see package fanout. A host verifies each content, so nothing
-// incomplete or corrupt gets into a store.
+// Send copies the files of a folder into the content stores (files stored by
+// checksum) of all targets in parallel. Each host receives the manifest,
+// replies which contents it lacks, and receives those. Hosts that lack the
+// same contents forward them to each other, see package fanout. A host
+// verifies each content, so nothing incomplete or corrupt gets into a store.
 //
 // The error joins one error per failed host. If a local file cannot be read or
 // has changed, all hosts fail with the same error, which is reported once.
@@ -74,11 +74,11 @@ func Send(ctx context.Context, targets []Target, f *Folder, o SendOptions) error
 const maxHosts = 64
 
 // forEachHost calls work for every target, for up to maxHosts at once. Targets
-// that share a home folder are processed one after the other until work
-// succeeds for one of them. The remaining targets are then processed in
-// parallel. work checks for each of them what the host lacks, because copies
-// of a disk are different file systems with the same identifier. The error
-// joins the errors of all targets, prefixed with their names.
+// that seem to share a home folder are processed one after the other, until
+// work succeeds for one of them. The others are then processed in parallel.
+// They usually lack nothing, but work checks this: a copied disk has the same
+// identifier although it is another file system. The error joins the errors of
+// all targets, prefixed with their names.
 func forEachHost(ctx context.Context, targets []Target, work func(Target) error) error {
 	slots := make(chan struct{}, maxHosts)
 	errs := make([]error, len(targets))
@@ -144,7 +144,7 @@ func describe(targets []Target) string {
 // Parameters of the timeout for a host's replies. Without a timeout, plx would
 // wait forever for a host whose home folder is on a hung file server.
 const (
-	answerTime = time.Minute // base of the time that a host may take to report which contents it lacks, or to write them; the time for all bytes at the speed slowest is added
+	answerTime = time.Minute // time limit for a host to report which contents it lacks, or to write them, without the time for the bytes at the speed slowest
 	// slowest is the assumed minimum speed, in bytes per second, at which a
 	// host hashes or writes files.
 	//
@@ -161,7 +161,7 @@ type sender struct {
 	cancel  context.CancelCauseFunc // cancels ctx, and so the transfers to all hosts
 
 	mu     sync.Mutex
-	packs  map[string]*pack // packs maps the bit set of pieces that a host lacks to the pack with these pieces
+	packs  map[string]*pack // by bit set of the pieces that a host lacks: the pack (stream) with these pieces
 	unread error            // first error of a local file that could not be packed, or nil
 }
 
@@ -223,8 +223,9 @@ func bound(size int64, what string) (time.Duration, error) {
 	return d, fmt.Errorf("timed out after %s: the host has not %s (file system hung?)", d, what)
 }
 
-// talk exchanges messages with Store.Serve on the host t: it sends the
-// manifest, reads which pieces the host lacks, and sends these pieces.
+// talk exchanges messages with Store.Serve (the receiving program) on the host
+// t: it sends the manifest, reads which pieces the host lacks, and sends these
+// pieces.
 func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Target, stdin io.WriteCloser, stdout *io.PipeReader) error {
 	_, size := s.folder.Files()
 	stop := startTimeout(cancel, size, "reported which files it lacks")
@@ -257,9 +258,9 @@ func (s *sender) talk(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	return err
 }
 
-// send sends pieces, the pieces that the host t lacks, to the host. The
-// parameter answer is the host's reply, a bit set of these pieces. Hosts with
-// the same reply share one pack.
+// send sends the pieces that the host t lacks. The parameter answer is the
+// host's reply, a bit set of these pieces. Hosts with the same reply receive
+// the same pack (stream of pieces).
 func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Target, answer string, pieces []Piece, stdin io.WriteCloser, stdout *io.PipeReader) error {
 	s.mu.Lock()
 	p, err := s.packs[answer], error(nil)
@@ -280,8 +281,8 @@ func (s *sender) send(ctx context.Context, cancel context.CancelCauseFunc, t Tar
 	_, size := s.folder.Files()
 	patience, silent := bound(size, "stored the files")
 	err = p.group.Send(ctx, fanout.Host{Name: t.Name, Addr: t.Addr}, to, stdout, fanout.Watch{
-		// Closing stdout ends the wait for a command that does not exit at
-		// once after its cancellation.
+		// A command may run on for a while after it was cancelled. Closing
+		// stdout ends the wait for its output.
 		Fail: func(err error) {
 			cancel(err)
 			stdout.Close() // the reading end of a pipe: Close returns no error

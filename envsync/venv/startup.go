@@ -79,8 +79,8 @@ func (v *Venv) watchStart(ctx context.Context) (a added, err error) {
 	return a, json.Unmarshal([]byte(answer), &a)
 }
 
-// fromStart adds those folders in a to places that are not sent to the hosts.
-// places maps each folder to a description for the user.
+// fromStart adds to places the folders in a that plx does not send to the
+// hosts. places maps each folder to a description for the user.
 func (v *Venv) fromStart(a added, places map[string]string) (notes []string) {
 	for _, d := range a.Dirs {
 		if filepath.IsAbs(d.Dir) && v.owns(d.File) && !v.has(d.Dir) {

@@ -61,13 +61,15 @@ func heldByOthers(err error) bool {
 	return errors.As(err, &held) || errors.As(err, &waiting)
 }
 
-// drop releases the GPU locks and keeps the place in the queue.
+// drop releases the GPU locks, but the launch keeps its place in the queue for
+// GPUs.
 func (b *reservation) drop() {
 	gpulock.Release(b.locks)
 	b.locks = nil
 }
 
-// leave releases the GPU locks and leaves the queue.
+// leave releases the GPU locks and leaves the queue of launches that wait for
+// GPUs.
 func (b *reservation) leave() {
 	b.drop()
 	if b.queue != nil {

@@ -73,8 +73,8 @@ var own = sync.OnceValues(func() (envsync.Blob, error) {
 })
 
 // Expected returns the program with its checksum if it is a local executable.
-// Hosts can then report early whether they already have the file. On an error
-// it returns nothing, because Pack reports the same error later.
+// plx can then ask the hosts early whether they already have the file. On an
+// error it returns nothing, because Pack reports the same error later.
 func (src *Source) Expected() (blobs []envsync.Blob) {
 	if src.Kind != entrypoint.Local {
 		return nil

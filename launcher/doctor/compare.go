@@ -88,8 +88,8 @@ func torchVersion(h HostFacts) string {
 	return h.Python.Torch
 }
 
-// mergeClockFindings replaces the clock findings of all hosts by a single
-// finding if the clock of this machine is the wrong one. It concludes this if
+// mergeClockFindings replaces the findings (problems) about the hosts' clocks
+// by a single one if the clock of this machine is wrong. It concludes this if
 // at least two hosts agree with each other, and no host agrees with this
 // machine.
 func mergeClockFindings(all []HostFacts, findings []Finding) []Finding {

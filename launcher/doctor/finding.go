@@ -15,7 +15,7 @@ const (
 	Warning Level = "warning" // a launch works, but programs may fail later
 )
 
-// Check names the property of a host that a finding is about.
+// Check names the property of a host that a finding (a problem) is about.
 type Check string
 
 // The checks, in the order in which findings are printed.

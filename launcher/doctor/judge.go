@@ -15,9 +15,9 @@ import (
 	"github.com/plx-run/plx/launcher/transport"
 )
 
-// Values below which judge adds a finding: an error below a value whose name
-// begins with least, a warning below one whose name begins with good. The good
-// values are what common training programs need.
+// Values below which judge adds a finding (a problem of the host): an error
+// below a value whose name begins with least, a warning below one whose name
+// begins with good. The good values are what common training programs need.
 const (
 	leastHomeKiB  = 64 << 10 // room for plx itself and a small program
 	goodHomeKiB   = 2 << 20  // room also for checkpoints, and for task logs of the largest allowed size
@@ -30,7 +30,7 @@ const (
 	goodSkew      = 5 // largest clock error without a warning, in seconds
 )
 
-// notes collects the findings of one host. host is the host's name.
+// notes collects the findings (problems) of one host. host is the host's name.
 type notes struct {
 	host string
 	all  []Finding

@@ -59,7 +59,8 @@ type Config struct {
 	Stream  bool          // print each line when it arrives, with the name of its host before it
 }
 
-// minLease is the shortest allowed lease. With a shorter lease, renewals could
+// minLease is the shortest allowed lease. A host kills the command if no
+// renewal arrives during the lease. With a shorter lease, renewals could
 // arrive too late on a busy host.
 const minLease = 5 * time.Second
 

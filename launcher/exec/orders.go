@@ -69,7 +69,8 @@ func (i *interrupts) close() {
 	i.goroutine.Wait()
 }
 
-// beatEvery is the time between two messages that renew a host's lease.
+// beatEvery is the time between two messages that renew a host's lease,
+// without which the host kills the command.
 const beatEvery = time.Second
 
 // orders returns a channel of messages for a host's agent: a renewal of the

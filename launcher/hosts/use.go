@@ -18,16 +18,17 @@ func (a *AgentHost) Use(ctx context.Context) (protocol.HostUse, error) {
 	return use.Bounded(), nil
 }
 
-// Visitor asks a job's agent repeatedly what the job does on its host. It does
-// not renew the agent's lease. It must not be used by two goroutines at once.
+// Visitor asks a job's agent (plx's process on the host) repeatedly what the
+// job does there. It does not renew the lease, without which the agent would
+// end the tasks. It must not be used by two goroutines at once.
 type Visitor struct {
 	conn  *protocol.Conn
 	state protocol.State // newest state that the agent has sent
-	looks int            // number of calls of Poll so far; ID of the last request
+	looks int            // number of calls of Poll so far; each call uses it as the ID of its request
 }
 
-// Visitor connects to the job's agent as Visit does. The caller must call
-// Close.
+// Visitor connects to the job's agent (plx's process on the host). The caller
+// must call Close.
 func (a *AgentHost) Visitor(ctx context.Context) (*Visitor, error) {
 	conn, err := a.Visit(ctx)
 	return &Visitor{conn: conn}, err

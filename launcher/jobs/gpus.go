@@ -49,8 +49,8 @@ func Reservations(p placement.Placement, agents []*hosts.AgentHost) (all []reser
 	return all
 }
 
-// CheckReservations returns an error with the given hint if another job has reserved
-// a GPU of the placement.
+// CheckReservations returns an error with the given hint if another job has
+// reserved a GPU that the placement gives to a task.
 func CheckReservations(ctx context.Context, p placement.Placement, agents []*hosts.AgentHost, ticket, hint string) error {
 	err := reservation.Check(ctx, Reservations(p, agents), ticket)
 	if err != nil && ctx.Err() == nil {

@@ -91,8 +91,8 @@ type point struct {
 }
 
 // printHistory prints the stored metrics of each task, ordered by time. While
-// a job runs, its agents write new values to disk every few seconds, so the
-// newest values may be missing.
+// a job runs, its agents (plx's process on each host) write new values to disk
+// every few seconds. The newest values may therefore be missing.
 func (j *Job) printHistory(ctx context.Context, to io.Writer) error {
 	asking, cancel := within(ctx, pollTime)
 	defer cancel()

@@ -19,8 +19,9 @@ import (
 // runs the script, the script launches one job of plx.
 type submitted struct{ *submission.Submission }
 
-// run returns the record of the job that the script launched after Slurm had
-// restarted it restarts times. It returns false if there is no such record.
+// run returns the record of one plx job that the script has launched. The
+// parameter restarts says which: it is how often Slurm had restarted the
+// script before. run returns false if there is no such record.
 func (s submitted) run(restarts int) (Record, bool) {
 	r, found := byID(submission.RunID(s.Job, restarts))
 	return r, found && s.launched(r)
@@ -31,8 +32,9 @@ func (s submitted) launched(r Record) bool {
 	return r.Slurm.ID == s.Slurm && r.Job == submission.RunID(s.Job, r.Slurm.Restarts)
 }
 
-// last returns the record of the submission's newest job. It ignores jobs
-// after more than the given number of restarts by Slurm.
+// last returns the record (this machine's file) of the newest plx job that the
+// submission has launched. It ignores jobs after more than the given number of
+// restarts by Slurm.
 func (s submitted) last(restarts int) (Record, bool) {
 	for ; restarts >= 0; restarts-- {
 		if r, found := s.run(restarts); found {
@@ -42,8 +44,9 @@ func (s submitted) last(restarts int) (Record, bool) {
 	return Record{}, false
 }
 
-// present returns the record of the job that Slurm runs now. If the submission
-// has ended, it returns the record of its last job.
+// present returns the record (this machine's file) of the plx job that Slurm
+// runs now. If the submission has ended, it returns the record of its last
+// job.
 func (s submitted) present(state slurm.State) (Record, bool) {
 	if state.Over() {
 		return s.last(state.Restarts)
@@ -51,9 +54,10 @@ func (s submitted) present(state slurm.State) (Record, bool) {
 	return s.run(state.Restarts)
 }
 
-// submissionOf returns the Slurm submission that the query means. It returns
-// nil if the query means a job outside Slurm's queue. If the query names no
-// job, submissionOf returns the newest submission that has not ended.
+// submissionOf returns the Slurm submission (job script) that the query means.
+// It returns nil if the query means a job that was not submitted to Slurm by
+// plx. If the query names no job, submissionOf returns the newest submission
+// that has not ended.
 func submissionOf(ctx context.Context, q Query) (*submitted, error) {
 	if q.OnHosts {
 		return nil, nil
@@ -73,7 +77,7 @@ func submissionOf(ctx context.Context, q Query) (*submitted, error) {
 	if s == nil {
 		return nil, nil
 	}
-	another := func(r Record) bool { // another reports whether the query also matches job r, which the submission did not launch
+	another := func(r Record) bool { // another reports whether the query also matches job r, although the submission did not launch that job
 		matches := q.Job == "" || r.Name == q.Job || r.Job == q.Job
 		alike := s.Job != q.Job && s.Name != q.Job && strings.HasPrefix(r.Job, q.Job)
 		return !s.launched(r) && (matches && r.Created.After(s.Created) || alike)
@@ -95,8 +99,8 @@ func matchSubmission(all []submission.Submission, text string) *submitted {
 	return nil
 }
 
-// newestQueued returns the newest submission that has not ended according to
-// Slurm, or nil.
+// newestQueued returns the newest submission (a job script that was passed to
+// Slurm) that has not ended according to Slurm, or nil.
 func newestQueued(ctx context.Context, all []submission.Submission) *submitted {
 	for i := range slices.Backward(all) {
 		if all[i].Over != nil {
@@ -119,10 +123,10 @@ const (
 	lastPause  = 10 * time.Second
 )
 
-// await waits until Slurm runs the submission and the script has launched its
-// job, and returns the job's record. It ignores jobs that Slurm has restarted
-// fewer times than least. While it waits, it prints the reason that Slurm
-// gives.
+// await waits until Slurm runs the submission and the submitted script has
+// launched its plx job. It returns the job's record. Slurm may restart the
+// script; await ignores launches after fewer than least restarts. While it
+// waits, it prints the reason that Slurm gives.
 func (s submitted) await(ctx context.Context, least int, printer *console.Printer) (Record, error) {
 	said := ""
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -149,8 +153,9 @@ func (s submitted) await(ctx context.Context, least int, printer *console.Printe
 	}
 }
 
-// watch waits at most limit for the record of a job whose agents have started.
-// If none appears in this time, it returns a zero Record and no error.
+// watch waits at most limit for the record (this machine's file) of a job
+// whose agents have started. If none appears in this time, it returns a zero
+// Record and no error.
 func (s submitted) watch(ctx context.Context, restarts int, limit time.Duration) (Record, error) {
 	for end := time.Now().Add(limit); time.Now().Before(end); {
 		if r, begun := s.run(restarts); begun && r.started() {
@@ -165,14 +170,14 @@ func (s submitted) watch(ctx context.Context, restarts int, limit time.Duration)
 	return Record{}, nil
 }
 
-// Follow follows a submission as Attach does. Unlike Attach, it prints all log
-// lines from the first one.
+// Follow follows a submission (a job script that was passed to Slurm) as
+// Attach does. Unlike Attach, it prints all log lines from the first one.
 func Follow(ctx context.Context, s *submission.Submission, q Query, shown logs.Options) (int, error) {
 	return submitted{s}.follow(ctx, q, shown, -1)
 }
 
-// follow attaches to the submission's job. If Slurm runs the script again,
-// follow attaches to the next job.
+// follow attaches to the plx job that the submission has launched. If Slurm
+// runs the submitted script again, follow attaches to the job of that run.
 func (s submitted) follow(ctx context.Context, q Query, shown logs.Options, lines int) (int, error) {
 	printer := q.printer()
 	for least := 0; ; lines = -1 {
@@ -197,10 +202,10 @@ func (s submitted) follow(ctx context.Context, q Query, shown logs.Options, line
 }
 
 // awaitLaunched returns a query for a job that has been launched. If q means a
-// pending submission, awaitLaunched waits until the submission launches a job.
-// If newest is false and q.Job is the id of a launched job, the returned query
-// means exactly that job. If newest is true, it means the newest job of the
-// submission.
+// submission (a job script in Slurm's queue), awaitLaunched waits until the
+// submission launches a job. If newest is false and q.Job is the id of a
+// launched job, the returned query means exactly that job. If newest is true,
+// it means the newest job of the submission.
 func awaitLaunched(ctx context.Context, q Query, newest bool) (Query, error) {
 	if q.Job != "" && !newest {
 		if _, found := byID(q.Job); found {
@@ -215,9 +220,9 @@ func awaitLaunched(ctx context.Context, q Query, newest bool) (Query, error) {
 	return q.exactly(r.Job), err
 }
 
-// alreadyLaunched returns a query for the newest job that the submission of q
-// has launched. If the submission has launched no job, the error says what it
-// waits for or how it ended.
+// alreadyLaunched returns a query for the newest plx job that the Slurm
+// submission of q has launched. If the submission has launched no job, the
+// error says what it waits for or how it ended.
 func alreadyLaunched(ctx context.Context, q Query) (Query, error) {
 	if q.exact {
 		return q, nil
@@ -239,8 +244,9 @@ func alreadyLaunched(ctx context.Context, q Query) (Query, error) {
 	return q, exit.WithHint(fmt.Errorf("job %s: its tasks have not begun: %s", s.Job, s.Waiting(state)), "plx attach waits for it, plx stop cancels it")
 }
 
-// row returns the submission's row in plx jobs. shown is false if the
-// submission has launched a job, because the list has a row for that job.
+// row returns the submission's row in the list that the command plx jobs
+// prints. shown is false if the submission has launched a job, because the
+// list has a row for that job.
 func (s submitted) row(ctx context.Context) (out row, shown bool) {
 	out = row{Job: s.Job, Name: s.Name, Program: s.Program, Created: s.Created, State: "pending"}
 	state, err := s.Ask(ctx)
@@ -267,9 +273,10 @@ func (s submitted) row(ctx context.Context) (out row, shown bool) {
 	return out, true
 }
 
-// unqueue cancels the submission of q and returns done = true, if no job of it
-// runs: it has launched none yet, or none since Slurm requeued it. If a job
-// may run, unqueue returns a query for that job, which the caller stops.
+// unqueue cancels the submission (a job script in Slurm's queue) of q and
+// returns done = true, if no plx job of it runs. This is so if the script has
+// launched no job yet, or none since Slurm requeued it. If a job may run,
+// unqueue returns a query for that job, which the caller stops.
 func unqueue(ctx context.Context, q Query) (job Query, done bool, err error) {
 	s, err := submissionOf(ctx, q)
 	if s == nil || err != nil {

@@ -104,8 +104,8 @@ func (j *Job) pollTasks(ctx context.Context) (all []taskStatus, unreachable []st
 	return all, unreachable
 }
 
-// statuses returns the tasks of host a from the state of its agent and the
-// reply seen.
+// statuses returns the tasks of host a. It combines the state of the host's
+// agent with seen, the agent's report about what the tasks do.
 func statuses(a *hosts.AgentHost, state protocol.State, seen protocol.ActivityReport) (all []taskStatus) {
 	for name, now := range state.Tasks {
 		t := taskStatus{Task: name, Host: a.Name(), PID: now.PID, Step: now.Step}

@@ -23,8 +23,8 @@ type StopConfig struct {
 	Code   int           // exit status for the job; 0 means the default, submission.CodeStopped
 	Reason string        // command that stops the job, shown to users as the reason; empty means "plx stop"
 	Grace  time.Duration // time between SIGTERM and SIGKILL; 0 kills at once, negative means the time set at the launch
-	// SaveTime limits the checkpoint that the job saves before it ends. If it
-	// is 0, the job saves none.
+	// SaveTime is the time limit for a checkpoint that the job saves before it
+	// ends. If it is 0, the job saves none.
 	SaveTime time.Duration
 }
 
@@ -71,8 +71,8 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 	// left.
 	failed := s.stop(ctx)
 	if failed != nil && s.outlived(ctx) {
-		// The Slurm job has ended together with plx's job. The step through
-		// which Stop asked the hosts ended with it. How plx's job ended is
+		// The Slurm job has ended together with plx's job, and so has the srun
+		// step through which Stop reached the hosts. How plx's job ended is
 		// stored in the job's folders, which the new connection reads.
 		if j, err = cfg.exactly(j.Job).open(ctx, true); err != nil {
 			return err
@@ -107,17 +107,18 @@ func Stop(ctx context.Context, cfg StopConfig) error {
 }
 
 // maySave reports whether the job can save a checkpoint on request. Only a job
-// that uses plx's trainer can, and its chief reports this.
+// that uses plx's trainer can. Its chief (worker 0) reports to the agent that
+// it uses the trainer.
 func (s *stopper) maySave(ctx context.Context) bool {
 	state, err := s.job.state(ctx) // the error is ignored: a job with an unknown state counts as unable to save
 	chief := state.Tasks[cluster.Chief.String()]
 	return err == nil && chief != nil && chief.Native
 }
 
-// note writes to this machine's record how the job ended, unless plx launch
-// has already done so. plx jobs needs the record after the hosts have removed
-// the job's files. failed has the errors of hosts on which the job could not
-// be stopped; it is nil if there are none.
+// note writes to this machine's file about the job how the job ended, unless
+// plx launch has already done so. plx jobs needs this file after the hosts
+// have removed the job's files. failed has the errors of hosts on which the
+// job could not be stopped; it is nil if there are none.
 func (s *stopper) note(ctx context.Context, failed error) error {
 	r, found := byID(s.job.Job)
 	if !found || r.Verdict != nil || ctx.Err() != nil {
@@ -128,7 +129,7 @@ func (s *stopper) note(ctx context.Context, failed error) error {
 		return r.Finish(*v)
 	}
 	if failed != nil {
-		return nil // write no end, because the job may still run on these hosts
+		return nil // do not record that the job has ended, because it may still run on these hosts
 	}
 	return r.Finish(protocol.Verdict{Code: cmp.Or(s.cfg.Code, submission.CodeStopped), Reason: s.reason()})
 }
@@ -167,9 +168,9 @@ func (s *stopper) stop(ctx context.Context) error {
 	})
 }
 
-// tries is the maximum number of times that plx sends a request to an agent
-// that ends during the request. Agents end at that time because all agents end
-// together with the job's driver.
+// tries is how often plx sends a request whose agent (plx's process on the
+// host) ends before it replies. This is likely while a job ends, because all
+// agents end together with the process that controls the job.
 const tries = 4
 
 // host stops the job on one host and returns the agent's last state, or nil if

@@ -10,24 +10,24 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// tolerance decides which failures the job tolerates in the current
-// generation. It tolerates none until the chief (worker 0) has reported that
-// the job can lose workers. From then on, it tolerates losses of workers other
-// than the chief.
+// tolerance decides which failures the job tolerates in the current generation
+// (run of all tasks). It tolerates none until the chief (worker 0) has
+// reported that the job can lose workers. From then on, it tolerates losses of
+// workers other than the chief.
 type tolerance struct {
-	on      bool                  // the chief has reported that the job tolerates the loss of other workers
+	on      bool                  // the chief (worker 0) has reported that the job tolerates the loss of other workers
 	without map[cluster.Task]bool // lost workers without which the job continues
-	short   string                // text for the verdict if a loss would have left too few workers; otherwise empty
+	short   string                // text for the verdict (how the job ended) if a loss would have left too few workers; otherwise empty
 
-	// doubt holds failures of workers that name the chief or a server as their
-	// lost peer. It holds them for the time Plan.Settle. If the named peer
-	// fails too, the workers were its victims.
+	// doubt holds failures of workers that say they lost the chief or a
+	// parameter server. They wait here for the time Plan.Settle. If the named
+	// task fails too in that time, it was the cause, and not these workers.
 	doubt failures
 }
 
 // take reports whether the job tolerates failure f, or may do so once it is
-// clear who is to blame. If sure is true, neither the chief nor a server has
-// failed, so take decides at once.
+// clear which task caused it. If sure is true, neither the chief (worker 0)
+// nor a parameter server has failed, so take decides at once.
 func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 	workers := t.dispensable(v, f)
 	switch {
@@ -36,7 +36,7 @@ func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 	case sure || !namesNeededPeer(v, f):
 		return t.goOnWithout(f, workers), true
 	case v.stage == settling:
-		return nil, false // in the stage settling, collect f with the other failures and blame one of them later
+		return nil, false // in the stage settling, collect f with the other failures and decide later which one caused them
 	}
 	first := len(t.doubt.all) == 0
 	if t.doubt.add(f); !first {
@@ -46,9 +46,8 @@ func (t *tolerance) take(v view, f failure, sure bool) ([]Command, bool) {
 }
 
 // dispensable returns the workers that the job loses by failure f, if it can
-// continue without them. It returns nil if it cannot. The job needs the chief,
-// which takes the checkpoints, and every server, which holds variables of the
-// model.
+// continue without them. It returns nil if it cannot. The job needs the chief
+// (worker 0), which takes the checkpoints, and every parameter server.
 func (t *tolerance) dispensable(v view, f failure) []cluster.Task {
 	if !t.on || f.secondhand || v.stage < starting || v.stage > settling || v.stage == finishing {
 		return nil
@@ -73,8 +72,9 @@ func (t *tolerance) dispensable(v view, f failure) []cluster.Task {
 	return with
 }
 
-// namesNeededPeer reports whether failure f names the chief or a server as the
-// lost peer.
+// namesNeededPeer reports whether the task of failure f says that it lost the
+// chief (worker 0) or a parameter server, without which the job cannot
+// continue.
 func namesNeededPeer(v view, f failure) bool {
 	peer, _, known := namedPeer(v, f)
 	return known && (peer.Role != cluster.Worker || peer.IsChief())
@@ -137,9 +137,9 @@ func (t *tolerance) lingering(v view, h int) (workers []cluster.Task) {
 	return workers
 }
 
-// unclear reports whether a worker may still run on a lost host, although the
-// job continues without it. Before a successful job ends, it waits until that
-// host's lease has expired, so that no process is left.
+// unclear reports whether a worker may still run on a lost host although the
+// job no longer needs that worker. Before a successful job ends, plx waits
+// until the lost host's lease has expired, so that no process is left there.
 func (t *tolerance) unclear(v view) bool {
 	for i, h := range v.hosts {
 		if h.lost && h.tasksMayRun && len(t.lingering(v, i)) > 0 {
@@ -149,8 +149,8 @@ func (t *tolerance) unclear(v view) bool {
 	return false
 }
 
-// fewer returns a text for the verdict of a successful job: how many of its
-// workers were lost. It returns "" if none was.
+// fewer returns a text for the verdict (how the job ended) of a successful
+// job: how many of its workers were lost. It returns "" if none was.
 func (t *tolerance) fewer(v view) string {
 	if len(t.without) == 0 {
 		return ""

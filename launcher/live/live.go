@@ -46,7 +46,7 @@ type Line struct {
 	state   State
 	begun   time.Time          // when a task was first seen running; zero if none was yet
 	hosts   map[int]running    // running tasks of each host, by the host's index
-	streams map[string]*stream // output streams, by host, task and stream
+	streams map[string]*stream // by host, task and kind (stdout or stderr): the task's output
 	tasks   map[string]*newest
 
 	lead     string          // name of the first task that has reported a loss; "" if none has
@@ -248,8 +248,8 @@ func (l *Line) Parts(colour bool) []string {
 }
 
 // training returns the parts of the status line that show metrics. The step is
-// that of the most advanced task. Each other metric is that of the first task,
-// in the order of names, that has reported the metric.
+// the highest one that a task has reported. Each other metric is taken from
+// the first task, in the order of names, that has reported the metric.
 func (l *Line) training(now time.Time) (parts []string) {
 	names := l.names()
 	if len(names) == 0 {

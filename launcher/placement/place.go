@@ -36,7 +36,7 @@ type Machine struct {
 	Report *gpuprobe.Report
 	// ID identifies the physical machine, as "BOOT/HOSTNAME". It is "" if the
 	// machine is unknown. It is also "" if several hosts share one machine on
-	// purpose, as in an embedded cluster.
+	// purpose, as in an embedded cluster (hosts simulated on this machine).
 	ID string
 }
 
@@ -47,8 +47,8 @@ func (m Machine) wrong(err error) error {
 }
 
 // Options are the user's options for the placement of tasks. The job's agents
-// store them, so that plx scale can apply them to hosts that join the job
-// later.
+// (plx's process on each host) store them, so that plx scale can apply them to
+// hosts that join the job later.
 type Options = protocol.Placing
 
 // Joining returns the options for hosts that join a running job. It sets
@@ -70,7 +70,7 @@ type Placement struct {
 	Workers int    // number of workers in the whole job
 	Servers int    // number of parameter servers in the whole job
 	// Guessed is true if a host was not probed, so that its number of GPUs is
-	// unknown. The ranks on the hosts after it may then change.
+	// unknown. In a real launch, the ranks on later hosts may then differ.
 	Guessed bool
 }
 
@@ -141,8 +141,8 @@ func Place(machines []Machine, want Options) (Placement, error) {
 	return p, nil
 }
 
-// add adds the tasks of the machine with index i: a worker for each slot and,
-// depending on the options, a parameter server.
+// add adds the tasks of the machine with index i: a worker for each slot (a
+// GPU or CPU cores) and, depending on the options, a parameter server.
 func (p *Placement) add(i int, m Machine, slots []slot, want Options) {
 	h := Host{Machine: i}
 	if hasServer(want, m, len(slots) > 0) {

@@ -18,7 +18,7 @@ type Method string
 // The methods. Each comment names the types of the method's parameter and
 // result, which are sent as JSON.
 const (
-	DoSurvey     Method = "survey"     // parameter Survey, result Surveyed: the host's facts and files
+	DoSurvey     Method = "survey"     // parameter Survey, result Surveyed: the facts of the host, such as its platform, and which of the given files it stores
 	DoProbe      Method = "probe"      // parameter Probe, result gpuprobe.Output: the host's GPUs
 	DoUse        Method = "use"        // no parameter, result HostUse: the host's CPU, memory and GPU usage, sampled since the first call
 	DoCheckName  Method = "check-name" // parameter CheckName, no result; fails with CodeTaken if a running job uses the name for its checkpoints
@@ -70,16 +70,17 @@ type Reply struct {
 	Err *Failure        `json:"err,omitempty"` // nil if the call succeeded
 }
 
-// Piece is a part of the output of a call that the agent is still processing.
+// Piece is a message with a part of the output of a call that the agent is
+// still processing.
 type Piece struct {
 	ID     uint64 `json:"id"`     // ID of the Call
 	Stream int    `json:"stream"` // stream number: 1 for standard output, 2 for standard error
 	Data   []byte `json:"data"`
 }
 
-// Order is a part of the input of a call that the agent is still processing.
-// An Order without Data ends the input. The agent drops an Order for a call
-// that has ended.
+// Order is a message with a part of the input of a call that the agent is
+// still processing. An Order without Data ends the input. The agent drops an
+// Order for a call that has ended.
 type Order struct {
 	ID   uint64 `json:"id"` // ID of the Call
 	Data []byte `json:"data,omitempty"`
@@ -229,9 +230,9 @@ func (p *Pending) Order(data []byte) {
 	}
 }
 
-// end marks the call as ended, so that Order sends nothing more. If an Order
-// is being sent, end waits for it; an agent that has already replied drops
-// that Order.
+// end marks the call as ended, so that the method Order sends no more input.
+// If an Order message is being sent, end waits for it. An agent that has
+// already replied drops that message.
 func (p *Pending) end() {
 	p.orderMu.Lock()
 	defer p.orderMu.Unlock()
@@ -327,7 +328,8 @@ func (r *Answering) Send(stream int, data []byte) error {
 	return r.conn.Send(Message{Piece: &Piece{ID: r.call.ID, Stream: stream, Data: data}})
 }
 
-// Write sends p as output on stream 1, in pieces of at most maxPiece bytes.
+// Write sends p as output on stream 1 (standard output), in pieces of at most
+// maxPiece bytes.
 func (r *Answering) Write(p []byte) (int, error) {
 	for sent := 0; sent < len(p); sent += maxPiece {
 		if err := r.Send(1, p[sent:min(sent+maxPiece, len(p))]); err != nil {
@@ -352,8 +354,8 @@ func Handle[In, Out any](f func(context.Context, In) (Out, error)) Handler {
 	return HandleStream(func(ctx context.Context, in In, _ *Answering) (Out, error) { return f(ctx, in) })
 }
 
-// HandleStream is like Handle for a method that also reads Order messages or
-// sends Piece messages.
+// HandleStream is like Handle for a method that also reads Order messages
+// (input) or sends Piece messages (output).
 func HandleStream[In, Out any](f func(context.Context, In, *Answering) (Out, error)) Handler {
 	return func(ctx context.Context, call *Answering) (any, error) {
 		var in In
@@ -373,9 +375,9 @@ var ErrPeerTimeout = errors.New("no message from plx")
 const MostSilence = time.Minute
 
 // Serve processes calls, one after the other, until a message arrives that is
-// neither a Call nor an Order. It returns that message. If nothing arrives for
-// the duration silence, it returns ErrPeerTimeout. The context of a Handler ends
-// with the connection.
+// neither a Call nor an Order (input of a call). It returns that message. If
+// nothing arrives for the duration silence, it returns ErrPeerTimeout. The
+// context of a Handler ends with the connection.
 func Serve(ctx context.Context, conn *Conn, handlers map[Method]Handler, silence time.Duration) (Message, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -420,8 +422,9 @@ type server struct {
 	running sync.Map        // map of call ID to *Answering: the calls that have not been answered yet
 }
 
-// receive queues each Call and passes the data of each Order to its call. It
-// returns the first message that is neither a Call nor an Order.
+// receive queues each Call and passes the data of each Order (input of a call)
+// to its call. It returns the first message that is neither a Call nor an
+// Order.
 func (s *server) receive(ctx context.Context) (Message, error) {
 	for {
 		m, err := s.conn.Receive()
@@ -462,7 +465,7 @@ func (s *server) answer(ctx context.Context, call *Answering, handlers map[Metho
 	defer func() {
 		s.running.Delete(call.call.ID)
 		call.stopAfterFunc()
-		call.Close() // from now on, a write of Order data fails instead of blocking
+		call.Close() // from now on, writes to the call's input stream fail instead of blocking
 	}()
 	id, do := call.call.ID, call.call.Do
 	handler, known := handlers[do]

@@ -13,11 +13,11 @@ import (
 type host struct {
 	*hosts.Host
 	ask  func(ctx context.Context, ask string) (protocol.Reservation, error)
-	keep func(ctx context.Context) // sends the agent a message that the launch is still running
+	keep func(ctx context.Context) // tells the agent that the launch is still running
 }
 
-// host returns h with functions that send requests for the given ticket to its
-// agent.
+// host returns h with functions that send requests to its agent. ticket is the
+// launch's position in the queue for GPUs.
 func (h Host) host(ticket string) *host {
 	call := func(ctx context.Context, ask string, limit time.Duration) (protocol.Reservation, error) {
 		a, err := hosts.Call[protocol.Reservation](ctx, h.Agent, limit, protocol.DoReserve, protocol.Reserve{Ask: ask, Ticket: ticket, Claims: h.Claims})
@@ -40,5 +40,5 @@ func (h Host) host(ticket string) *host {
 }
 
 // maxBusy is how long an agent may be busy with other requests before it
-// replies to a message of keep.
+// replies that it got the message of the function keep.
 const maxBusy = time.Hour

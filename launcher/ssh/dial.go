@@ -102,7 +102,7 @@ type Config struct {
 	DeadAfter time.Duration
 
 	shown func() // called when the host key was accepted and the login begins; may be nil
-	piped bool   // true for a connection passed to NewClientConn, whose own errors explain why it ended
+	piped bool   // true if the connection was passed to NewClientConn; its own errors then say why it ended
 }
 
 // validate checks the fields of the Config and fills in the defaults.
@@ -212,10 +212,10 @@ func dialRetry(ctx context.Context, cfg Config, t sshconfig.Target, via *Client)
 	}
 }
 
-// NewClientConn performs the SSH handshake on raw, a connection to the server of any
-// type, and returns a Client. The Client closes raw. cfg must have Signers and
-// HostKey. If the connection is lost later, the LostError wraps the error of
-// raw.
+// NewClientConn performs the SSH handshake and returns a Client. raw is a
+// connection of any type to the server; the Client closes it. cfg must have
+// Signers and HostKey. If the connection is lost later, the LostError wraps
+// the error of raw.
 func NewClientConn(ctx context.Context, raw net.Conn, cfg Config) (*Client, error) {
 	if cfg.HostKey == nil {
 		return nil, fmt.Errorf("host %s: signers and host key are missing", cfg.Host)
@@ -358,8 +358,8 @@ func connect(ctx context.Context, t sshconfig.Target, via *Client) (net.Conn, er
 var errNoAgent = errors.New("the SSH agent has not answered")
 
 // handshake checks the host's key and logs the user in. keyShown is true if
-// the host had sent its key. It is also true if the attempt failed before any
-// byte was exchanged.
+// the host has sent its key. It is also true if handshake failed before it
+// exchanged a byte: the caller then does not take the server for overloaded.
 func handshake(ctx context.Context, cfg Config, t sshconfig.Target, conn net.Conn) (client *gossh.Client, keyShown bool, err error) {
 	keys, err := newHostKeys(cfg, t)
 	if err != nil {

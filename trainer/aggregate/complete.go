@@ -8,8 +8,9 @@ import (
 	"github.com/plx-run/plx/trainer/policy"
 )
 
-// completion acts when all gradients for a shard have arrived. It updates the
-// shard, requests the gradient norm, and sends workers the events of the step.
+// completion acts when all gradients for a shard (part of a variable) have
+// arrived. It updates the shard, requests the gradient norm, and sends workers
+// the events of the step.
 type completion struct {
 	d      *layout.Declaration
 	self   cluster.Task
@@ -17,18 +18,19 @@ type completion struct {
 	roster *layout.Roster
 	list   []*Shard // the task's shards, in the order of the declaration's pieces
 	groups []*group
-	pace   policy.Pace // decides when workers receive new values; nil means that they receive them after each step of their group
-	align  *Alignment  // delays updates while a consistent cut is taken; nil means that a checkpoint needs no cut
+	pace   policy.Pace // decides when workers receive new values; nil means after each step of their group
+	align  *Alignment  // delays updates while a checkpoint takes a consistent cut (the same steps on all shard holders); nil means that checkpoints need no cut
 }
 
-// start sets the fields that exist only after all shards were added.
+// start sets the fields whose values are known only after all shards were
+// added.
 func (c *completion) start(groups []*group, pace policy.Pace, align *Alignment) {
 	c.groups, c.pace, c.align = groups, pace, align
 }
 
-// complete updates shard i with the complete gradient sum of group g. If
-// gradients are clipped, the update waits for the norm. After the group's last
-// shard, complete ends the step.
+// complete updates shard i with the complete gradient sum of g, a group of
+// workers whose gradients are added. If gradients are clipped, the update
+// waits for the norm. After the group's last shard, complete ends the step.
 func (c *completion) complete(g *group, i int) {
 	if !c.align.enter(g, func() { c.complete(g, i) }) {
 		return
@@ -58,8 +60,8 @@ func (c *completion) update(g *group, i int, scale float64) {
 	}
 }
 
-// updated tells the workers whose gradients are in the step that shard i has
-// its new value. chosen has these workers, as indices of the roster's
+// updated sends an event to every worker whose gradients the step uses: shard
+// i has its new value. chosen lists these workers, as indices of the roster's
 // Contributors.
 func (c *completion) updated(i int, end Outcome, chosen []int) {
 	kept := -1
@@ -94,7 +96,8 @@ func (c *completion) clip(g *group, p progress, factor float64) {
 	c.close(g, p)
 }
 
-// close tells the group's workers the norm of the step, and ends the step.
+// close tells the group's workers the norm of the step's gradients, and ends
+// the step.
 func (c *completion) close(g *group, p progress) {
 	if !c.d.Sync.DelaysAnswers() {
 		for _, i := range g.members {
@@ -104,9 +107,10 @@ func (c *completion) close(g *group, p progress) {
 	c.finished(g, p.made)
 }
 
-// finished records that for all shards the gradient sums of the group's first
-// made steps are complete. It then sends values to every worker that the pace
-// (the rule when workers receive values) releases.
+// finished records that the gradient sums of the group's first steps are
+// complete for all shards. The parameter made is the number of these steps.
+// finished then sends values to every worker that the pace (the rule when
+// workers receive values) releases.
 func (c *completion) finished(g *group, made uint64) {
 	if c.pace != nil {
 		c.release(c.pace.Applied(c.leader(g), made))
@@ -131,9 +135,9 @@ func (c *completion) release(ranks []int) {
 	}
 }
 
-// readerGroup returns which copy of the values the worker of a rank reads, as an
-// index for Shard.Snapshot. -1 means that the worker reads the values themselves,
-// without a copy.
+// readerGroup returns the index, for Shard.Snapshot, of the copy of the values
+// that is sent to the worker with this rank. -1 means that the worker gets the
+// values themselves, without a copy.
 func (c *completion) readerGroup(rank int) int {
 	if contributor := c.roster.Contributor(rank); contributor != nil {
 		return c.d.Sync.Copy(rank, contributor.Group)
@@ -141,8 +145,8 @@ func (c *completion) readerGroup(rank int) int {
 	return -1
 }
 
-// Host is the task that holds shards of the variables. Its methods never
-// block.
+// Host is the task that stores shards (parts) of the variables. Its methods
+// never block.
 type Host interface {
 	// Memory returns memory for the values of a piece of a dense variable. nil
 	// means that package aggregate allocates the memory.
@@ -153,31 +157,32 @@ type Host interface {
 	Fail(err error)
 }
 
-// Event is what a shard holder sends to a worker that takes part in a step:
-// Updated, Closed, SquaresWanted or Ended.
+// Event is what a shard holder (a task that stores variables) sends to a
+// worker that takes part in a step: Updated, Closed, SquaresWanted or Ended.
 type Event interface {
 	// Counted reports whether a worker gets an event of this type in every
 	// step. Shards.Events returns the number of such events per step.
 	Counted() bool
 }
 
-// Updated is the event that a shard has its new value.
+// Updated tells a worker that a shard (part of a variable) has its new value.
 type Updated struct {
-	Shard int     // index of the shard among the shards of its holder
+	Shard int     // index of the shard among the shards of its holder (the task that stores it)
 	End   Outcome // result of the step that updated the shard
 }
 
-// Closed is the event that the gradient norm of a step is known. To a worker
-// that adds the gradients of its host, it means that the step has ended.
+// Closed tells a worker that the gradient norm of a step is known. For a
+// worker that adds the gradients of its host, it means that the step has
+// ended.
 type Closed struct{ End Outcome }
 
 // SquaresWanted asks the first worker of a group to add up the squared
-// gradient norms of all shard holders. That worker replies with the norm,
-// which its holder passes to Shards.Scale.
+// gradient norms of all shard holders. That worker replies with the norm. The
+// shard holder that receives the reply passes the norm to Shards.Scale.
 type SquaresWanted struct{}
 
-// Ended is the event that the worker's step is cancelled, because too few
-// workers are left.
+// Ended tells a worker that its step is cancelled, because too few workers are
+// left.
 type Ended struct{}
 
 func (Updated) Counted() bool       { return true }
@@ -185,7 +190,8 @@ func (Closed) Counted() bool        { return true }
 func (SquaresWanted) Counted() bool { return false }
 func (Ended) Counted() bool         { return false }
 
-// Outcome is the result of a training step on one shard holder.
+// Outcome is the result of a training step on one shard holder (a task that
+// stores variables).
 type Outcome struct {
 	VirtualWorkers int     // number of virtual workers (parts of the batch) that took part in the step
 	Norm           float64 // global norm of the step's gradients; 0 if no norm was requested or the norm is not known yet
@@ -197,5 +203,5 @@ type Outcome struct {
 // adds the gradients of its host sends it for all workers of the host.
 type Beginning struct {
 	Rate    float64 // learning rate of the step
-	Present []int   // by gradient sum that the worker will send: number of virtual workers (parts of the batch) with data in that sum
+	Present []int   // for each gradient sum that the worker will send: number of virtual workers (parts of the batch) with data in that sum
 }

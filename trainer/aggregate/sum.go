@@ -17,9 +17,10 @@ type Sum interface {
 	// Cut returns the part of the sum that belongs to piece p. The result
 	// shares the memory of the sum.
 	Cut(p layout.Piece) Sum
-	// Encode returns the sum as the payload of a frame. Rows are appended to
-	// into. Elements are returned without a copy, because they have the same
-	// format in memory and on the wire.
+	// Encode returns the sum as the payload of a frame. For a sparse variable,
+	// it appends the rows to the slice into. For a dense one, it returns the
+	// elements without a copy, because they have the same format in memory and
+	// on the wire.
 	Encode(into []byte) []byte
 	// Rows returns the number of rows; -1 if the variable is dense.
 	Rows() int
@@ -135,8 +136,8 @@ func decodeRows[T wire.Float](raw []byte, v layout.Variable, p layout.Piece, spa
 }
 
 // accumulator adds the gradients for one piece of a variable, once per step. A
-// layout.Plan fixes the order of the additions. Different inputs may arrive at
-// the same time.
+// layout.Plan fixes the order of the additions. Several goroutines may deliver
+// different gradients at the same time.
 type accumulator struct {
 	variable  layout.Variable
 	piece     layout.Piece
@@ -146,8 +147,8 @@ type accumulator struct {
 	raw       [][]byte // by input: encoded rows as received; nil for a dense variable
 }
 
-// newAccumulator returns an accumulator for piece p of variable v that adds in
-// the order of plan.
+// newAccumulator returns an accumulator for piece p of variable v. It adds the
+// gradients in the order of plan, a tree of additions.
 func newAccumulator(v layout.Variable, p layout.Piece, plan *layout.Plan) *accumulator {
 	n := len(plan.Inputs)
 	return &accumulator{v, p, layout.NewReduction(plan, plus), make([]Sum, n), make([]Sum, n), make([][]byte, n)}
@@ -216,7 +217,8 @@ type WorkerSums struct {
 	memory   [][]byte // by virtual worker (part of the batch), counted from the worker's first one: memory for the gradient; nil for a sparse variable
 }
 
-// NewWorkerSums returns WorkerSums for variable v that adds in the order of plan.
+// NewWorkerSums returns WorkerSums for variable v. They add the gradients in
+// the order of plan, a tree of additions.
 func NewWorkerSums(v layout.Variable, plan *layout.Plan) *WorkerSums {
 	o := &WorkerSums{variable: v, sums: newAccumulator(v, layout.Piece{Count: v.Units()}, plan)}
 	for i := range plan.Inputs {
@@ -230,9 +232,9 @@ func NewWorkerSums(v layout.Variable, plan *layout.Plan) *WorkerSums {
 	return o
 }
 
-// Memory returns the memory into which the gradient of a virtual worker must
-// be written. virtualWorker is its number, counted from the worker's first
-// virtual worker. The result is nil for a sparse variable.
+// Memory returns the memory into which the gradient of a virtual worker (part
+// of the batch) must be written. virtualWorker is its number, counted from the
+// worker's first virtual worker. The result is nil for a sparse variable.
 func (o *WorkerSums) Memory(virtualWorker int) []byte {
 	if o.memory == nil {
 		return nil
@@ -240,7 +242,8 @@ func (o *WorkerSums) Memory(virtualWorker int) []byte {
 	return o.memory[virtualWorker]
 }
 
-// SetRows sets the gradient of one virtual worker for a sparse variable.
+// SetRows sets the gradient of one virtual worker (part of the batch) for a
+// sparse variable.
 func (o *WorkerSums) SetRows(virtualWorker int, index []int64, values []byte) error {
 	v := o.variable
 	var s Sum
@@ -261,10 +264,10 @@ func rowsOf[T wire.Float](v layout.Variable, index []int64, values []byte) (Sum,
 	return rows[T](r), r.Check(0, int64(v.Shape[0]), v.Width())
 }
 
-// Arrive records that the gradient of a virtual worker is complete, or that
-// the virtual worker has none. done is true if this completes the sum of a
-// part (a subtree of the reduction tree). Then s is that sum, or nil if no
-// virtual worker of the part had data.
+// Arrive records that the gradient of a virtual worker (part of the batch) is
+// complete, or, if present is false, that the virtual worker has none. done is
+// true if this completes the sum of a part (a subtree of the reduction tree).
+// Then s is that sum, or nil if no virtual worker of the part had data.
 func (o *WorkerSums) Arrive(virtualWorker int, present bool) (part int, s Sum, done bool) {
 	return o.sums.arrive(virtualWorker, present)
 }
@@ -277,7 +280,7 @@ type Outbox struct {
 	Buckets [][]int          // by bucket: indices of its variables; all sparse variables share one bucket, the loss has a bucket of its own
 	of      []int            // by variable: index of its bucket; -1 means that the variable is not sent
 	sums    [][]Sum          // by variable and part: the latest gradient sum; nil if no virtual worker had data
-	left    [][]atomic.Int32 // by bucket and part: number of variables whose sum is not complete yet in this step
+	left    [][]atomic.Int32 // by bucket (variables that are sent together) and part: number of variables whose sum is not complete yet in this step
 }
 
 // NewOutbox returns an Outbox for the variables for which has returns true,
@@ -313,8 +316,8 @@ func NewOutbox(d *layout.Declaration, parts []int, has func(variable int) bool) 
 	return o
 }
 
-// Bucket returns the index of a variable's bucket; -1 if the variable is not
-// sent.
+// Bucket returns the index of a variable's bucket (variables that are sent
+// together); -1 if the variable is not sent.
 func (o *Outbox) Bucket(variable int) int { return o.of[variable] }
 
 // Put stores the gradient sum of one part (subtree of the reduction tree) of a

@@ -189,8 +189,8 @@ func (f *Folder) Discard(id string) error {
 	return nil
 }
 
-// expired returns the IDs of the checkpoints that Retain removes, in the order
-// in which all lists them.
+// expired returns the IDs of the checkpoints that Retain removes, in the same
+// order as in the slice all.
 func expired(all []entry, keep int, busy string) []string {
 	finished := slices.DeleteFunc(slices.Clone(all), func(s entry) bool { return !s.finished() })
 	if len(finished) == 0 {
@@ -256,8 +256,9 @@ func (s entry) finished() bool {
 // abandoned reports whether no task will finish the checkpoint. It returns
 // true under two conditions: the checkpoint is older than newest, and no file
 // in its folder has changed after last, the last change of any finished
-// checkpoint. The time matters after a restart from an older checkpoint,
-// because new checkpoints then have lower steps than old ones.
+// checkpoint. The second condition protects a checkpoint that is being written
+// after a restart from an older checkpoint: its step is lower than that of
+// newest.
 func (s entry) abandoned(newest entry, last time.Time) bool {
 	return newestFirst(s.FolderCopy, newest.FolderCopy) > 0 && !s.changed.After(last)
 }

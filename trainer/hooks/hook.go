@@ -69,29 +69,29 @@ type Hook struct {
 	// also called if the worker's gradients came too late for the step
 	// (Result.Late).
 	After func(ctx context.Context, r replica.Result) error
-	// Checkpoint is called only on the chief, after a checkpoint is completely
-	// written. The call comes between two steps or after the last one. steps
-	// is the number of steps that the checkpoint contains.
+	// Checkpoint is called only on the chief (worker 0), after a checkpoint is
+	// completely written. The call comes between two steps or after the last
+	// one. steps is the number of steps that the checkpoint contains.
 	Checkpoint func(ctx context.Context, steps int) error
 	// End is called after the last step and the last checkpoint, unless the
-	// program failed. steps is the number of steps that the variables have
-	// seen.
+	// program failed. steps is the number of steps whose updates the variables
+	// contain.
 	End func(ctx context.Context, steps int) error
-	// Gradient is called for every variable and every virtual worker of this
-	// worker when that gradient is computed, before it is added to others and
-	// sent. The backward pass continues meanwhile. The calls for one virtual
-	// worker are sequential, in the order of the backward pass; calls for
-	// different replicas of a worker may be concurrent. Gradient may modify
-	// the values.
+	// Gradient is called for every variable and every virtual worker (part of
+	// the batch) of this worker, as soon as that gradient is computed. It runs
+	// before the gradient is added to others and sent, while the backward pass
+	// continues. It may modify the values. The calls for one virtual worker
+	// come one after the other, in the order of the backward pass. Calls for
+	// different replicas of a worker may be concurrent.
 	Gradient func(ctx context.Context, g Gradient) error
 }
 
 // Gradient is the gradient of one variable that one virtual worker has
-// computed from its part of the batch.
+// computed from its part of the global batch.
 type Gradient struct {
 	Variable      string  // name of the variable
 	Step          int     // number of the step, counted from 0
-	VirtualWorker int     // number of the virtual worker, counted over all workers
+	VirtualWorker int     // number of the virtual worker (part of the batch), counted from 0 over all workers
 	Shape         []int   // shape of the variable; for an embedding: the number of entries in Rows, and the table's width
 	Rows          []int64 // indices of the embedding's rows that the virtual worker has used, ascending; nil for other variables
 	// Values is a []float32 or []float64 with the elements in row-major order.

@@ -92,8 +92,8 @@ func (m *collected) gates(name string, x *Node, r Recurrent, gates int) (w [3]*N
 	return w, m.err == nil
 }
 
-// sequence adds a recurrent layer to the graph by calling over, and records
-// its error under the layer's name.
+// sequence adds a recurrent layer to the graph by calling over. If over fails,
+// sequence records the error under the layer's name.
 func (m *collected) sequence(name string, steps int, over func(steps int) (Sequence, error)) Sequence {
 	if m.err != nil {
 		return Sequence{}

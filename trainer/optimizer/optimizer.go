@@ -21,8 +21,8 @@ const (
 )
 
 // Settings selects an update rule and its parameters. Workers send it to the
-// shard holders, so it contains numbers only, no functions. A number that is 0
-// means 0, not a default value.
+// tasks that store variables, so it contains numbers only, no functions. A
+// number that is 0 means 0, not a default value.
 type Settings struct {
 	Rule        Rule    `json:"rule"`
 	Momentum    float64 `json:"momentum,omitempty"`    // mu of the rules Momentum and Average, at least 0 and less than 1
@@ -61,8 +61,8 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// Slots returns how many numbers the rule keeps per element, which is the
-// length of [State.Slots].
+// Slots returns how many numbers the update rule keeps per element (2 for
+// Adam, 0 for SGD). This is the length of [State.Slots].
 func (s Settings) Slots() int {
 	switch s.Rule {
 	case Momentum, Adagrad:
@@ -80,10 +80,10 @@ type Step struct {
 	Scale  float64 // factor by which the gradient is multiplied; 1 leaves it unchanged
 }
 
-// State is the optimiser state of one shard of a variable.
+// State is the optimiser state of one shard (part of a variable).
 type State[T wire.Float] struct {
 	settings Settings
-	slots    [][]T // optimiser state: slots[i][j] is the i-th number that the rule keeps for element j of the shard
+	slots    [][]T // optimiser state: slots[i][j] is the i-th number that the update rule keeps for element j of the shard
 }
 
 // New returns the optimiser state of n elements before the first step.
@@ -126,7 +126,7 @@ func (s *State[T]) ApplyRows(step Step, x []T, first int64, index []int64, g []T
 }
 
 // update updates the elements x by the gradient g. The parameter at is the
-// index in the shard of the first element of x.
+// position of x's first element in the shard.
 func (s *State[T]) update(c *constants[T], at int, x, g []T) {
 	if !c.prepares {
 		s.rule(c, at, x, g)

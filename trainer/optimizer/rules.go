@@ -14,7 +14,7 @@ type constants[T wire.Float] struct {
 	accumulator, epsilon T
 	beta1, beta2         T
 	rest1, rest2         T // 1 - beta1 and 1 - beta2
-	corrected, spread    T // Adam's learning rate, and factor of the square root, after bias correction
+	corrected, spread    T // corrected: Adam's learning rate after bias correction; spread: factor of the square root for the same correction
 
 	prepares      bool   // true if scale or decay changes the gradient before the rule uses it
 	scale         T      // value of Step.Scale, by which the gradient is multiplied
@@ -145,9 +145,9 @@ func Power(x float64, n uint64) float64 {
 
 // SumOfSquares returns the sum of the squares of g in float64. Element i is
 // added to partial sum i mod 4, and the result is (s0 + s1) + (s2 + s3). This
-// order is part of the guarantee that results have the same bits. A variable's
-// norm is added by blocks whose bounds do not depend on how it is cut into
-// shards.
+// order is part of the guarantee that results have the same bits. The norm of
+// a variable is added up in blocks. Their bounds are the same however the
+// variable is cut into shards.
 func SumOfSquares[T wire.Float](g []T) float64 {
 	var s0, s1, s2, s3 float64
 	for ; len(g) >= 4; g = g[4:] {

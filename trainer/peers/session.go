@@ -77,8 +77,8 @@ func (s *Session) Traffic() (sent, received uint64) { return s.conn.Traffic() }
 
 // Next returns the header of the next frame. If the peer has reported why it
 // stops, the error wraps a [*PeerError] of the task at fault. If the peer has
-// sent a goodbye, the error is ErrGoodbye, the first time with the header of
-// the goodbye frame. After an error the reader must call Drain.
+// sent a goodbye, the error is ErrGoodbye; the first such call also returns
+// the header of the goodbye frame. After an error the reader must call Drain.
 func (s *Session) Next() (wire.Header, error) {
 	select {
 	case <-s.ended:
@@ -150,8 +150,8 @@ func (s *Session) CloseWithError(why error, most time.Duration) {
 	s.conn.Close() // an error does not matter: the session is over
 }
 
-// Refuse calls CloseWithError, and Drain at the same time. The reader calls Refuse when
-// it expects no further frame.
+// Refuse calls CloseWithError and Drain concurrently. The reader calls Refuse
+// when it expects no further frame.
 func (s *Session) Refuse(why error, most time.Duration) {
 	var telling sync.WaitGroup
 	telling.Go(func() { s.CloseWithError(why, most) })
@@ -197,11 +197,11 @@ func (s *Session) closeAfter(most time.Duration) (stop func() bool) {
 	return time.AfterFunc(most, func() { s.conn.Close() }).Stop
 }
 
-// Drain must be the reader's last call. It discards what the peer still sends
-// until the connection ends. If this task closed the connection with unread
-// data, the kernel could reset the connection and discard this task's error
-// report. If the peer has reported an error, Drain returns at once, because
-// neither end needs further data. A second call does nothing.
+// Drain must be the reader's last call. It reads and discards everything that
+// the peer sends until the connection ends. If this task closed the connection
+// with unread data, the kernel could reset it, and the peer would not get this
+// task's error report. If the peer has reported an error, Drain returns at
+// once, because neither end needs further data. A second call does nothing.
 func (s *Session) Drain() {
 	select {
 	case <-s.over:

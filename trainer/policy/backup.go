@@ -28,9 +28,10 @@ func newArbiter(number, workers int, first uint64) Selection {
 		step: first, counts: slices.Repeat([]uint64{first}, workers)}
 }
 
-// latecomers is the Pace of the mode backup. A worker whose gradients came too
-// late for a step waits for the values after that step. The other workers
-// receive the values as soon as the step is applied.
+// latecomers is the Pace (the rule when workers receive values) of the mode
+// backup. A worker whose gradients came too late for a step waits for the
+// values after that step. The other workers receive the values as soon as the
+// step is applied.
 type latecomers struct {
 	mu      sync.Mutex
 	made    uint64 // number of steps whose gradients are applied to all shards of the variables
@@ -42,8 +43,9 @@ type latecomer struct {
 	steps uint64 // the worker waits until this number of steps is applied, and then receives the values
 }
 
-// Applied records that the given number of steps is applied. It returns the
-// workers that waited for one of these steps.
+// Applied records that the variables contain the updates of the given number of
+// steps. It returns the ranks of the workers that waited for one of these
+// steps.
 func (l *latecomers) Applied(_ int, steps uint64) (ranks []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,8 +60,9 @@ func (l *latecomers) Applied(_ int, steps uint64) (ranks []int) {
 	return ranks
 }
 
-// Wait returns the late worker at once if the given number of steps is already
-// applied. If not, a later call of Applied returns it.
+// Wait returns the rank of a late worker at once if the variables contain the
+// updates of the given number of steps. If not, the worker waits, and a later
+// call of Applied returns it.
 func (l *latecomers) Wait(rank int, steps uint64) ([]int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,26 +73,27 @@ func (l *latecomers) Wait(rank int, steps uint64) ([]int, error) {
 	return nil, nil
 }
 
-// Leave returns no workers, because in this mode no worker waits for a
+// Leave returns no workers, because in mode backup no worker waits for a
 // particular other worker.
 func (*latecomers) Leave(int) []int { return nil }
 
-// arbiter is the Selection of the mode backup: it accepts for each step the
-// gradients of the first workers that announce theirs. A worker sends its
+// arbiter is the Selection of the mode backup, in which a step uses the
+// gradients of the fastest workers only. A worker announces its gradients, and
+// the arbiter accepts the first workers of each step. A worker sends its
 // gradients only after it is accepted, so all shard holders receive gradients
 // from the same workers.
 //
-// A worker may have begun a step while values were being updated. Then that
-// step is already complete, and the arbiter rejects the worker's gradients. So
-// accepted gradients are always computed from values after exactly the
-// preceding steps.
+// A worker may have begun a step while the variables were being updated. Then
+// that step is already complete, and the arbiter rejects the worker's
+// gradients. So accepted gradients are always computed from values after
+// exactly the preceding steps.
 type arbiter struct {
 	quorum int // number of workers whose gradients complete a step
 
 	mu       sync.Mutex
 	step     uint64   // number of the step whose gradients are being collected
 	accepted []int    // ranks of the workers accepted for the step so far
-	counts   []uint64 // indexed by rank: 1 + the last step for which the worker was accepted, which is the first step without its gradients
+	counts   []uint64 // by rank: first step without the worker's gradients, which is 1 + the last step for which the worker was accepted
 	stopped  []bool   // indexed by rank: true if the worker has finished its last step or is lost
 	alive    int      // number of workers that have not stopped
 }
@@ -118,8 +122,9 @@ func (a *arbiter) Commit(rank int, step uint64) (v Verdict, current uint64, err 
 
 // Leave marks a worker as finished or lost; repeated calls have no effect. If
 // a lost worker was already accepted for the current step, its gradients still
-// count in that step, because some shard holders may have them. Leave returns
-// the accepted workers if too few workers are left to complete the step.
+// count in that step, because some shard holders (tasks that store variables)
+// may have received them. If too few workers are left to complete the step,
+// Leave returns the accepted workers, which wait for it.
 func (a *arbiter) Leave(rank int) (waiting []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

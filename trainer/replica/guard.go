@@ -27,15 +27,16 @@ const sampledBytes = 16 << 10
 // sends them.
 type Guard struct {
 	replica    *Replica
-	who        string // the virtual worker that computes the run, for error messages
+	who        string // the virtual worker (part of the batch) whose gradients the run computes, for error messages
 	everything bool   // check every gradient completely; false means only the beginning of the first gradients
 	sent       bool   // a variable's gradient has passed the check, so other machines may already update the variable
 	broken     error  // error for the first bad gradient, after which none may be sent; nil if there was none
 }
 
-// Guard returns a Guard for the replica's next run. who names the virtual
-// worker in errors. If everything is true, the Guard checks every gradient
-// completely. If false, it checks only the beginning of the first gradients.
+// Guard returns a Guard, which checks the gradients of the replica's next run
+// for NaN and infinity. who names the virtual worker in errors. If everything
+// is true, the Guard checks every gradient completely. If false, it checks
+// only the beginning of the first gradients.
 func (r *Replica) Guard(who string, everything bool) *Guard {
 	return &Guard{replica: r, who: who, everything: everything}
 }

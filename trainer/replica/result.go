@@ -11,8 +11,7 @@ type Result struct {
 	// evaluated batch.
 	Loss float64
 	// Metrics are the values of the model's metrics, by name. They are
-	// averaged over the virtual workers in the same way as a loss that is a
-	// mean.
+	// averaged over the virtual workers (parts of the batch).
 	Metrics map[string]float64
 	// Norm is the global norm of the gradient before clipping. It is NaN
 	// unless Config.ClipNorm or Config.MeasureNorm is set.

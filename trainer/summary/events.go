@@ -220,7 +220,7 @@ func timeOf(seconds float64) time.Time {
 // field is one field of an encoded protocol buffer message.
 type field struct {
 	key    uint64 // the field's number times 8, plus its wire type
-	number uint64 // contents of a field of wire type 2: a part of the message's buffer, not a copy
+	number uint64 // value of a field of wire type 0, 1 or 5 (integer or fixed size); the length of data for wire type 2
 	data   []byte // contents of a field of wire type 2; a part of the message's buffer, not a copy
 }
 

@@ -38,13 +38,13 @@ type Recorder struct {
 	config    *config.Effective
 	task      cluster.Task
 	logf      func(slog.Level, string, ...any)
-	summaries *summary.Writer    // nil unless this worker is the chief and --summary-dir is set
+	summaries *summary.Writer    // nil unless this worker is the chief (worker 0) and --summary-dir is set
 	last      *summary.Scalars   // report of the last step, if it was not written yet; otherwise nil
 	next      uint64             // number of the first step for which the next summary may be written
 	test      evaluation         // results of evaluations since the last training step
 	profile   timeline.Steps     // steps that the timeline records; nil means no timeline
 	trace     *timeline.Recorder // timeline of this worker; nil means no timeline
-	pacedAt   time.Time          // when pace last logged the speed; before that, when the first step began
+	pacedAt   time.Time          // when pace last logged the speed; before the first such log line: when the first step began
 	pacedStep int                // number of training steps at the time in pacedAt
 	first     atomic.Int64       // when the first gradient of the current step was complete, in Unix nanoseconds; 0 means that none is complete yet
 }
@@ -100,9 +100,9 @@ func (r *Recorder) Before(step int) {
 	}
 }
 
-// Ready records that a replica (copy of the graph) has computed gradient i,
-// which the worker then sends to the shard holder. name(i) describes the
-// gradient in the timeline.
+// Ready records that a replica (copy of the graph) has computed gradient i.
+// The worker then sends it to the task that stores the variable. name(i)
+// describes the gradient in the timeline.
 func (r *Recorder) Ready(replica int, name func(i int) string, i int) {
 	if r.summaries == nil && !r.trace.Enabled() {
 		return

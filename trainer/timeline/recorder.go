@@ -47,7 +47,7 @@ type Recorder struct {
 // zero time as its end.
 type event struct {
 	track, name string
-	start, end  time.Time // the field end is the zero time for an instant
+	start, end  time.Time // end is the zero time for an instant (an event without duration)
 	args        []byte    // arguments as the members of a JSON object, without braces; nil means no arguments
 }
 

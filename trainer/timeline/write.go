@@ -136,7 +136,7 @@ func appendMicroseconds(b []byte, d time.Duration) []byte {
 // spans must be disjoint or nested. Spans of several goroutines often overlap
 // in other ways, so a track may need several rows.
 type rows struct {
-	names []string // name of each row: its track's name, with a number from the track's second row on
+	names []string // name of each row: the name of its track; the second and later rows of a track get a number after the name
 	of    []int    // indexed by event: index of the row in which the event is shown
 }
 

@@ -17,20 +17,22 @@ package lease
 
 import "time"
 
-// Lease is the lease of one host. Only one goroutine may call its methods.
+// Lease computes how long one host may keep its tasks running without a
+// message from the driver (the process that controls the job). Only one
+// goroutine may call its methods.
 type Lease struct {
 	length time.Duration        // how long the lease lasts after a renewal; 0 means that it never ends
-	grace  time.Duration        // time from the request to the tasks to end until they are killed; at most half of length
+	grace  time.Duration        // time that tasks get to end, from the request until they are killed; at most half of length
 	begun  time.Duration        // when the lease was last renewed, as a reading of clock
 	clock  func() time.Duration // returns the time since a fixed moment, such as the boot of the host
 
-	sender string        // name of the clock that the driver's time stamps were read from; "" before the first renewal with a name
+	sender string        // name of the clock from which the driver (the process that controls the job) reads its time stamps; "" before the first renewal with a name
 	ahead  time.Duration // estimate of clock minus the driver's clock; it includes the transit time of the fastest renewal so far
 	seen   time.Duration // when ahead was last updated, as a reading of clock
 }
 
-// New starts a lease of the given length. A grace of more than half the length
-// is reduced to half the length.
+// New starts a lease of the given length. grace is the time that tasks get to
+// end; more than half the length is reduced to half the length.
 func New(length, grace time.Duration, clock func() time.Duration) *Lease {
 	return &Lease{length: length, grace: min(grace, length/2), begun: clock(), clock: clock}
 }
@@ -39,11 +41,11 @@ func New(length, grace time.Duration, clock func() time.Duration) *Lease {
 // per second. TODO: this rate is a guess, it was measured on no host.
 const drift = 1e-3
 
-// Renew restarts the lease. The lease counts from the time when the renewal
-// was sent, not from its arrival: a renewal that the network delayed extends
-// the lease by less. sender names the clock from which sent was read. The
-// lease counts from now if sender is empty, or differs from the sender of the
-// previous renewal.
+// Renew restarts the lease. The lease counts from the time sent, when the
+// renewal was sent, and not from its arrival. So a renewal that the network
+// delayed extends the lease by less. sender names the clock from which sent
+// was read. If sender is empty, or differs from the sender of the previous
+// renewal, the lease counts from now.
 func (l *Lease) Renew(sender string, sent time.Duration) {
 	now := l.clock()
 	if sender == "" {
@@ -71,8 +73,9 @@ func (l *Lease) killed() time.Duration { return l.length - min(2*time.Second, l.
 func (l *Lease) Left() (grace time.Duration, over bool) {
 	age := l.clock() - l.begun
 	// Tasks are asked to end one grace period before the lease expires. If
-	// that leaves too little time before the kill, the request comes earlier:
-	// tasks always get the smaller of grace and a tenth of the length.
+	// that leaves them too little time until they are killed, the request
+	// comes earlier. They always get the smaller of grace and a tenth of the
+	// length.
 	told := min(l.length-l.grace, l.killed()-min(l.grace, l.length/10))
 	if l.length <= 0 || age < told {
 		return 0, false

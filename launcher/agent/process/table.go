@@ -229,7 +229,7 @@ const (
 	// that runs the tasks).
 	MarkAgent  = "PLX_AGENT_JOB"
 	MarkTask   = "PLX_JOB"         // name of the job, in the environment of tasks
-	MarkFolder = "PLX_HOST_FOLDER" // name of the job's folder on this host, in the environment of supervisor and tasks
+	MarkFolder = "PLX_HOST_FOLDER" // name of the job's folder on this host, in the environment of the supervisor (the agent process that runs the tasks) and of the tasks
 )
 
 // OfJob lists this user's processes whose environment names the job, and their
@@ -324,8 +324,8 @@ func (m TaskMark) in(env []string) bool {
 
 // OfTask lists the descendants of this process that belong to a task: the
 // processes in child's session, the processes whose environment contains mark,
-// and all their descendants. OfTask misses a process that has left the
-// session, cleared its environment and lost its parent. Clear kills such a
+// and all their descendants. OfTask misses a process that has left the session
+// and cleared its environment, and whose parent has ended. Clear kills such a
 // process too.
 func OfTask(child *Child, mark TaskMark) ([]Process, error) {
 	all, err := descendants()

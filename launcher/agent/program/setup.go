@@ -47,8 +47,9 @@ func Setup(line string, env []string, dir string) Command {
 	return c
 }
 
-// States holds two temporary files, to which the command that Setup returns
-// writes its state before and after the line. The files have no name on disk.
+// States holds two temporary files. The command that Setup returns runs a
+// --setup line. It writes its environment and limits to the first file before
+// that line, and to the second file after it. The files have no name on disk.
 type States [2]*os.File
 
 // NewStates creates the two temporary files in the folder dir, and removes

@@ -72,8 +72,8 @@ func (id Identity) Exchange(ctx context.Context, peer protocol.Peer) (connected 
 	return true, err
 }
 
-// Echo is the other side of Exchange: it sends back the bytes that it
-// receives, and closes the connection.
+// Echo answers the test that another agent makes with Exchange: it sends back
+// the bytes that it receives, and closes the connection.
 func Echo(conn net.Conn) error {
 	defer conn.Close() // at this point the peer has read all data, or the test has failed
 	conn.SetDeadline(time.Now().Add(echoTime))

@@ -13,27 +13,29 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// generation prepares and starts the tasks of this host for each generation.
-// The driver begins a new generation whenever it restarts the job's tasks.
+// generation prepares and starts the tasks of this host for each generation
+// (run of all tasks). The driver, which controls the job, begins a new
+// generation whenever it restarts the tasks.
 type generation struct {
 	*parts
 	tasks  *tasks
 	noData error // why the agent cannot listen for connections from other hosts; nil if it listens
 
-	layout    protocol.Prepare   // the driver's latest request; its generation was prepared last or is being prepared
+	layout    protocol.Prepare   // the driver's latest Prepare message; this host has prepared its generation or is preparing it
 	prepared  *protocol.Prepared // reply to the last successful Prepare; nil before the first one
-	used      map[string]bool    // addresses reserved for tasks in any generation so far; only openSockets accesses it
-	preparing bool               // true while openSockets runs in the background; a new request then waits in next
-	next      *protocol.Prepare  // the latest request that waits while preparing is true; nil if none waits
+	used      map[string]bool    // addresses reserved for tasks in any generation (run of all tasks) so far; only openSockets accesses it
+	preparing bool               // true while openSockets runs in the background; a new Prepare message then waits in next
+	next      *protocol.Prepare  // the latest Prepare message that waits while preparing is true; nil if none waits
 }
 
-// prepare kills all tasks of the previous generation and opens the sockets for
-// the next one. If the driver repeats a request, prepare repeats its reply. It
-// rejects a generation that has already ended.
+// prepare kills all tasks of the previous generation (run of all tasks) and
+// opens the sockets for the next one. If the driver (the process that controls
+// the job) repeats a request, prepare repeats its reply. It rejects a
+// generation that has already ended.
 func (g *generation) prepare(m protocol.Prepare) {
 	switch {
 	case g.record.ending():
-		return // the driver no longer expects a reply
+		return // the job ends, so the driver (the process that controls it) expects no reply
 	case m.Generation < g.record.Least:
 		g.answer(failedPrepare(m, fmt.Errorf("generation %d is over, the next one here is %d", m.Generation, g.record.Least)))
 		return
@@ -45,7 +47,7 @@ func (g *generation) prepare(m protocol.Prepare) {
 		return
 	}
 	g.preparing, g.layout = true, m
-	g.record.Least = m.Generation // earlier generations must not be prepared again
+	g.record.Least = m.Generation // never prepare an earlier generation (run of all tasks) again
 	g.record.enter(protocol.Idle)
 	g.tasks.clear("the generation before", func(err error) {
 		if err != nil {
@@ -59,8 +61,8 @@ func (g *generation) prepare(m protocol.Prepare) {
 	})
 }
 
-// reported returns the metrics that a task has reported in earlier
-// generations.
+// reported returns the metrics that a task has reported in earlier generations
+// (runs of all tasks).
 func (g *generation) reported(t cluster.Task) *reported {
 	history, err := g.host.folder.ReadMetrics(t)
 	if err != nil {
@@ -69,9 +71,10 @@ func (g *generation) reported(t cluster.Task) *reported {
 	return newReported(history, g.host.patterns)
 }
 
-// openSockets creates the tasks of a generation, each with its working folder
-// and two sockets. If err is not nil, it creates nothing and returns a reply
-// that contains err.
+// openSockets creates the tasks of a generation (run of all tasks). Each task
+// gets a working folder and two sockets: one to listen on, and one that
+// reserves a second port. If err is not nil, openSockets creates nothing and
+// returns a reply that contains err.
 func (g *generation) openSockets(m protocol.Prepare, err error) (map[cluster.Task]*task, *protocol.Prepared) {
 	if err == nil && len(m.Tasks) > 0 {
 		err = g.noData
@@ -105,7 +108,7 @@ func failedPrepare(m protocol.Prepare, err error) *protocol.Prepared {
 }
 
 // ready stores the tasks that openSockets created, and sends the reply to the
-// driver.
+// driver (the process that controls the job).
 func (g *generation) ready(tasks map[cluster.Task]*task, answer *protocol.Prepared) {
 	g.preparing = false
 	if answer.Error == "" {
@@ -125,15 +128,16 @@ func (g *generation) answer(p *protocol.Prepared) {
 	g.sessions.sendToDriver(protocol.Message{Prepared: p})
 }
 
-// start starts all tasks of the prepared generation. If the driver repeats the
-// request, start repeats its reply.
+// start starts all tasks of the prepared generation (run of all tasks). If the
+// driver (the process that controls the job) repeats the request, start
+// repeats its reply.
 func (g *generation) start(m protocol.Start) {
 	switch {
 	case g.record.ending():
 		return
-	case g.record.Phase == protocol.Running && g.record.Generation == m.Generation: // the tasks have started already; the driver repeats its request because it lost the first reply
+	case g.record.Phase == protocol.Running && g.record.Generation == m.Generation: // the tasks run already; the driver (the process that controls the job) has lost the first reply and repeats its request
 	case g.record.Phase == protocol.Ready && g.record.Generation == m.Generation:
-		g.record.Least = m.Generation + 1 // a started generation cannot be prepared again
+		g.record.Least = m.Generation + 1 // never prepare this generation (run of all tasks) again, because it has started
 		g.record.enter(protocol.Running)
 		g.tasks.start(g.layout, m)
 		g.gcLater()
@@ -148,13 +152,14 @@ func (g *generation) start(m protocol.Start) {
 	g.sessions.sendToDriver(protocol.Message{Started: &protocol.Started{Generation: m.Generation, PIDs: pids}})
 }
 
-// gcAfter is the delay between the start of the tasks and the start of "agent
-// gc". A job that ends sooner does not start it.
+// gcAfter is the time between the start of the tasks and the start of "agent
+// gc", which removes unused cached files. If the job ends sooner, "agent gc"
+// does not run.
 const gcAfter = 300 * time.Millisecond
 
-// gcLater waits for gcAfter. If tasks of the first generation still run after
-// that, it starts "agent gc", which removes unused cached files. It is a child
-// process like a task, so it is killed with the tasks.
+// gcLater starts "agent gc", which removes unused cached files, if tasks of
+// the first generation (run of all tasks) run for longer than gcAfter. "agent
+// gc" is a child process like a task, so it is killed with the tasks.
 func (g *generation) gcLater() {
 	if g.record.Generation > 0 {
 		return
@@ -185,6 +190,6 @@ func gcDue() bool {
 	return err != nil || jobfolder.GCDue(file, time.Now())
 }
 
-// spare reports whether this host has no task in the current generation, so
-// that the job can continue without this host.
+// spare reports whether this host has no task in the current generation (run
+// of all tasks). The job can then continue without this host.
 func (g *generation) spare() bool { return g.record.Least > 0 && len(g.layout.Tasks) == 0 }

@@ -14,7 +14,7 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// task is one task on this host, in one generation.
+// task is one task on this host, in one generation (run of all tasks).
 type task struct {
 	protocol.TaskSpec
 	generation     int
@@ -75,7 +75,8 @@ func (t *task) now() *protocol.TaskState {
 	return &now
 }
 
-// wrap returns a protocol message that carries the task's control message m to the driver.
+// wrap returns a protocol message that carries the task's control message m to
+// the driver (the process that controls the job).
 func (t *task) wrap(m cluster.ControlMessage) protocol.Message {
 	return protocol.Message{Said: &protocol.TaskMessage{Task: t.Task, Generation: t.generation, Message: m}}
 }
@@ -91,7 +92,7 @@ func (t *task) receive(m cluster.ControlMessage) {
 		t.control.Close() // close the control channel, which makes the task fail
 	}
 	if t.stopAsked {
-		t.sendStop() // send the stop message now: when the task was asked to end, it had not sent its hello message and could get only signals
+		t.sendStop() // the task was asked to end before it could read messages: send the stop message now
 	}
 }
 
@@ -130,8 +131,9 @@ func (t *task) askToEnd(grace time.Duration, interrupt bool) {
 	}
 }
 
-// sendStop asks the task to end by a control message. If the task does not
-// read the message, the supervisor sends signals later.
+// sendStop sends the task a control message that asks it to end. If the task
+// does not read the message, the supervisor (the agent process that runs the
+// tasks) sends signals later.
 func (t *task) sendStop() { t.send(cluster.ControlMessage{Kind: cluster.Stop}) }
 
 // terminate sends SIGTERM at most once, because many programs take a second
@@ -162,10 +164,10 @@ type report struct {
 	finished  bool                    // true once the task has reported that its work is complete
 	failed    *cluster.ControlMessage // the task's Failed message; nil if it has sent none
 	progress  *cluster.ControlMessage // last message with a step number, except about checkpoints; nil before the first one
-	cause     string                  // why the task failed, as reported by the task or found by the supervisor; "" if unknown
+	cause     string                  // why the task failed, as reported by the task or found by the supervisor (the agent process that runs it); "" if unknown
 	lostPeer  string                  // name of the task whose loss made this task fail; "" if there is none
-	silent    int                     // seconds since the task's last message, counted in ticks of the supervisor
-	forwarded time.Time               // when a heartbeat was last forwarded to the driver; the zero time makes forwardNow forward the next one
+	silent    int                     // seconds since the task's last message: the supervisor increments it once per second
+	forwarded time.Time               // when the task's last heartbeat was forwarded to the driver (the process that controls the job); the zero time makes forwardNow forward the next one
 }
 
 // receive records the content of a control message.
@@ -179,7 +181,7 @@ func (r *report) receive(m cluster.ControlMessage) {
 		}
 	case cluster.Heartbeat:
 		if r.step <= m.From && m.Step > m.From {
-			r.forwarded = time.Time{} // forward the first step at once, because the driver waits for it
+			r.forwarded = time.Time{} // forward the first step at once, because the driver (the process that controls the job) waits for it
 		}
 		r.step = max(r.step, m.Step)
 	case cluster.Checkpoint:
@@ -200,8 +202,9 @@ func (r *report) receive(m cluster.ControlMessage) {
 	}
 }
 
-// forwardNow reports whether a heartbeat must be forwarded to the driver now.
-// At most one heartbeat per second is forwarded.
+// forwardNow reports whether a heartbeat must be forwarded now to the driver
+// (the process that controls the job). At most one heartbeat per second is
+// forwarded.
 func (r *report) forwardNow() bool {
 	if time.Since(r.forwarded) < time.Second {
 		return false

@@ -33,7 +33,7 @@ const (
 	lockTime  = 3 * time.Second
 	dumpTime  = time.Second            // how long to wait for stacks that do not need the GIL
 	dumpQuiet = 100 * time.Millisecond // the stacks count as complete if the file has not grown for this time
-	maxDump   = 256 << 10              // maximum number of bytes that Python reads from the file
+	maxDump   = 256 << 10              // maximum number of bytes that the function Python reads from the file
 )
 
 // Python makes a Python process append the stacks of its threads to file, and
@@ -90,9 +90,9 @@ func withoutOwn(dump string) string {
 	return strings.Join(rest, "")
 }
 
-// grown waits for the time first until the file is longer than before. It then
-// waits until the file stops growing, but at most dumpTime more. It returns
-// the file's length.
+// grown waits until the file is longer than before, for at most the time
+// first. Then it waits until the file stops growing, but at most dumpTime
+// longer. It returns the file's length.
 func grown(f *os.File, before int64, first time.Duration) int64 {
 	size, end, quiet := before, time.Now().Add(first+dumpTime), time.Now().Add(first)
 	for now := time.Now(); now.Before(end) && now.Before(quiet); now = time.Now() {

@@ -49,23 +49,25 @@ import (
 // Watchdog watches one supervisor process.
 type Watchdog struct {
 	folder     jobfolder.Folder
-	stuck      int // number of seconds without a beat after which the watchdog kills the supervisor
+	stuck      int // number of seconds without a heartbeat after which the watchdog kills the supervisor
 	log        *log.Logger
 	terms      <-chan os.Signal
 	children   *process.Children
 	supervisor *process.Child
 	life       *os.File     // write end of a pipe to the supervisor; it carries the Spec, and its end of file shows the supervisor that this process has ended
-	beats      atomic.Int64 // number of beats received from the supervisor
+	beats      atomic.Int64 // number of heartbeats received from the supervisor
 }
 
-// startTimeout is how long to wait for the supervisor to report that it is ready.
+// startTimeout is how long to wait for the supervisor (the process that runs
+// the tasks) to report that it is ready.
 const startTimeout = 30 * time.Second
 
-// Start starts the supervisor of a job and waits until it is ready. It passes
-// the specification, the launcher's connection and the locks of the host's
-// GPUs to the supervisor. Afterwards only the supervisor uses the connection,
-// but both processes hold the locks. If Start fails, no process is left. No
-// other code of this process may wait for children, see [process.Children].
+// Start starts the supervisor of a job (the process that runs the tasks) and
+// waits until it is ready. It passes the specification, the launcher's
+// connection and the locks of the host's GPUs to the supervisor. Afterwards
+// only the supervisor uses the connection, but both processes hold the locks.
+// If Start fails, no process is left. No other code of this process may wait
+// for children, see [process.Children].
 func Start(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*Watchdog, error) {
 	output, err := os.OpenFile(f.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -82,10 +84,11 @@ func Start(f jobfolder.Folder, spec protocol.Spec, locks []*os.File) (*Watchdog,
 	return w, dropLauncher()
 }
 
-// dropLauncher closes this process's copy of the connection to the launcher, which
-// only the supervisor uses from now on.
+// dropLauncher closes this process's copy of the connection to the launcher.
+// From now on only the supervisor (the process that runs the tasks) uses the
+// connection.
 func dropLauncher() error {
-	_ = os.WriteFile("/proc/self/comm", []byte("plx-watchdog"), 0) // name shown by ps and top; the arguments remain "plx agent start"
+	_ = os.WriteFile("/proc/self/comm", []byte("plx-watchdog"), 0) // name of this process in ps and top; its arguments remain "plx agent start"
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -95,8 +98,9 @@ func dropLauncher() error {
 	return errors.Join(unix.Dup3(int(null.Fd()), 0, 0), unix.Dup3(int(null.Fd()), 1, 0), os.Chdir("/"))
 }
 
-// Run watches the supervisor. It returns when no process of the job is left on
-// the host, except processes that cannot be killed.
+// Run watches the supervisor (the process that runs the tasks). It returns
+// when no process of the job is left on the host, except processes that cannot
+// be killed.
 func (w *Watchdog) Run() error {
 	defer w.life.Close() // a pipe has no buffered data, so Close cannot lose any
 	w.watch()
@@ -104,15 +108,15 @@ func (w *Watchdog) Run() error {
 }
 
 // SupervisorEnded is the error of Run if the supervisor has ended without
-// recording a verdict. How describes the end, for example the signal that
-// killed the supervisor.
+// recording a verdict (how the job ended). How describes the end of the
+// supervisor, for example the signal that killed it.
 type SupervisorEnded struct{ How string }
 
 func (e *SupervisorEnded) Error() string { return e.How }
 
-// Signals returns a channel of the signals that watchdog and supervisor
-// handle: SIGTERM and SIGUSR1. It also makes the process ignore a terminal's
-// signals.
+// Signals returns a channel of the signals SIGTERM and SIGUSR1, which the
+// watchdog process and the supervisor process handle. It also makes the
+// process ignore a terminal's signals.
 func Signals() <-chan os.Signal {
 	terms, ignored := make(chan os.Signal, 4), make(chan os.Signal, 1)
 	signal.Notify(terms, unix.SIGTERM, unix.SIGUSR1)
@@ -120,13 +124,14 @@ func Signals() <-chan os.Signal {
 	return terms
 }
 
-// start starts the supervisor process and waits until it is ready.
+// start starts the supervisor process (which runs the tasks) and waits until
+// it is ready.
 func (w *Watchdog) start(spec protocol.Spec, output *os.File, locks []*os.File) error {
 	theirs, to, err := os.Pipe() // pipe for the Spec; end of file tells the supervisor that this process has ended
 	if err != nil {
 		return err
 	}
-	from, answers, err := os.Pipe() // pipe for the supervisor's readiness and beats
+	from, answers, err := os.Pipe() // pipe for the supervisor's readiness message and heartbeats
 	if err != nil {
 		return err
 	}
@@ -168,7 +173,7 @@ func (w *Watchdog) await(spec protocol.Spec, to, from *os.File) error {
 	return nil
 }
 
-// countBeats counts the supervisor's beats until the supervisor ends.
+// countBeats counts the supervisor's heartbeats until the supervisor ends.
 func (w *Watchdog) countBeats(beats *os.File) {
 	defer beats.Close() // the pipe was only read
 	buf := make([]byte, 64)
@@ -180,18 +185,18 @@ func (w *Watchdog) countBeats(beats *os.File) {
 	}
 }
 
-// Limits of Watchdog.stuck, in seconds. The watchdog counts ticks instead of
-// measuring time, so that it does not count the time during which the machine
-// was suspended.
+// Limits of Watchdog.stuck, in seconds. The watchdog counts the ticks of a
+// timer instead of measuring time, so that it does not count the time during
+// which the machine was suspended.
 const (
 	leastStuck = 3
 	mostStuck  = 30
 )
 
-// stuckAfter returns the number of seconds without a beat after which the
-// watchdog kills the supervisor. This time is shorter than the lease. A stuck
-// supervisor cannot check the lease, and no process of the job may outlive the
-// lease.
+// stuckAfter returns the number of seconds without a heartbeat after which the
+// watchdog kills the supervisor. This time is shorter than the lease, because
+// a stuck supervisor cannot check the lease, and no process of the job may
+// outlive the lease.
 func stuckAfter(lease time.Duration) int {
 	if lease <= 0 {
 		return mostStuck
@@ -224,13 +229,13 @@ func (w *Watchdog) watch() {
 }
 
 // end kills all processes that the supervisor has left. If state.json has no
-// verdict, it records one.
+// verdict (how the job ended), it records one.
 func (w *Watchdog) end() error {
 	state, err := w.folder.ReadState()
 	known := err == nil && state.Phase == protocol.Over
 	limit := process.KillTime
 	if known && len(state.Unkillable) > 0 {
-		limit = 0 // do not wait again for unkillable processes, because the supervisor has already waited
+		limit = 0 // do not wait for unkillable processes, because the supervisor (the process that ran the tasks) has already waited
 	}
 	left, err := w.children.Clear(limit)
 	err = errors.Join(err, w.folder.RemoveSecret())
@@ -257,26 +262,27 @@ const self = "/proc/self/exe"
 // Descriptors that the supervisor inherits from the watchdog, after the
 // standard streams.
 const (
-	fromFD = 3 // pipe from the watchdog: the Spec, then end of file when the watchdog has ended
-	toFD   = 4 // pipe to the watchdog: one readiness message, then beats
-	inFD   = 5 // standard input of plx agent start: messages of the launcher, without the Spec
-	outFD  = 6 // standard output of plx agent start: messages to the launcher
+	fromFD = 3 // pipe from the watchdog: the Spec (description of the job), then end of file when the watchdog has ended
+	toFD   = 4 // pipe to the watchdog: one readiness message, then heartbeats
+	inFD   = 5 // standard input of the command "plx agent start", which the launcher runs over SSH: the launcher's messages after the Spec
+	outFD  = 6 // standard output of the command "plx agent start": messages to the launcher
 	lockFD = 7 // first of the GPU locks, one descriptor each
 )
 
-// readiness is the message in which the supervisor reports the result of its
-// start.
+// readiness is the message in which the supervisor (the process that runs the
+// tasks) reports the result of its start.
 type readiness struct {
 	Error string `json:"error,omitempty"` // why the supervisor could not start; "" if it has started
 }
 
-// Inherited is what a supervisor gets from the watchdog that starts it.
+// Inherited is what a supervisor (the process that runs the tasks) gets from
+// the watchdog process that starts it.
 type Inherited struct {
 	Spec     protocol.Spec   // specification of the job
-	Lost     <-chan struct{} // closed when the watchdog has ended
+	Lost     <-chan struct{} // closed when the watchdog process has ended
 	Launcher *Launcher       // connection to the launcher that has sent the Spec
 	Locks    []*os.File      // locks of the host's GPUs, which every task inherits too
-	watchdog *os.File        // pipe to the watchdog: one readiness message, then beats
+	watchdog *os.File        // pipe to the watchdog: one readiness message, then heartbeats
 }
 
 // Inherit opens the inherited descriptors and receives the job's
@@ -321,14 +327,14 @@ func (in *Inherited) Answer(err error) error {
 	return json.NewEncoder(in.watchdog).Encode(r)
 }
 
-// Launcher is the connection to the launcher: a pair of pipes from the SSH
-// server.
+// Launcher is the connection to the launcher (plx on the user's machine): a
+// pair of pipes from the SSH server.
 type Launcher struct{ in, out *os.File }
 
 func (l *Launcher) Read(p []byte) (int, error)         { return l.in.Read(p) }
 func (l *Launcher) Write(p []byte) (int, error)        { return l.out.Write(p) }
 func (l *Launcher) SetWriteDeadline(t time.Time) error { return l.out.SetWriteDeadline(t) }
 
-// Close closes both directions. The launcher still receives everything that
-// was written before.
+// Close closes the two pipes to the launcher. The launcher still receives
+// everything that was written before.
 func (l *Launcher) Close() error { return errors.Join(l.out.Close(), l.in.Close()) }

@@ -15,7 +15,7 @@ import (
 type Report struct {
 	Cluster   Cluster
 	Variables []Variable
-	Exchanged []Exchange // bytes by variable, worker and shard holder, summed over all Steps
+	Exchanged []Exchange // bytes by variable, worker and shard holder (task that stores variables), summed over all Steps
 	Steps     int        // number of steps covered by Exchanged; at least 1
 }
 
@@ -134,9 +134,9 @@ func (r Report) measured() (variables []links, all links) {
 	return variables, all
 }
 
-// loads returns the bytes per step that each server exchanged, including those
-// that stay inside its host. It returns them by variable (the loss is last),
-// and in total.
+// loads returns the bytes per step that each server exchanged, including bytes
+// exchanged with workers on the same host. It returns them by variable (the
+// loss is last), and in total.
 func (r Report) loads() (variables [][]float64, sums []float64) {
 	sums = make([]float64, len(r.Cluster.Servers))
 	for range sums {

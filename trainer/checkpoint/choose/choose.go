@@ -42,9 +42,10 @@ type Folders interface {
 	// Places lists the checkpoints in each folder. Several tasks may share a
 	// folder.
 	Places(ctx context.Context) ([]checkpoint.Place, error)
-	// Verify makes the task by read one file of the checkpoint id. It returns
-	// an error that names the task if the file's size or checksum differs from
-	// file, the manifest's entry.
+	// Verify asks the task named by the parameter by to read one file of the
+	// checkpoint id. It returns an error that names the task if the file's
+	// size or checksum differs from the parameter file, its entry in the
+	// manifest.
 	Verify(ctx context.Context, by cluster.Task, id string, file checkpoint.File) error
 }
 

@@ -59,18 +59,18 @@ type Config struct {
 // Saver decides when the job makes a checkpoint. A nil Saver never makes one.
 type Saver struct {
 	config    Config
-	due       bool           // true if a checkpoint must be made as soon as the store has written the current one
+	due       bool           // true if a checkpoint must be made as soon as the previous one is written
 	last      time.Time      // when the last checkpoint was begun; before the first checkpoint, when New was called
 	at        int            // step of the last checkpoint that was made or resumed from; -1 means that there was none
 	saved     int            // number of completed checkpoints that the method note has counted
-	passed    int            // number of the checkpoint, step/Config.Steps, for which Config.Late was last called; 0 if it was not called
+	passed    int            // index (step/Config.Steps) of the last due checkpoint for which Config.Late was called; 0 if there was none
 	done      []int          // steps of the completed checkpoints that Completed has not returned yet
 	notifying sync.WaitGroup // running goroutines that wait for a save and then call Request.Tell
 
 	mu      sync.Mutex
 	pending []Request // requests for which no checkpoint has been begun yet
-	paused  *pause    // the current pause of the chief after a checkpoint, or the one about to begin; nil if there is none
-	left    bool      // true if the chief has made its last step; other workers may still train
+	paused  *pause    // the chief's pause after a checkpoint, which lasts now or is about to begin; nil if there is none
+	left    bool      // true if the chief (worker 0) has made its last step; other workers may still train
 	over    *result   // outcome of the final checkpoint; nil until it has been made
 }
 
@@ -114,9 +114,9 @@ func (s *Saver) urgent() bool {
 	return slices.ContainsFunc(s.pending, func(r Request) bool { return r.Exact })
 }
 
-// After makes a checkpoint if one is due. The chief calls it after each step,
-// with the number of steps made. If a request has Hold set, After blocks the
-// chief until [Saver.Resume].
+// After makes a checkpoint if one is due. The chief (worker 0) calls it after
+// each step, with the number of steps made. If a request has Hold set, After
+// blocks the chief until [Saver.Resume].
 func (s *Saver) After(ctx context.Context, step int) error {
 	if s == nil {
 		return nil
@@ -138,8 +138,9 @@ func (s *Saver) After(ctx context.Context, step int) error {
 	return s.waitPaused(ctx, step)
 }
 
-// save begins a checkpoint: every shard holder copies its current values. If
-// the workers are not synchronous, the copies are taken at a consistent cut.
+// save begins a checkpoint: every shard holder (a task that stores variables)
+// copies its current values. If the workers are not synchronous, the copies
+// are taken at a consistent cut: after the same steps on all shard holders.
 func (s *Saver) save(ctx context.Context, step int) error {
 	s.note()
 	s.due, s.last, s.at = false, time.Now(), step
@@ -198,7 +199,7 @@ func (s *Saver) Completed() []int {
 }
 
 // Wait waits until every [Request] has received its outcome through
-// Request.Tell. The store must be closed before.
+// Request.Tell. Close the store, which writes the checkpoints, before that.
 func (s *Saver) Wait() {
 	if s != nil {
 		s.notifying.Wait()
@@ -210,23 +211,23 @@ func (s *Saver) Wait() {
 type Request struct {
 	Number  int            // number of the request; a later request has a higher one
 	Exact   bool           // true if the checkpoint must contain exactly the steps made so far, even if the chief must first wait for an earlier save
-	Hold    bool           // true if the chief must make no step after the checkpoint until Resume is called
+	Hold    bool           // true if the chief (worker 0) must make no step after the checkpoint until Resume is called
 	Workers int            // number of workers that will resume from the checkpoint; only used with Hold
 	Leaving []cluster.Task // tasks that will be gone when the job resumes; only used with Hold
 	// Tell receives the checkpoint's step, or an error if no checkpoint was
-	// written. held is how long the chief was paused until the checkpoint was
-	// written; it is 0 if no request had Hold set. Tell may be called by any
-	// goroutine.
+	// written. held is how long the chief (worker 0) was paused until the
+	// checkpoint was written; it is 0 if no request had Hold set. Tell may be
+	// called by any goroutine.
 	Tell func(step int, held time.Duration, err error)
 }
 
-// pause is an interruption of training by the chief, after a checkpoint. It
-// ends with [Saver.Resume].
+// pause is an interruption of training, after a checkpoint, during which the
+// chief (worker 0) makes no step. It ends with [Saver.Resume].
 type pause struct {
 	number  int            // Number of the request that asked for the pause
 	leaving []cluster.Task // tasks that will be gone when the job resumes; nil means none
 	step    int            // number of training steps in the checkpoint
-	carried bool           // true if workers save recurrent state for the checkpoint; they do so only after the next step, so the chief makes that step before it pauses
+	carried bool           // true if the checkpoint includes recurrent state: workers save it only after the next step, so the chief makes that step before it pauses
 	since   time.Time      // when the checkpoint began
 	over    chan struct{}  // closed when the chief may continue training
 }
@@ -242,8 +243,8 @@ func (s *Saver) hold(asked []Request, step int) *pause {
 	return s.paused
 }
 
-// notify passes the outcome of a checkpoint to the requests. If the checkpoint
-// failed, it also ends the chief's pause.
+// notify passes the outcome of a checkpoint to the requests that asked for it.
+// If the checkpoint failed, it also ends the chief's pause.
 func (s *Saver) notify(asked []Request, paused *pause, step int, err error) {
 	held := time.Duration(0)
 	if paused != nil {
@@ -257,10 +258,10 @@ func (s *Saver) notify(asked []Request, paused *pause, step int, err error) {
 	}
 }
 
-// Resume ends the chief's pause if the request with this number, or an earlier
-// request, asked for it. It cancels such a pause that has not begun yet. It
-// does not affect requests with a higher number. Any goroutine may call
-// Resume.
+// Resume ends the pause of training that the request with this number, or an
+// earlier request, asked for. If that pause has not begun yet, Resume cancels
+// it. Resume does not affect requests with a higher number. Any goroutine may
+// call Resume.
 func (s *Saver) Resume(number int) {
 	if s == nil {
 		return
@@ -277,10 +278,10 @@ func (s *Saver) Resume(number int) {
 	}
 }
 
-// waitPaused blocks the chief during its pause. In synchronous training this
-// stops all workers. If workers save recurrent state, which they do after the
-// next step, the chief first makes that step; it will be recomputed after the
-// restart.
+// waitPaused blocks the chief (worker 0) during its pause. In synchronous
+// training this stops all workers. Workers save recurrent state only after the
+// next step. If they must save it, the chief first makes that step. After the
+// restart, that step is computed again.
 func (s *Saver) waitPaused(ctx context.Context, step int) error {
 	s.mu.Lock()
 	paused := s.paused
@@ -297,11 +298,11 @@ func (s *Saver) waitPaused(ctx context.Context, step int) error {
 	}
 }
 
-// Conclude makes the final checkpoint after a successful training of step
-// steps, and waits until it is written. It does not return the error of a
-// failed save, because the store logs it. If workers are not synchronous,
-// Conclude first waits for the other workers, so that the checkpoint contains
-// the last step of each.
+// Conclude makes the final checkpoint after a successful training, and waits
+// until it is written. step is the number of training steps. Conclude does not
+// return the error of a failed save, because the store logs it. If workers are
+// not synchronous, Conclude first waits for the other workers, so that the
+// checkpoint contains the last step of each.
 func (s *Saver) Conclude(ctx context.Context, step int) error {
 	if s == nil {
 		return nil
@@ -347,8 +348,8 @@ func (s *Saver) waitForWorkers(ctx context.Context, step int) error {
 	}
 }
 
-// end records that the chief has made its last step, and refuses pending
-// requests that would need another step.
+// end records that the chief (worker 0) has made its last step, and refuses
+// pending requests that would need another step.
 func (s *Saver) end() {
 	s.mu.Lock()
 	s.left = true
@@ -361,9 +362,9 @@ func (s *Saver) end() {
 }
 
 // refuses returns why a request cannot be served, or nil if it can. After the
-// chief's last step, a job cannot resume with another number of workers. All
-// workers would resume after the chief's step, so the steps that other workers
-// still have to make would be lost. The caller holds s.mu.
+// chief (worker 0) has made its last step, a job cannot resume with another
+// number of workers. All workers would resume after that step, so the steps
+// that other workers still have to make would be lost. The caller holds s.mu.
 func (s *Saver) refuses(r Request) error {
 	if !s.left || !r.Hold || r.Workers == s.config.Workers {
 		return nil
@@ -372,8 +373,9 @@ func (s *Saver) refuses(r Request) error {
 		cluster.Chief, s.config.Workers, r.Workers)
 }
 
-// finalPeriod is the time between two checkpoints after the chief's last step,
-// if Config.Steps is set. After that step, the number of steps can no longer
+// finalPeriod is the time between two checkpoints after the chief (worker 0)
+// has made its last step, while other workers still train. It applies if
+// Config.Steps is set: the chief makes no more steps, so their number cannot
 // trigger checkpoints.
 const finalPeriod = time.Minute
 

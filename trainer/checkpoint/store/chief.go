@@ -17,9 +17,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// chief makes the store's decisions, in the task that is the chief (worker 0).
-// It receives the messages of all tasks, including its own. Only one save is
-// under way at a time. To avoid deadlocks, lock chief.mu before roster.mu.
+// chief makes the decisions of the checkpoint store, in the task that is the
+// chief (worker 0). It receives the messages of all tasks, including its own.
+// Only one save is under way at a time. To avoid deadlocks, lock chief.mu
+// before roster.mu.
 type chief struct {
 	config     Config
 	life       *lifetime.Lifetime
@@ -33,8 +34,9 @@ type chief struct {
 	summary Summary // counts of all saves of this run so far
 }
 
-// gather waits until all tasks are connected, and finds out which share a
-// folder. s is the store of the chief's own task; first is its hello message.
+// gather waits until all tasks are connected, and finds out which of them
+// share a folder. s is the checkpoint store of the chief's own task. first is
+// the hello message of that task.
 func (c *chief) gather(ctx context.Context, s *Store, first message) error {
 	self, err := c.roster.enter(c.config.Peers.Self, first)
 	if err != nil {
@@ -211,7 +213,7 @@ func (c *chief) lost(t cluster.Task, err error) {
 	}
 }
 
-// release allows tasks to end that have asked to end and are not needed.
+// release allows those tasks to end that have asked for it and are not needed.
 // During a save all tasks are needed.
 func (c *chief) release() {
 	c.mu.Lock()
@@ -222,7 +224,7 @@ func (c *chief) release() {
 }
 
 // conduct waits until all parts of save s are written and copied, and then
-// commits it.
+// makes the tasks write the manifest.
 func (c *chief) conduct(ctx context.Context, s *save) {
 	select {
 	case <-s.all:
@@ -239,8 +241,8 @@ func (c *chief) conduct(ctx context.Context, s *save) {
 	c.conclude(s, m, err)
 }
 
-// commit makes one task of every group that shares a folder write the manifest
-// m there.
+// commit makes tasks write the manifest m: one task of every group of tasks
+// that share a folder.
 func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) error {
 	if err := c.hook("store.manifest"); err != nil {
 		return err
@@ -250,7 +252,7 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 		return err
 	}
 	c.mu.Lock()
-	s.sealing = s.err == nil // After this point giveUp must fail, because a manifest may be on disk.
+	s.sealing = s.err == nil // From now on giveUp, which abandons a save, must fail, because a manifest may be on disk.
 	groups, err := c.roster.here(), s.err
 	c.mu.Unlock()
 	if err != nil {
@@ -270,9 +272,9 @@ func (c *chief) commit(ctx context.Context, s *save, m *checkpoint.Manifest) err
 	return writing.Wait()
 }
 
-// lostWithoutPart reports whether a task of the group is lost and no task of
-// the group wrote or copied a file in this save. The group's folder then needs
-// no manifest.
+// lostWithoutPart reports whether a task of the group (tasks that share a
+// folder) is lost, and no task of the group wrote or copied a file in this
+// save. The folder then needs no manifest.
 func (c *chief) lostWithoutPart(s *save, group []*member) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -304,8 +306,8 @@ func (c *chief) conclude(s *save, m *checkpoint.Manifest, err error) {
 	}
 }
 
-// abandon gives up the current save because the chief is ending. It does
-// nothing if the manifests are already being written.
+// abandon gives up the current save because the chief (worker 0) is ending. It
+// does nothing if the manifests are already being written.
 func (c *chief) abandon() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -218,8 +218,8 @@ type whole struct {
 	unit   int // bytes per element
 }
 
-// Put implements transition.Restoring: it copies the values of k to their
-// position in the variable's memory.
+// Put implements transition.Restoring: it copies the values of k, a range of
+// the variable, to their position in memory.
 func (w whole) Put(k aggregate.SavedPiece) error {
 	copy(w.memory[k.Offset*w.unit:], k.Values)
 	return nil

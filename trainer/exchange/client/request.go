@@ -13,13 +13,13 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// asking is one worker's prefetch request. It requests the rows for one step
-// from all shard holders that have some of them.
+// asking is one worker's request for the rows of a step. It is sent to all
+// shard holders (tasks that store variables) that have some of these rows.
 type asking struct {
 	step   uint64
 	own    []portion            // rows that this worker itself holds
-	host   []message.RowRequest // rows to request through the first worker of the host
-	direct atomic.Bool          // true if the first worker of the host cannot get the rows in host, so that this worker must request them
+	host   []message.RowRequest // rows to request through the first worker of the host, which requests rows for all workers there
+	direct atomic.Bool          // true if the host's first worker cannot get the rows listed in the field host, so that this worker must request them itself
 	left   atomic.Int32         // number of missing replies, plus 1 until all requests are sent
 	done   chan struct{}        // closed after all replies have arrived
 	then   func()               // called before done is closed; may be nil
@@ -43,7 +43,8 @@ func (a *asking) answered() {
 	close(a.done)
 }
 
-// portion is the part of a request that concerns the rows of one piece.
+// portion is the part of a request for rows that concerns one piece (range of
+// rows) of a variable.
 type portion struct {
 	layout.Piece
 	size  int     // size of a row in bytes
@@ -53,8 +54,8 @@ type portion struct {
 	left  int     // number of rows whose values have not arrived yet
 }
 
-// portions splits requests for rows by piece. It returns the portions for the
-// given pieces.
+// portions splits requests for rows by piece (range of rows). It returns the
+// portions for the given pieces.
 func portions(d *layout.Declaration, pieces []layout.Piece, rows []message.RowRequest) (all []portion) {
 	for _, p := range pieces {
 		for _, w := range rows {
@@ -98,25 +99,26 @@ func (p *portion) take(index []int64, values []byte) error {
 	return nil
 }
 
-// demand is the part of a prefetch request that goes to one shard holder.
+// demand is the part of a worker's request for rows that goes to one shard
+// holder (a task that stores variables).
 type demand struct {
 	asking   *asking
 	portions []portion
 	longest  int // largest valid payload of a reply, in bytes
 }
 
-// requests sends requests for rows to one shard holder, and handles the
-// replies.
+// requests sends requests for rows to one shard holder (a task that stores
+// variables), and handles the replies.
 type requests struct {
 	*holder
 	jobs   chan<- job
-	demand atomic.Pointer[demand] // prefetch request whose final reply has not arrived; nil if there is none
+	demand atomic.Pointer[demand] // request for the rows of a step, until its final reply arrives; nil if there is none
 	pulls  *pulls
 	body   []byte // buffer for a reply; only the goroutine that receives frames uses it
 }
 
-// prefetch sends a prefetch request for the given rows to the shard holder.
-// The sender sends this request after all jobs that it got earlier.
+// prefetch sends a request for the rows of a step to the shard holder. The
+// request is sent after all jobs that are already in the queue r.jobs.
 func (r *requests) prefetch(a *asking, rows []portion) {
 	a.left.Add(1)
 	body := message.AppendCount(nil, len(rows))
@@ -134,8 +136,8 @@ func (r *requests) prefetch(a *asking, rows []portion) {
 }
 
 // overhead counts the bytes of a frame that belong to no row, such as its
-// header. The parameter rest is their number. overhead divides them equally
-// among the requested pieces.
+// header. rest is the number of these bytes. They are divided equally among
+// the requested pieces.
 func (r *requests) overhead(s *demand, rest int, count func(v *volume, n uint64)) {
 	n := len(s.portions)
 	if n == 0 {
@@ -146,8 +148,8 @@ func (r *requests) overhead(s *demand, rest int, count func(v *volume, n uint64)
 	}
 }
 
-// given handles a reply to a prefetch request: an early reply, during a step,
-// or a final reply, after the step.
+// given handles a reply to a request for the rows of a step. An early reply
+// comes while a step is running, the final reply after that step.
 func (r *requests) given(f wire.Header) error {
 	s := r.demand.Load()
 	if s == nil || f.Step != s.asking.step || f.Length > uint64(s.longest) {
@@ -219,22 +221,23 @@ func (r *requests) take(s *demand, body []byte) error {
 	return nil
 }
 
-// pulls contains the worker's pull requests that have no reply yet, by number.
-// A pull requests the current values of rows.
+// pulls contains the worker's requests for current values of rows that have no
+// reply yet, by number of the request.
 type pulls struct {
 	mu   sync.Mutex
 	last uint32
 	open map[uint32]*pull
 }
 
-// pull is a request for the current values of rows of one piece.
+// pull is a request for the current values of rows of one piece (range of
+// rows).
 type pull struct {
 	variable int
 	into     []byte        // receives the values of the rows
 	done     chan struct{} // closed after the rows have arrived
 }
 
-// add stores a pull request and returns the number by which take finds it.
+// add stores a request for rows and returns the number by which take finds it.
 func (p *pulls) add(w *pull) uint32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -244,7 +247,7 @@ func (p *pulls) add(w *pull) uint32 {
 	return p.last
 }
 
-// take removes the pull request with the given number and returns it. It
+// take removes the request for rows with the given number and returns it. It
 // returns nil if there is none.
 func (p *pulls) take(number uint32) *pull {
 	p.mu.Lock()
@@ -254,9 +257,9 @@ func (p *pulls) take(number uint32) *pull {
 	return w
 }
 
-// pull requests the rows of a piece that index lists. If index is nil, it
-// requests consecutive rows from row first on, as many as fit into the memory
-// into.
+// pull requests rows of a piece (range of rows). If index is not nil, it lists
+// the rows. Otherwise pull requests consecutive rows from row first on, as
+// many as fit into the memory into.
 func (r *requests) pull(p layout.Piece, first int, index []int64, into []byte) (*pull, error) {
 	var body []byte
 	if index != nil {
@@ -268,7 +271,8 @@ func (r *requests) pull(p layout.Piece, first int, index []int64, into []byte) (
 	return w, r.session.Send(wire.Frame{Header: header, Payload: body})
 }
 
-// pulled reads the reply to a pull request into the memory of the request.
+// pulled reads the reply to a Pull message (a request for rows) into the
+// memory that the request named.
 func (r *requests) pulled(f wire.Header) error {
 	w := r.pulls.take(f.Part)
 	if w == nil || int(f.Variable) != w.variable || f.Length != uint64(len(w.into)) {

@@ -1,7 +1,7 @@
 // Package message encodes and decodes the payloads of the frames that workers
-// and shard holders exchange. Values of dense variables need no encoding, and
-// package wire encodes the headers of frames. The package opens no connection
-// and keeps no state.
+// and shard holders (tasks that store variables) exchange. Values of dense
+// variables need no encoding, and package wire encodes the headers of frames.
+// The package opens no connection and keeps no state.
 //
 // A worker opens a connection to every shard holder and first sends its
 // layout.Declaration as JSON, at most MaxDeclaration bytes. All other payloads
@@ -26,8 +26,8 @@ import "time"
 // The purposes of connections, which the dialling worker sends. They are part
 // of the wire protocol.
 const (
-	ToHolder = "owner" // from a worker to a shard holder
-	ToFirst  = "local" // from a worker to the first worker of its host
+	ToHolder = "owner" // from a worker to a shard holder (a task that stores variables)
+	ToFirst  = "local" // from a worker to the first worker of its host, which combines the traffic of all workers there
 )
 
 const (
@@ -37,11 +37,12 @@ const (
 	Farewell = 2 * time.Second
 )
 
-// Direct is a value of the field Part in the header of a final reply (the last
-// reply to a request for rows). The first worker of a host sends it to another
-// worker of the host if that worker must request the rows from the shard
-// holders itself.
+// Direct is a value of the field Part in the last reply to a request for rows.
+// The first worker of a host requests rows for the other workers there. With
+// Direct it tells one of them to request its rows from the shard holders
+// itself.
 const Direct = 1
 
-// CutKinds is the number of values of client.CutKind.
+// CutKinds is the number of constants of the type client.CutKind, which says
+// how workers continue after a checkpoint.
 const CutKinds = 2

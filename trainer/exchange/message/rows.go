@@ -39,7 +39,8 @@ type RowRequest struct {
 func Padded(n int) int { return (n + 7) &^ 7 }
 
 // MaxHead returns the largest encoded size, in bytes, of the head of a reply
-// for n pieces. The lists of rows are not counted.
+// for n pieces. The head names the pieces and their rows; the bytes for the
+// rows are not counted here.
 func MaxHead(n int) int { return binary.MaxVarintLen64*(1+2*n) + 7 }
 
 // AppendCount appends the number of pieces, which is the first number in a
@@ -58,7 +59,8 @@ var errRows = errors.New("no list of pieces")
 // DecodeRows decodes lists of rows. The parameter most is the maximum number
 // of pieces, which must all be different. DecodeRows also returns the
 // remaining bytes, after the padding. bounds returns the range [lo, hi) of
-// rows of a piece; ok is false if the peer must not name that piece.
+// rows of a piece; ok is false if the request or reply may not contain that
+// piece.
 func DecodeRows(b []byte, most int, bounds func(layout.Place) (lo, hi int64, ok bool)) (all []Rows, rest []byte, err error) {
 	whole := len(b)
 	if whole == 0 {
@@ -115,14 +117,14 @@ func (m *Memory) Bytes(n int) []byte {
 	return wire.Bytes(m.numbers[:(n+7)/8])[:n]
 }
 
-// Source provides the values of rows.
+// Source provides the values of rows of an embedding table.
 type Source interface {
 	RowBytes() int
 	Read(index []int64, into []byte) error
 }
 
-// Share describes what a reply contains of one piece: the rows, and the source
-// of their values.
+// Share is the part of a reply that concerns one piece of a variable: the
+// requested rows of that piece, and the source of their values.
 type Share struct {
 	Rows
 	From Source

@@ -18,7 +18,7 @@ type contribution struct {
 	ahead   bool   // true if the worker is too far ahead of others to take a step, and must first request values with a Fetch frame
 	payload []byte // payload of the Step frame, with which the worker began the step
 	present []int  // number of the worker's virtual workers with data in this step; indexed by part (subtree of the summation tree) that the worker sends
-	got     []bool // indexed by shard and part: true if the gradient has arrived; nil if no step has begun under the current placement
+	got     []bool // indexed by shard and part: true if the gradient has arrived; nil if no step has begun since the variables were last assigned to tasks
 	need    int    // number of gradients of this step that have not arrived yet
 }
 
@@ -97,14 +97,15 @@ func (c *contribution) unfinished(e *aggregate.Shards) bool {
 	return c.need > 0 && !e.Declaration().Sync.WorkersCompete()
 }
 
-// lose completes, on this shard holder, the last step in which a lost worker
-// takes part. The parameter counts is the first step without the worker.
+// lose completes, on this shard holder (a task that stores variables), the
+// last step in which a lost worker takes part. The parameter counts is the
+// number of the first step without the worker.
 //
 // A shard that has already received the worker's gradient uses it. All other
 // shards divide the sum of the gradients that arrived by the number of virtual
-// workers in that sum. The returned text describes the missing gradients; it
-// is empty if none are missing. Call lose once, after the goroutine that reads
-// the worker's connection has ended.
+// workers (parts of the batch) in that sum. The returned text describes the
+// missing gradients; it is empty if none are missing. Call lose once, after
+// the goroutine that reads the worker's connection has ended.
 func (c *contribution) lose(e *aggregate.Shards, counts uint64) (what string, err error) {
 	of := e.Contributor(c.rank)
 	if c.begun < counts {

@@ -9,12 +9,12 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// succeeds is the event that variables have moved to other shard holders.
-// After it, the worker receives events from the shards in next.
+// succeeds is the event that variables have moved to other tasks that store
+// them. After it, the worker receives events from the shards in next.
 type succeeds struct {
 	next   *aggregate.Shards
-	events <-chan aggregate.Event // delivers the worker's events from the new shards
-	step   uint64                 // first step of the new shards
+	events <-chan aggregate.Event // delivers the worker's events from the shards in next
+	step   uint64                 // first step whose events come from the shards in next
 }
 
 func (succeeds) Counted() bool { return false }
@@ -24,7 +24,7 @@ func (succeeds) Counted() bool { return false }
 type writer struct {
 	peer   *peer
 	shards *aggregate.Shards
-	events <-chan aggregate.Event // events of the shards for this worker; nil if the worker sends no gradients to this server
+	events <-chan aggregate.Event // events for this worker, such as that a shard has a new value; nil if the worker sends no gradients to this server
 	step   uint64                 // number of steps that are complete at the end of the current step
 	frames []wire.Frame           // frames that the next Send sends together; reused
 	done   [message.OutcomeSize]byte
@@ -37,9 +37,9 @@ func newWriter(e *aggregate.Shards, p *peer, events <-chan aggregate.Event) *wri
 		frames: make([]wire.Frame, 0, len(e.All())+1)}
 }
 
-// run sends the first values, and then the value of each piece as soon as a
-// step has updated it. It returns when the training ends or the worker is
-// lost.
+// run sends the worker the first values, and later the value of each piece as
+// soon as a step has updated it. It returns when the training ends or the
+// worker is lost.
 func (w *writer) run() {
 	p := w.peer
 	err := w.first()
@@ -54,7 +54,7 @@ func (w *writer) run() {
 	switch err = p.unlessEnded(err); {
 	case err == nil || p.server.parted(p.rank):
 	case p.tolerable(err):
-		p.cancel(err) // cancel stops only this worker's goroutines: the goroutine that reads the connection reports the loss after the worker's last frame
+		p.cancel(err) // Stop only this worker's goroutines. The goroutine that reads the connection reports the loss later, after the worker's last frame.
 	default:
 		p.server.End(p.session.Blame(err))
 	}
@@ -72,9 +72,9 @@ func (w *writer) first() error {
 	return w.peer.session.Send(append(w.frames, wire.Frame{Header: wire.Header{Kind: wire.Ready, Step: w.step}})...)
 }
 
-// writeStep sends the values and the outcome of one step. If the shards send
-// no events in a step, writeStep waits until variables move or the training
-// ends.
+// writeStep sends the values and the outcome of one step. If this server's
+// shards send no events for a step, writeStep waits until variables move
+// between servers or the training ends.
 func (w *writer) writeStep() error {
 	var end aggregate.Outcome
 	for left := max(1, w.shards.Events()); left > 0; {
@@ -110,7 +110,7 @@ func (w *writer) writeStep() error {
 			}
 		}
 		if len(w.frames) == 0 {
-			continue // the only event was succeeds, for which no frame is sent
+			continue // the only event was succeeds (variables have moved), for which no frame is sent
 		}
 		if err := w.peer.session.Send(w.frames...); err != nil {
 			return err
@@ -132,8 +132,9 @@ func (w *writer) other(event aggregate.Event) {
 	}
 }
 
-// next returns the next event of the shards. If wait is true, next blocks
-// until there is an event, the training ends or the worker is lost.
+// next returns the next event of the shards (parts of variables). If wait is
+// true, next blocks until there is an event, the training ends or the worker
+// is lost.
 func (w *writer) next(wait bool) (aggregate.Event, bool) {
 	if !wait {
 		select {
@@ -151,16 +152,16 @@ func (w *writer) next(wait bool) (aggregate.Event, bool) {
 	}
 }
 
-// value appends a frame with the value of a shard after w.step steps. The
-// frame refers to the shard's memory and does not copy it.
+// value appends a frame with the value of a shard (part of a variable) after
+// w.step steps. The frame refers to the shard's memory and does not copy it.
 func (w *writer) value(shard int) {
 	at := w.shards.All()[shard]
 	payload := at.Value(w.shards.ReaderGroup(w.peer.rank))
-	if l := w.peer.server.local; l.Aggregator != nil { // if there is an aggregator, the new value is in the memory of this process's worker
+	if l := w.peer.server.local; l.Aggregator != nil { // on the first worker of a host, which has an aggregator, the new value is in that worker's own memory
 		payload = l.Values(at.Piece)
 	}
 	if payload == nil {
-		return // a sparse piece has no value to send, because workers request its rows
+		return // a sparse shard has no value to send, because workers request its rows
 	}
 	w.frames = append(w.frames, wire.Frame{
 		Header:  wire.Header{Kind: wire.Value, Variable: uint32(at.Variable), Offset: uint64(at.Offset), Step: w.step},

@@ -24,9 +24,9 @@ type builder struct {
 	values []*Value          // all values, indexed by Value.id; a value comes after its inputs
 }
 
-// leaf says what the plan uses a leaf of the graph for: as an input or as a
-// fixed value (a value in the caller's memory). It also has the index in the
-// plan's list.
+// leaf describes a leaf node of the graph. kind says whether it is an input or
+// a fixed value (a value in the caller's memory); place is its index in the
+// plan's list of such leaves.
 type leaf struct {
 	kind  Kind
 	place Place

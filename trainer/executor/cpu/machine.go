@@ -132,7 +132,7 @@ type loader struct {
 	inputs [][]byte // memory of each input, in the order of program.Inputs
 	arena  []byte
 	at     map[*compile.Value][]byte  // memory of each root (a value with memory of its own); gradients are not in the map, because their memory changes between runs
-	cells  map[*compile.Value]pointer // cell of each root of type float32 or float64
+	cells  map[*compile.Value]pointer // cell (pointer to memory) of each root of type float32 or float64
 }
 
 func newLoader(p *compile.Program, fixed [][]byte, lib gorgonia.BLAS) *loader {

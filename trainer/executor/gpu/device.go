@@ -11,8 +11,9 @@ import (
 	"github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// Device is a GPU and the kernels that are loaded on it. Several machines may
-// share a Device; the driver compiles each kernel module once for all of them.
+// Device is a GPU and the kernels that are loaded on it. Several Machines
+// (running programs) may share a Device; the GPU's driver compiles each kernel
+// module once for all of them.
 type Device struct {
 	device.GPU
 	Info     device.Info   // data about the GPU, such as its free memory, from the time when the GPU was opened

@@ -36,8 +36,9 @@ func wantShapes(what string, all []wanted) error {
 }
 
 // layer adds a recurrent layer to the graph as two operations. The first
-// computes the trace and has no gradient. The second extracts all outputs from
-// the trace; its gradient is computed from the trace.
+// computes the trace, which holds all intermediate values of the layer, and
+// has no gradient. The second extracts the outputs from the trace; its
+// gradient is computed from the trace too.
 func (b *adder) layer(trace, outputs *op, in gorgonia.Nodes) *gorgonia.Node {
 	t := b.apply(trace.with(nil, len(in)), in...)
 	return b.apply(outputs, append(in, t)...)
@@ -65,8 +66,9 @@ type LSTM struct {
 }
 
 // Over adds the layer to the graph, for sequences of the given number of
-// steps. If i, f, g and o are the four parts of x·Input + h·State + Bias, a
-// step computes
+// steps. h is the state (outputs of the previous step) and c the cell states.
+// If i, f, g and o are the four parts of x·Input + h·State + Bias, a step
+// computes
 //
 //	c = sigmoid(f + Forget) c + sigmoid(i) tanh(g)
 //	h = sigmoid(o) tanh(c), times Projection
@@ -137,7 +139,7 @@ func (l LSTM) sizes(steps int) (s lstm, in gorgonia.Nodes, err error) {
 }
 
 // gradients adds the gradients of all inputs to the graph. The last input, the
-// trace, has none.
+// trace (intermediate values of the layer), has none.
 func (s lstm) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	trace, shape := in[len(in)-1], s.LSTM
 	b := &adder{what: s.what, dtype: s.dtype}
@@ -178,8 +180,9 @@ type GRU struct {
 }
 
 // Over adds the layer to the graph, for sequences of the given number of
-// steps. If r, z and n are the three parts of x·Input + Bias, and a, b and c
-// those of h·State, a step computes
+// steps. If h is the state (outputs of the previous step), r, z and n are the
+// three parts of x·Input + Bias, and a, b and c those of h·State, a step
+// computes
 //
 //	h = (1-u) tanh(n + sigmoid(r+a) c) + u h, where u = sigmoid(z+b)
 func (l GRU) Over(steps int) (q Sequence, err error) {
@@ -229,7 +232,7 @@ func (l GRU) sizes(steps int) (s gru, in gorgonia.Nodes, err error) {
 }
 
 // gradients adds the gradients of all inputs to the graph. The last input, the
-// trace, has none.
+// trace (intermediate values of the layer), has none.
 func (s gru) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	b := &adder{what: s.what, dtype: s.dtype}
 	add := func(which string, f32 func(recurrent.GRU) recurrent.Pass[float32], f64 func(recurrent.GRU) recurrent.Pass[float64], to tensor.Shape, from ...*gorgonia.Node) *gorgonia.Node {
