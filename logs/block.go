@@ -25,7 +25,7 @@ type block struct {
 	climbed  bool // true if the cursor has moved up at least once since the block began
 	climbing bool // true if the cursor has moved up, and the program has written nothing since
 	complete bool // true if, between the last two upward moves, the program has rewritten all rows down to the last one
-	painted  bool // true if, since its last upward move, the cursor has left no row without writing to the row
+	painted  bool // true if, since its last upward move, the cursor has written to every row that it has left
 	written  bool // true if the program has written to or erased the current row since the cursor entered the row
 	grown    bool // true if a row was added at the bottom since the cursor last moved up
 	idle     int  // number of calls of splitter.poll since the cursor last moved up

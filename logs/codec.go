@@ -151,8 +151,9 @@ func (r *Reader) chunk(h []byte) (Chunk, error) {
 	return c.gap()
 }
 
-// gap decodes c, a record of dropped bytes, into a Chunk whose Dropped field
-// is set.
+// gap decodes a chunk that reports output dropped to limit the size of the
+// log. It returns the chunk with the number of dropped bytes in the field
+// Dropped.
 func (c Chunk) gap() (Chunk, error) {
 	if len(c.Data) != 8 || c.Restart {
 		return Chunk{}, fmt.Errorf("%w: malformed record of dropped bytes", ErrMalformed)

@@ -23,9 +23,9 @@ const (
 	Stderr
 )
 
-// Chunk is a sequence of consecutive bytes of one source, or a report of
-// dropped bytes. A chunk with neither Data nor Dropped announces a source and
-// its first offset; its time has no meaning.
+// Chunk is a sequence of consecutive bytes of one source (output stream of a
+// task), or a report of dropped bytes. A chunk with neither Data nor Dropped
+// announces a source and its first offset; its time has no meaning.
 type Chunk struct {
 	Source
 	Offset int64     // offset of Data[0] in the source, in bytes since the job began
@@ -111,9 +111,9 @@ func (s Source) check() error {
 	return nil
 }
 
-// Request selects the bytes of a host's spools that a receiver wants. It is
-// sent as JSON. The zero value requests no bytes that exist already; TailLines
-// -1 requests all bytes.
+// Request selects the logged output that a receiver wants from a host. It is
+// sent as JSON. The zero value requests none of the output logged so far;
+// TailLines -1 requests all of it.
 type Request struct {
 	Tasks     []string   `json:"tasks,omitempty"`  // names of the tasks to send, such as worker:3; an empty slice means all tasks
 	From      []Position `json:"from,omitempty"`   // offsets at which to continue after a lost connection; empty in a first request
@@ -166,22 +166,23 @@ func (r Request) from(src Source) (int64, bool) {
 	return 0, len(r.From) > 0
 }
 
-// Cursor records how many bytes of each source of each host have been
-// received. The zero value means that no bytes were received. Its methods may
-// be called from any goroutine.
+// Cursor records how many bytes of each source (output stream of a task) on
+// each host have been received. The zero value means that no bytes were
+// received. Its methods may be called from any goroutine.
 type Cursor struct {
 	mu   sync.Mutex
-	next map[origin]int64 // by source of a host: offset of the first byte not received yet
+	next map[origin]int64 // by host and output stream of a task: offset of the first byte not received yet
 	seen map[string]int   // by host: number of its sources that the cursor has seen
 }
 
-// maxSources is the greatest number of sources that a Cursor accepts from one
-// host, so that a malicious host cannot exhaust memory. It is generous,
-// because a restarted job may give a host's tasks other names.
+// maxSources is the greatest number of sources (output streams of tasks) that
+// a Cursor accepts from one host, so that a malicious host cannot exhaust
+// memory. It is generous, because tasks may get other names when a job
+// restarts.
 const maxSources = 4096
 
-// Expect returns an [ErrMalformed] if c has a new source and the host has
-// already sent maxSources sources.
+// Expect returns an [ErrMalformed] if the host has sent output of maxSources
+// sources (output streams of tasks) and c is from a further one.
 func (k *Cursor) Expect(host string, c Chunk) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

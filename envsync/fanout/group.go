@@ -35,7 +35,7 @@ type Group struct {
 	coming  int           // upper bound on the number of hosts that have not called Send yet
 	nodes   []*node       // hosts with an open port that forward the stream, in the order in which they opened it
 	opening int           // number of hosts that were asked to open a port and have not replied yet
-	direct  bool          // if true, the sender uploads the stream to every further host itself, instead of hosts forwarding it
+	direct  bool          // if true, the launching machine uploads the stream to every further host, and hosts do not forward it
 	lost    []string      // messages about failed connections between hosts, as FailedLinks returns them
 }
 
@@ -77,7 +77,7 @@ func (g *Group) FailedLinks() []string {
 }
 
 // Watch has the callbacks and the timeout with which Send supervises the
-// command on one host.
+// command that receives the stream on a host.
 type Watch struct {
 	Fail       func(error)   // called with the reason if Send gives up on the host; must kill the command there
 	Progress   func(int64)   // called with the number of bytes that the host has received so far
@@ -139,7 +139,7 @@ type member struct {
 	in      io.Writer
 	watch   Watch
 	sending sync.WaitGroup
-	sent    bool // the sender has begun to upload the stream to this host itself
+	sent    bool // true once the launching machine has begun to upload the stream to this host directly
 }
 
 // take handles one line that the host has written: "at N", "port N" or "lost N
@@ -286,8 +286,9 @@ func (g *Group) join(ctx context.Context, to Host) (route Route, from *node) {
 	return route, from
 }
 
-// assign returns the route of the host to, which receives the stream from the
-// host from, or from the sender if from is nil. The caller must hold g.mu.
+// assign returns the route of the host to. This host receives the stream from
+// the host from, or from the launching machine if from is nil. The caller must
+// hold g.mu.
 func (g *Group) assign(to Host, from *node) Route {
 	route := Route{Key: g.key, Low: g.low, High: g.high}
 	if from != nil {

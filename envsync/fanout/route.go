@@ -10,8 +10,8 @@ import (
 // before another host sends it the stream.
 type Key [sha256.Size]byte
 
-// Route is the sender's instruction to a host: where to get the stream, and
-// whether to forward it to other hosts.
+// Route is the launching machine's instruction to a host: where to get the
+// stream, and whether to forward it to other hosts.
 type Route struct {
 	From string `json:"from,omitempty"` // host:port to download the stream from; empty: the sender writes the stream to standard input
 	Key  Key    `json:"key"`            // secret of the Group

@@ -34,7 +34,7 @@ type (
 	Lost struct {
 		Host    int           // index of the host
 		Cause   string        // why the driver considers the agent lost
-		Clear   time.Duration // time after which no process of the agent can still run; 0 if none runs now
+		Clear   time.Duration // how long processes of the agent may still run, from this event on; 0 if none runs now
 		Answers bool          // true if the driver can reach the host and may soon start a new agent there
 	}
 	// Heard delivers a message from a host's agent. The message State is not
@@ -126,9 +126,9 @@ type (
 	Hung struct{ Hang protocol.Hang }
 	// Enter reports that the job has entered another phase.
 	Enter struct{ Phase protocol.Phase }
-	// Lay reports which tasks run on which hosts in a new generation. The
-	// machine does not send Lay for the first generation, whose placement is
-	// in the Plan.
+	// Lay reports which tasks run on which hosts in a new generation (run of
+	// all tasks after a restart or a change of hosts). It is not sent for the
+	// first generation, whose placement is in the Plan.
 	Lay struct {
 		Generation int
 		Hosts      []protocol.HostPlan
@@ -146,11 +146,11 @@ type (
 	// change of hosts.
 	Holding struct{ For time.Duration }
 	// Answer sends the result of a Scale request to the agent of a host. The
-	// agent forwards it to the command that made the request. The driver adds
-	// the length of the chief's pause, which it measures from the command
-	// Holding on.
+	// agent forwards it to the plx scale command that made the request. The
+	// driver adds how long training was paused. It measures this time from the
+	// command Holding on.
 	Answer struct {
-		Host   int // index of the host whose agent is connected to the command
+		Host   int // index of the host to whose agent the plx scale command is connected
 		Scaled protocol.Scaled
 	}
 	// Conclude ends the job: the driver sends End, with the verdict, to every
@@ -177,7 +177,7 @@ func notice(format string, args ...any) []Command {
 }
 
 // timer returns a command that sets timer t. If after is 0 or negative, it
-// returns none.
+// returns nil.
 func timer(t Timer, after time.Duration) []Command {
 	if after <= 0 {
 		return nil

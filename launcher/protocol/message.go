@@ -48,7 +48,7 @@ type Message struct {
 	Started  *Started        `json:"started,omitempty"`
 	Exited   *Exit           `json:"exited,omitempty"`
 	Said     *TaskMessage    `json:"said,omitempty"`
-	StopAsk  *Stop           `json:"stop_ask,omitempty"` // a visitor's request to stop the job, which the agent forwards to the driver
+	StopAsk  *Stop           `json:"stop_ask,omitempty"` // a request to stop the job, from a visitor (a command such as plx stop); the agent forwards it to the driver
 	Notice   string          `json:"notice,omitempty"`   // one line of text to show to the user
 	Seen     *ActivityReport `json:"seen,omitempty"`
 
@@ -136,7 +136,7 @@ type Logged struct {
 // connection begins with a Spec. If a new driver attaches, it replaces the
 // previous driver. A visitor receives State on each change and may send Stop.
 type Attach struct {
-	Driver bool `json:"driver"` // true if the sender drives the job, false if it is a visitor
+	Driver bool `json:"driver"` // true if the sender is the job's driver, false if it is a visitor (a command such as plx stop)
 }
 
 // Renew extends the agent's lease by Spec.Lease. The agent answers with
@@ -191,7 +191,7 @@ type Checked struct {
 	Failures   []Unreached `json:"failures,omitempty"`
 }
 
-// Unreached reports why an agent could not be reached.
+// Unreached reports why one agent could not connect to another agent, Peer.
 type Unreached struct {
 	Peer  Peer   `json:"peer"`
 	Cause string `json:"cause"`
@@ -243,8 +243,9 @@ type TaskMessage struct {
 }
 
 // Stop asks an agent to stop tasks. The agent asks the tasks to end, and after
-// Grace kills them and all their descendants. An agent that receives Stop from
-// a visitor forwards it to the driver, which ends the whole job.
+// Grace kills them and all their descendants. If Stop comes from a visitor (a
+// command such as plx stop), the agent forwards it to the driver, which ends
+// the whole job.
 type Stop struct {
 	Tasks []cluster.Task `json:"tasks,omitempty"` // tasks to stop; nil means all tasks
 	Grace time.Duration  `json:"grace"`           // time between asking tasks to stop and killing them; 0 kills at once
@@ -257,7 +258,7 @@ type Stop struct {
 	Interrupt bool `json:"interrupt,omitempty"`
 
 	Reason string `json:"reason,omitempty"` // reason to record in the verdict; set only by a visitor
-	Code   int    `json:"code,omitempty"`   // exit status of plx launch, set only by a visitor; 0 means 125
+	Code   int    `json:"code,omitempty"`   // exit status of plx launch, set only by a visitor (a command such as plx stop); 0 means 125
 
 	// SaveTime is the time limit for a checkpoint before the job ends. Only a
 	// visitor sets it. 0 means that no checkpoint is taken.
@@ -309,7 +310,7 @@ type End struct {
 // answer.
 type Scale struct {
 	ID       string        `json:"id"`
-	Known    int           `json:"known,omitempty"`    // number of hosts that have ever belonged to the job, as the sender knows it; 0 requests only the list of hosts
+	Known    int           `json:"known,omitempty"`    // number of hosts that have ever belonged to the job, as plx scale knows it; 0 requests only the list of hosts
 	Join     []Joining     `json:"join,omitempty"`     // hosts that join the job; nil if none
 	Leave    []int         `json:"leave,omitempty"`    // indices of hosts that leave the job; nil if none
 	SaveTime time.Duration `json:"saveTime,omitempty"` // time limit for the checkpoint before the change

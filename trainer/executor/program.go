@@ -94,9 +94,9 @@ func (p *Program) Close() error {
 	return nil
 }
 
-// Reside makes a GPU program keep its fixed values on the GPU and update them
-// there: see gpu.Machine.Reside. Later runs write no gradient and do not call
-// ready.
+// Reside makes a GPU program keep its fixed values (such as variables) on the
+// GPU and update them there: see gpu.Machine.Reside. Later runs do not copy
+// gradients to the host and do not call the callback ready.
 func (p *Program) Reside(u gpu.Updates) (*gpu.Resident, error) {
 	m, ok := p.machine.(*gpu.Machine)
 	if !ok {

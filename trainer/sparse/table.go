@@ -159,7 +159,7 @@ const (
 )
 
 // Initial describes the initial values of a table. Workers send it to the
-// shard holders.
+// tasks that hold the table's rows.
 type Initial struct {
 	Kind Kind    `json:"kind"`
 	A    float64 `json:"a,omitempty"` // minimum of Uniform, or mean of Normal

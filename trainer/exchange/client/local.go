@@ -37,11 +37,12 @@ type local struct {
 // served lists the shards that a server holds under one placement.
 type served struct {
 	shards *aggregate.Shards
-	pieces []layout.Piece // the piece of each shard, in the order of shards
+	pieces []layout.Piece // by index in shards: which rows of which variable the shard holds
 }
 
-// newLocal creates the server for this worker's shards. If r is not nil, it
-// creates the server that adds the gradients of the host's workers instead.
+// newLocal creates the server for the parts of variables that this worker
+// holds. If r is not nil, the server instead adds the gradients of the host's
+// workers.
 func newLocal(h *holders, r *localsum.Aggregator) (*local, error) {
 	l := &local{holders: h, index: h.d.HolderIndex(h.config.Peers.Self), answered: make(chan aggregate.Outcome, 1), moved: make(chan struct{}, 1)}
 	l.volumes = make([]volume, len(h.d.Variables)+1)
@@ -97,7 +98,7 @@ func (l *local) start() {
 	})
 }
 
-// idle reports whether the server holds no shards under the current placement.
+// idle reports whether the server currently holds no part of any variable.
 func (l *local) idle() bool { return len(l.serves.Load().shards.All()) == 0 }
 
 // Fail implements server.Worker: it ends the training with err.
@@ -145,8 +146,8 @@ func (l *local) begin(step uint64, b aggregate.Beginning) error {
 }
 
 // contribute passes the sums of gradients of a bucket (a group of variables)
-// to the server. part is the index of the part of the summation tree that was
-// summed.
+// to the server. part is the index of the subtree of the summation tree over
+// which the gradients were summed.
 func (l *local) contribute(out *aggregate.Outbox, bucket, part int) {
 	now := l.serves.Load()
 	me := now.shards.Contributor(l.holders.rank)
@@ -163,7 +164,8 @@ func (l *local) contribute(out *aggregate.Outbox, bucket, part int) {
 	}
 }
 
-// shard returns the shard of a piece that this worker holds.
+// shard returns the shard that stores piece p (some rows of a variable) on
+// this worker.
 func (l *local) shard(p layout.Piece) *aggregate.Shard { return l.serves.Load().shards.At(p) }
 
 // close ends the server. If why is nil, close says goodbye on behalf of this

@@ -15,7 +15,7 @@ import (
 	"github.com/plx-run/plx/trainer/sparse"
 )
 
-// Rows requests rows of sparse variables from their shard holders.
+// Rows requests rows of sparse variables from the tasks that hold them.
 type Rows struct {
 	holders  *holders
 	progress *progress
@@ -45,8 +45,8 @@ func (r *Rows) Pull(ctx context.Context, variable int, index []int64, into []byt
 }
 
 // Whole copies all values of a variable to into, for example to save or
-// compare them. It requests the rows of a sparse variable from their shard
-// holders. If workers take steps meanwhile, the values of different rows may
+// compare them. It requests the rows of a sparse variable from the tasks that
+// hold them. If workers take steps meanwhile, the values of different rows may
 // be from different steps.
 func (r *Rows) Whole(ctx context.Context, variable int, into []byte) error {
 	h := r.holders
@@ -252,9 +252,9 @@ func (r *Rows) request(step uint64, requests []message.RowRequest) *asking {
 	return a
 }
 
-// ask sends every other shard holder its part of the requests. After it has
-// sent all of them, it calls a.answered, to remove the extra 1 that newAsking
-// added to a.left.
+// ask sends each other task that holds requested rows its part of the
+// requests. a.left counts the expected answers, plus 1 that newAsking added so
+// that it cannot reach 0 too early. The last line removes this 1.
 func (r *Rows) ask(a *asking, requests []message.RowRequest) {
 	for _, l := range r.holders.links {
 		if l == nil {
@@ -296,8 +296,8 @@ func (h *host) Push(bucket, part int) {
 	h.gate.post(job{bucket: bucket, part: part, step: h.progress.step})
 }
 
-// Request implements localsum.Holders: it requests rows from the shard
-// holders.
+// Request implements localsum.Holders: it requests rows of embedding tables
+// from the tasks that store them.
 func (h *host) Request(step uint64, requests []message.RowRequest, done func()) {
 	h.rows.ask(newAsking(step, nil, nil, done), requests)
 }

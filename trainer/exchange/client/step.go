@@ -119,8 +119,8 @@ func (c *Client) present() (n int) {
 
 // Contribute reports that the caller has filled Gradient(virtual, variable),
 // and that no virtual worker of this worker reads the variable again in this
-// step. Contribute adds the gradient in the order of the summation tree, and
-// sends sums that are complete. Any goroutine may call it.
+// step. Contribute adds the gradient to the sums of the summation tree, and
+// sends each sum that is now complete. Any goroutine may call it.
 func (c *Client) Contribute(virtual, variable int) {
 	if c.bring(virtual, variable) {
 		c.arrive(virtual-c.virtual.Lo, variable, true)
@@ -170,9 +170,9 @@ func (c *Client) bring(virtual, variable int) bool {
 // an error.
 func (c *Client) misused(err error) { c.misuse.CompareAndSwap(nil, &err) }
 
-// arrive adds the gradient of this worker's virtual worker i in the order of
-// the summation tree. If a sum is now complete, arrive sends it. present is
-// false if the virtual worker has no data.
+// arrive adds the gradient of this worker's i-th virtual worker (equal part of
+// the batch) to the sums of the summation tree. If a sum is now complete,
+// arrive sends it. present is false if the virtual worker has no data.
 func (c *Client) arrive(i, variable int, present bool) {
 	part, sum, done := c.own[variable].Arrive(i, present)
 	switch {
@@ -262,8 +262,8 @@ func (c *Client) finishable(sums [][]float64) error {
 	return nil
 }
 
-// settle waits until the step is complete on all shard holders, and returns
-// its outcome.
+// settle waits until all tasks that hold variables have completed the step,
+// and returns the step's outcome.
 func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	h := c.holders
 	if h.d.Sync.WorkersCompete() {

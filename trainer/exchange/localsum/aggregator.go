@@ -4,11 +4,11 @@
 // the servers. It requests each row of a sparse variable once for all of them,
 // and forwards new values to them.
 //
-// To the other workers of its host, an Aggregator looks like a shard holder
-// that has whole variables. To the servers, it looks like a worker that has
-// all virtual workers of the host. An Aggregator opens no connection itself:
-// it sends frames to the servers through Holders, and to the workers of the
-// host through an aggregate.Host.
+// To the other workers of its host, an Aggregator looks like a parameter
+// server that holds whole variables. To the servers, it looks like a worker
+// that has all virtual workers (equal parts of the batch) of the host. An
+// Aggregator opens no connection itself: it sends frames to the servers
+// through Holders, and to the workers of the host through an aggregate.Host.
 package localsum
 
 import (
@@ -24,15 +24,15 @@ import (
 // Holders sends frames from the first worker of a host to the shard holders.
 // Its methods do not block.
 type Holders interface {
-	// Begin sends a Step frame with the given payload, and then the buckets
-	// that Push has held back.
+	// Begin begins a step. It sends a Step frame with the given payload, and
+	// then the buckets that were passed to Push before.
 	Begin(payload []byte)
 	// Push sends the sums of a bucket (a group of variables) for one part of
 	// the summation tree. Before Begin is called for the step, Push holds them
 	// back.
 	Push(bucket, part int)
-	// Request requests rows for a step from the shard holders. It calls done
-	// after all rows have arrived.
+	// Request requests rows for a step from the tasks that hold them. It calls
+	// done after all rows have arrived.
 	Request(step uint64, rows []message.RowRequest, done func())
 }
 
@@ -43,11 +43,11 @@ type Aggregator struct {
 	Outbox *aggregate.Outbox // sums of the host's gradients, to be sent to the shard holders
 
 	d       *layout.Declaration
-	rank    int // rank of the first worker of the host, to which this Aggregator belongs
+	rank    int // rank of the worker that runs this Aggregator: the first worker of the host
 	holders Holders
 	shards  *aggregate.Shards   // adds the gradients that arrive from the host's workers; set by Attach
 	workers *layout.Roster      // workers of the host, and the tree in which their gradients are added
-	host    *layout.Contributor // the whole host, as the servers see it: one contributor of sums
+	host    *layout.Contributor // the whole host: to the servers it is one contributor, because they get only the host's sums
 	slots   []int               // index in shards.All(), by variable; the last element is for the loss; -1 if the gradients are not added on this host
 
 	mu      sync.Mutex
@@ -139,9 +139,10 @@ func (a *Aggregator) Contribute(variable, part int, sum aggregate.Sum) {
 	a.shards.Arrive(0, slot, me.First+part, true)
 }
 
-// Forward implements aggregate.Relay: it accepts the host's complete sum of a
-// variable for one part of the summation tree. If the bucket (group of
-// variables) of the variable is now full, Forward sends it.
+// Forward implements aggregate.Relay. It receives the sum of the gradients of
+// a variable over all workers of this host. part is the subtree of the
+// summation tree to which the sum belongs. Once a bucket (group of variables)
+// is complete, Forward sends it.
 func (a *Aggregator) Forward(variable, part int, sum aggregate.Sum) {
 	if bucket, full := a.Outbox.Put(variable, part, sum); full {
 		a.holders.Push(bucket, part)

@@ -21,7 +21,7 @@ import (
 // the free memory is not enough.
 type RoomError struct {
 	Holder     cluster.Task
-	Need, Free uint64 // memory that the move needs and free memory, in bytes
+	Need, Free uint64 // memory that Holder needs to receive the moved variables, and free memory of its host, in bytes
 }
 
 func (e *RoomError) Error() string {
@@ -61,8 +61,8 @@ func (c Config) Room(now, next *layout.Declaration) RoomError {
 	return r
 }
 
-// neighbour reports whether shard holder t runs on the same host as this
-// holder.
+// neighbour reports whether task t runs on the same host as this task. Both
+// are shard holders (tasks that keep parts of the variables).
 func (c Config) neighbour(t cluster.Task) bool {
 	mine, _, err := net.SplitHostPort(c.Cluster.Addr(c.self()))
 	if err != nil {

@@ -15,7 +15,7 @@ type feed struct {
 	host   []byte                 // pinned host memory, the source of the copy to the GPU
 	from   []byte                 // the caller's memory of a fixed value; nil for inputs and for states of random number generators
 	fill   func(host []byte) bool // updates host and reports whether it changed; nil for an input, whose host memory the caller fills
-	read   bool                   // true if an instruction waits for the copy
+	read   bool                   // true if an instruction reads the value, so that it must wait for the copy
 	stays  bool                   // true if the GPU updates the value itself, so that runs do not copy it
 	copied device.Event
 }

@@ -18,8 +18,9 @@ type segment struct {
 	graph    device.Graph // nil if the segment was not recorded as a graph
 }
 
-// divide splits the instructions into segments. A new segment begins at each
-// instruction that must not share a graph with the one before it.
+// divide splits the instructions into segments, each of which can be one CUDA
+// graph. A new segment begins at each instruction that must not share a graph
+// with its predecessor.
 func divide(all []work) (segments []segment) {
 	for i, w := range all {
 		cut := i == 0 || len(w.needs) > 0 || w.host != nil || len(all[i-1].ready) > 0 || all[i-1].host != nil
