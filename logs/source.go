@@ -33,8 +33,8 @@ type Chunk struct {
 	Data   []byte
 
 	// Dropped is the number of bytes, counted from Offset, that the host has
-	// deleted because the task's spools reached their size limit. A chunk with
-	// Dropped has no Data. 0 means that no bytes were dropped.
+	// deleted because the task's log reached its size limit (--log-limit). A
+	// chunk with Dropped has no Data. 0 means that no bytes were dropped.
 	Dropped int64
 
 	// Restart is true if Data begins the output of a new generation (restart)
@@ -149,7 +149,7 @@ func (r Request) check() error {
 }
 
 // whole returns the request without TailLines and Since, so that it selects
-// spools from their first byte.
+// all logged output from the first byte.
 func (r Request) whole() Request {
 	r.TailLines, r.Since = -1, time.Time{}
 	return r
@@ -172,7 +172,7 @@ func (r Request) from(src Source) (int64, bool) {
 type Cursor struct {
 	mu   sync.Mutex
 	next map[origin]int64 // by host and output stream of a task: offset of the first byte not received yet
-	seen map[string]int   // by host: number of its sources that the cursor has seen
+	seen map[string]int   // by host: number of its sources (output streams of tasks) seen so far
 }
 
 // maxSources is the greatest number of sources (output streams of tasks) that
@@ -240,7 +240,7 @@ func (k *Cursor) Take(host string, c Chunk) (Chunk, error) {
 
 // Request returns the request to send to host now. If nothing was received
 // from the host, Request returns req unchanged. Otherwise the result continues
-// each source at the first byte not received.
+// the output of each task at the first byte not received.
 func (k *Cursor) Request(host string, req Request) Request {
 	k.mu.Lock()
 	defer k.mu.Unlock()

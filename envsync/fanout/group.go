@@ -19,8 +19,9 @@ import (
 // stream.
 const fanOut = 2
 
-// joinTime is how long Send waits for a host that can forward the stream
-// before the sender uploads the stream to the new host itself.
+// joinTime is how long Send waits for a host that can forward the stream.
+// After that, the launching machine uploads the stream to the new host
+// directly.
 const joinTime = 3 * time.Second
 
 // Group distributes one stream to several hosts and decides which host
@@ -68,8 +69,8 @@ func NewGroup(content *Spool, n int, direct bool, low, high int) *Group {
 }
 
 // FailedLinks returns one message for each connection between two hosts that
-// failed. The sender has then uploaded the missing part of the stream to the
-// receiving host itself.
+// failed. After such a failure, the launching machine sends the rest of the
+// stream to the receiving host directly.
 func (g *Group) FailedLinks() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -133,7 +134,7 @@ type member struct {
 	g       *Group
 	name    string
 	addr    string
-	from    *node // host from which this host receives the stream; nil: from the sender
+	from    *node // host from which this host receives the stream; nil: from the launching machine
 	self    *node // this host as a forwarder of the stream; nil: this host forwards nothing
 	opening bool  // this host was asked to open a port and has not replied yet
 	in      io.Writer
@@ -266,7 +267,7 @@ func (g *Group) await(ctx context.Context, done func() bool) error {
 }
 
 // join decides which host sends the stream to the new host to. The result from
-// is that host, or nil if the sender itself uploads the stream.
+// is that host, or nil if the launching machine uploads the stream directly.
 func (g *Group) join(ctx context.Context, to Host) (route Route, from *node) {
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()

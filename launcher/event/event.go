@@ -73,7 +73,7 @@ const (
 // end) are written.
 const (
 	MaxFile  = 2 << 20
-	fileRoom = MaxFile - 256<<10 // size up to which start, exit and note events are written
+	fileRoom = MaxFile - 256<<10 // size in bytes up to which start, exit and note events are written; the rest of the file is kept free for other kinds
 )
 
 // File returns a sink that appends events to a file of mode 0600, up to a size

@@ -78,7 +78,7 @@ const (
 	startTimer   Timer = "start"   // limits the time until all tasks have started
 	maxTimer     Timer = "max"     // limits the job's run time (--max-time)
 	settleTimer  Timer = "settle"  // ends the time in which failures are collected
-	doubtTimer   Timer = "doubt"   // ends the wait for a failure of the peer that a failed worker named as lost
+	doubtTimer   Timer = "doubt"   // a worker has failed and named a peer as lost: ends the wait for that peer to fail, too
 	stopTimer    Timer = "stop"    // limits the time until tasks that were asked to stop have ended
 	saveTimer    Timer = "save"    // limits the checkpoint before a stop
 	hangTimer    Timer = "hang"    // begins the next step of the hang detection (package hang)
@@ -105,7 +105,7 @@ type Command interface{ command() }
 type (
 	// Send asks the driver to send a message to a host's agent. If there is no
 	// connection, the driver drops the message. After the next Up event, the
-	// machine repeats the messages that are still needed.
+	// state machine sends again the messages that are still needed.
 	Send struct {
 		Host    int
 		Message protocol.Message

@@ -132,10 +132,11 @@ type stream struct {
 }
 
 // Follow starts a goroutine that writes a host's logs to out. The goroutine
-// ends when the host has sent all its logs, or was unreachable for lease and
-// 10 s more. If the agent on the host is restarted, the caller calls Follow
-// again, and the new stream continues where the old one ends. early has the
-// log bytes that the agent sends within its other messages; it may be nil.
+// ends when the host has sent all its logs. It also ends if the host is
+// unreachable for longer than lease plus 10 s. If the agent on the host is
+// restarted, the caller calls Follow again, and the new stream continues where
+// the old one ends. early has log bytes that the agent sent before, within its
+// other messages; it may be nil.
 func (g *Streams) Follow(a *hosts.AgentHost, early *EarlyLogs, out *Output, lease time.Duration) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := g.add(a, cancel)

@@ -31,10 +31,11 @@ type Message struct {
 	End     *End     `json:"end,omitempty"`
 
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
-	Scaled     *Scaled     `json:"scaled,omitempty"` // answer to Scale; an agent that receives it forwards it to its visitors
+	Scaled     *Scaled     `json:"scaled,omitempty"` // answer to Scale; an agent that receives it forwards it to its visitors (commands such as plx scale)
 
-	// A visitor sends these messages. The agent forwards Scale to the driver.
-	// It answers SpecAsk with the job's Spec.
+	// A visitor (a command that is not the driver) sends these messages. The
+	// agent forwards Scale to the driver. The agent itself answers SpecAsk,
+	// with the job's Spec.
 	Scale   *Scale `json:"scale,omitempty"`
 	SpecAsk bool   `json:"spec_ask,omitempty"`
 
@@ -257,7 +258,7 @@ type Stop struct {
 	// plx's trainer then get SIGINT first, and SIGTERM after half of Grace.
 	Interrupt bool `json:"interrupt,omitempty"`
 
-	Reason string `json:"reason,omitempty"` // reason to record in the verdict; set only by a visitor
+	Reason string `json:"reason,omitempty"` // reason to record in the verdict; set only by a visitor (a command such as plx stop)
 	Code   int    `json:"code,omitempty"`   // exit status of plx launch, set only by a visitor (a command such as plx stop); 0 means 125
 
 	// SaveTime is the time limit for a checkpoint before the job ends. Only a
@@ -278,7 +279,7 @@ type Stop struct {
 type Checkpoint struct {
 	Request int   `json:"request,omitempty"` // number of the request; 0 for the checkpoint before a stop
 	Hold    *Hold `json:"hold,omitempty"`    // workers after a change of hosts; nil if the chief continues training after the checkpoint
-	Resume  bool  `json:"resume,omitempty"`  // true if the chief takes no checkpoint, but ends a pause that this Request or an earlier one began
+	Resume  bool  `json:"resume,omitempty"`  // true if the chief is to end the pause that Hold began, in this Request or an earlier one; it then takes no checkpoint
 }
 
 // Hold describes with which workers the job will continue after a checkpoint.

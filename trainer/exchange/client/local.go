@@ -26,7 +26,7 @@ type local struct {
 	volumes []volume               // traffic, indexed by variable; the last element is for the loss
 
 	answered chan aggregate.Outcome // receives the outcome of each step; a first, zero outcome means that steps may begin
-	moved    chan struct{}          // receives a token after variables have moved
+	moved    chan struct{}          // receives a token after variables have moved to other tasks
 	running  sync.WaitGroup
 
 	mu    sync.Mutex

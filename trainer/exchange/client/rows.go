@@ -211,9 +211,9 @@ func (r *Rows) Await(ctx context.Context) error {
 	return nil
 }
 
-// request sends the requests for rows of a step to their shard holders, or to
-// the first worker of the host if that worker combines the requests of its
-// host.
+// request sends the requests for rows of a step to the tasks that hold the
+// rows. If the first worker of the host combines the requests of its host,
+// request sends them to that worker.
 func (r *Rows) request(step uint64, requests []message.RowRequest) *asking {
 	h := r.holders
 	var host, others []message.RowRequest
@@ -278,20 +278,21 @@ func (r *Rows) travelsWithHost(variable int) bool {
 	return h.d.Holders[h.d.Pieces[i].Holder].Role == cluster.PS
 }
 
-// host implements localsum.Holders: on the first worker of a host, it sends
-// the host's sums and requests to the shard holders.
+// host implements localsum.Holders on the first worker of a host. It sends the
+// host's sums and requests to the tasks that hold the variables.
 type host struct {
 	gate     *gate
 	progress *progress
 	rows     *Rows
 }
 
-// Begin implements localsum.Holders: it opens the gate, which sends the Step
-// frame.
+// Begin implements localsum.Holders: it opens the gate, which holds back sums
+// until all workers of the host have begun the step. The gate first sends the
+// Step frame.
 func (h *host) Begin(payload []byte) { h.gate.open(job{begin: payload, step: h.progress.step}) }
 
 // Push implements localsum.Holders: it passes a bucket (a group of variables)
-// to the gate.
+// to the gate, which sends it once the step has begun.
 func (h *host) Push(bucket, part int) {
 	h.gate.post(job{bucket: bucket, part: part, step: h.progress.step})
 }

@@ -282,10 +282,11 @@ func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	return o, nil
 }
 
-// compete ends a step in mode backup. It asks the first shard holder whether
-// the step uses this worker's gradients. If so, compete sends them and waits
-// for the outcome. If not, it gets the current values, and the worker
-// continues with a later step.
+// compete ends a step in mode backup, in which the gradients of the slowest
+// workers are dropped. It asks the first task that holds variables whether the
+// step uses this worker's gradients. If so, compete sends them and waits for
+// the outcome. If not, it gets the current values, and the worker continues
+// with a later step.
 func (c *Client) compete(ctx context.Context) (Outcome, error) {
 	h, o := c.holders, Outcome{Step: c.progress.step}
 	r, err := h.commit(ctx, o.Step)

@@ -48,7 +48,7 @@ type Aggregator struct {
 	shards  *aggregate.Shards   // adds the gradients that arrive from the host's workers; set by Attach
 	workers *layout.Roster      // workers of the host, and the tree in which their gradients are added
 	host    *layout.Contributor // the whole host: to the servers it is one contributor, because they get only the host's sums
-	slots   []int               // index in shards.All(), by variable; the last element is for the loss; -1 if the gradients are not added on this host
+	slots   []int               // by variable: index in shards.All() of the shard that adds its gradients, -1 if they are not added on this host; the last element is for the loss
 
 	mu      sync.Mutex
 	present []int          // number of virtual workers with data in the step that is beginning; indexed by part (subtree of the summation tree) of the host
@@ -74,8 +74,9 @@ func New(d *layout.Declaration, rank int, holders Holders) *Aggregator {
 	return a
 }
 
-// Attach creates the shards that add the gradients of the host's workers. The
-// parameter host delivers the events of the shards to these workers.
+// Attach creates the shards in which the Aggregator adds the gradients of the
+// host's workers. Through the parameter host, the shards tell these workers
+// about new values.
 func (a *Aggregator) Attach(self cluster.Task, host aggregate.Host) *aggregate.Shards {
 	a.shards = aggregate.NewRelay(a.d, self, host, a.workers, a)
 	for variable := range len(a.d.Variables) + 1 {
@@ -95,9 +96,9 @@ func (a *Aggregator) Attach(self cluster.Task, host aggregate.Host) *aggregate.S
 func (a *Aggregator) Takes(variable int) bool { return a.slots[variable] >= 0 }
 
 // Begin records that one of the host's workers begins a step. b has the number
-// of this worker's virtual workers with data. When the last worker of the host
-// begins the step, Begin sends the Step frame to the shard holders. The
-// holders cannot complete the step before they have this frame.
+// of this worker's virtual workers (equal parts of the batch) with data. When
+// the last worker of the host begins the step, Begin sends the Step frame to
+// the parameter servers. They cannot complete the step without this frame.
 func (a *Aggregator) Begin(rank int, step uint64, b aggregate.Beginning) {
 	a.Rows.Begin(rank, step)
 	a.mu.Lock()
@@ -149,16 +150,16 @@ func (a *Aggregator) Forward(variable, part int, sum aggregate.Sum) {
 	}
 }
 
-// Early reports whether a value is an error because it arrives too early: it
-// is the value after the given number of steps, but not all workers of the
-// host have begun the last of these steps.
+// Early reports whether a new value of a variable arrives too early, which is
+// an error. steps is the number of steps in the value. The value is too early
+// if not all workers of the host have begun the last of these steps.
 func (a *Aggregator) Early(variable int, steps uint64) bool {
 	return a.Takes(variable) && steps > a.opened.Load()
 }
 
-// Value records that the first worker has received the new value of a piece.
-// After the last piece of the variable, it sends the variable to the other
-// workers of the host.
+// Value records that the first worker of the host has received the new value
+// of a piece (part of a variable). After the last piece of the variable, it
+// sends the variable to the other workers of the host.
 func (a *Aggregator) Value(variable int) {
 	if a.Takes(variable) && a.left[variable].Add(-1) == 0 {
 		a.tell(aggregate.Updated{Shard: a.slots[variable]})

@@ -39,9 +39,9 @@ const headroom = 10
 func (e *RoomError) Fits() bool { return e.Need <= e.Free-e.Free/headroom }
 
 // Room returns the memory that the new pieces in next need on this host, and
-// the free memory of the host. The needed memory is that of all shard holders
-// on the host together. If the free memory cannot be determined, Room reports
-// it as unlimited.
+// the free memory of the host. The needed memory is the sum for all tasks on
+// the host that hold pieces. If the free memory cannot be determined, Room
+// reports it as unlimited.
 func (c Config) Room(now, next *layout.Declaration) RoomError {
 	r := RoomError{Holder: c.self()}
 	for i, t := range next.Holders {

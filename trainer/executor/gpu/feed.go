@@ -86,9 +86,9 @@ func (a *feeds) copyPart(f *feed, from, to int) error {
 }
 
 // renew starts the copy of bytes [from, to) of fixed value i: see
-// Machine.Renew. It skips a value that no instruction waits for. For such a
-// value, an earlier copy may still be reading the pinned memory, so the next
-// run copies the value instead.
+// Machine.Renew. It skips a value that no instruction reads: no run waits for
+// such a copy, so the GPU could still read the pinned memory when renew
+// overwrites it. The next run copies a skipped value.
 func (a *feeds) renew(i, from, to int) {
 	f := &a.all[a.fixed+i]
 	a.mu.Lock()
