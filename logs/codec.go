@@ -61,8 +61,8 @@ var ErrMalformed = errors.New("log stream")
 func (r *Reader) Received() bool { return r.whole }
 
 // Next returns the next chunk, whose Data is valid until the next call. The
-// error is io.EOF itself after the sender's end record, and
-// io.ErrUnexpectedEOF if the stream ends before that record. It is
+// error is io.EOF itself after the end record, which [Serve] writes last. It
+// is io.ErrUnexpectedEOF if the stream ends before that record. It is
 // [ErrMalformed] if the bytes are not a valid log stream. After an error, Next
 // returns the same error again.
 func (r *Reader) Next() (c Chunk, err error) {

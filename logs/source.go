@@ -122,9 +122,10 @@ type Request struct {
 	Follow    bool       `json:"follow,omitempty"` // keep sending new output while the job runs
 }
 
-// Position is the offset at which a receiver wants to continue one source. If
-// a Request has any Position, it ignores TailLines and Since, and sources
-// without a Position start at their first byte.
+// Position is the offset at which a receiver wants to continue one source
+// (output stream of a task). If a Request has any Position, it ignores
+// TailLines and Since, and sources without a Position start at their first
+// byte.
 type Position struct {
 	Source
 	Offset int64 `json:"offset"`

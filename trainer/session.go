@@ -40,8 +40,8 @@ type Session struct {
 
 // ErrDone is the error that Step returns when training has ended normally:
 // after the step of --stop-at-step, or when all workers end together. If the
-// program returns it, Main treats that as success. The sequence of Train just
-// ends.
+// program returns it, Main treats that as success. A loop over Train gets no
+// such error; it just ends.
 var ErrDone = hooks.ErrDone
 
 var errClosed = errors.New("the training has ended")

@@ -58,10 +58,10 @@ type Host struct {
 	Addr string // the host's IP address or name, without a port, at which other hosts can reach it; empty: the host forwards nothing
 }
 
-// NewGroup returns a Group for at most n hosts. If direct is true, the sender
-// uploads the stream to each host itself, which is faster for a short stream.
-// low and high are the first and last port on which a host may listen, as in
-// Route.
+// NewGroup returns a Group for at most n hosts. If direct is true, this
+// machine uploads the stream to each host itself, which is faster for a short
+// stream. low and high are the first and last port on which a host may listen,
+// as in Route.
 func NewGroup(content *Spool, n int, direct bool, low, high int) *Group {
 	g := &Group{content: content, changed: make(chan struct{}), coming: n, direct: direct, low: low, high: high}
 	rand.Read(g.key[:]) // rand.Read never returns an error
@@ -86,12 +86,11 @@ type Watch struct {
 	TimeoutErr error         // error that Send passes to Fail if the host reports nothing for Timeout
 }
 
-// Send sends the stream to one host and waits until the host needs no further
-// service. On the host, a command runs Receive and Finish; in is this
-// command's standard input and out its standard output. Send returns nil once
-// the host has the whole stream and no other host still receives the stream
-// from it. The caller then closes in. If the command fails, reads of out and
-// writes to in must return its error.
+// Send sends the stream to one host. On the host, a command runs Receive and
+// Finish; in is this command's standard input and out its standard output.
+// Send returns nil once the host has the whole stream and no other host still
+// receives the stream from it. The caller then closes in. If the command
+// fails, reads of out and writes to in must return its error.
 func (g *Group) Send(ctx context.Context, to Host, in io.Writer, out io.Reader, watch Watch) error {
 	route, from := g.join(ctx, to)
 	m := &member{g: g, name: to.Name, addr: route.Addr, from: from, in: in, watch: watch}
@@ -164,7 +163,7 @@ func (m *member) take(ctx context.Context, line string) error {
 	case word == "lost" && m.from != nil && !m.sent:
 		lost := fmt.Sprintf("%s could not take files from %s: %s", m.name, m.from.addr, why)
 		// If one host cannot reach another, other hosts probably cannot
-		// either: from now on the sender uploads to every host itself.
+		// either: from now on the launching machine uploads to every host.
 		m.g.change(func() { m.g.lost, m.g.direct = append(m.g.lost, lost), true })
 		m.g.change(m.from.leave)
 		m.from = nil

@@ -69,8 +69,8 @@ func guard(_ context.Context, want protocol.ExecRequest, call *protocol.Answerin
 	return protocol.Executed{Status: g.child.Status().ExitStatus()}, nil
 }
 
-// guarded is a running "agent exec" child, with the parent's ends of its
-// streams.
+// guarded is a running child process "agent exec", with this process's ends of
+// the pipes to it.
 type guarded struct {
 	child *process.Child
 	in    *os.File    // standard input of the child: the request, then the launcher's orders

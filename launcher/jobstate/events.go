@@ -30,7 +30,8 @@ type (
 	}
 	// Lost reports that a host's agent is lost for good. Its tasks may run
 	// until its lease expires, at most for the duration Clear. If the driver
-	// then starts a new agent on the host, the machine gets another Up event.
+	// then starts a new agent on the host, it reports that by another Up
+	// event.
 	Lost struct {
 		Host    int           // index of the host
 		Cause   string        // why the driver considers the agent lost

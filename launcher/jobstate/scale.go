@@ -16,9 +16,10 @@ import (
 const joinTime = 45 * time.Second
 
 // scale changes the hosts of a running job (plx scale). First the driver
-// connects to the new agents. Then the chief takes a checkpoint and pauses.
-// Then the generation ends, and the next one begins on the new hosts. Until a
-// task has made a step there, the job can return to its old hosts.
+// connects to the new agents. Then the chief (worker 0) takes a checkpoint and
+// pauses. Then the driver ends all tasks and starts them on the new hosts.
+// Until one of these tasks has made a training step, the job can return to its
+// old hosts.
 type scale struct {
 	phase   scalePhase
 	begun   int    // number of changes of hosts that were begun; also identifies the current change in Checkpoint.Request

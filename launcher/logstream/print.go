@@ -195,9 +195,10 @@ func (g *Streams) Incomplete() (names []string) {
 }
 
 // Wait is called after the job has ended. It returns when the logs of every
-// host have arrived or were given up. It gives up a host that sends nothing
-// for 10 s after the job's end. For a host in lost, these 10 s may begin
-// before the job's end. A message on stops gives up all hosts at once.
+// host have arrived or Wait has given them up. Wait gives up a host that sends
+// nothing for 10 s after the job's end. It gives up a host in lost (hosts that
+// the driver has lost) at once if its last byte is 10 s old. If the user stops
+// the job again, a message on stops makes Wait give up all hosts.
 func (g *Streams) Wait(lost map[*hosts.AgentHost]bool, stops <-chan jobstate.StopAsked) (failed []hostError) {
 	verdict := time.Now()
 	tick := time.NewTicker(100 * time.Millisecond)

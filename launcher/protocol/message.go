@@ -135,7 +135,8 @@ type Logged struct {
 
 // Attach is the first message on a connection to an agent, unless the
 // connection begins with a Spec. If a new driver attaches, it replaces the
-// previous driver. A visitor receives State on each change and may send Stop.
+// previous driver. A visitor (a command that is not the driver, such as plx
+// stop) receives State on each change and may send Stop.
 type Attach struct {
 	Driver bool `json:"driver"` // true if the sender is the job's driver, false if it is a visitor (a command such as plx stop)
 }
@@ -262,7 +263,8 @@ type Stop struct {
 	Code   int    `json:"code,omitempty"`   // exit status of plx launch, set only by a visitor (a command such as plx stop); 0 means 125
 
 	// SaveTime is the time limit for a checkpoint before the job ends. Only a
-	// visitor sets it. 0 means that no checkpoint is taken.
+	// visitor (a command such as plx stop) sets it. 0 means that no checkpoint
+	// is taken.
 	SaveTime time.Duration `json:"saveTime,omitempty"`
 }
 

@@ -96,8 +96,8 @@ func (t *Table[T]) Apply(step optimizer.Step, gradients Rows[T]) error {
 }
 
 // Fill sets the initial values of all rows, from the first to the last. These
-// rows then count as updated: they are part of checkpoints and of moves to
-// another shard holder.
+// rows then count as updated: they are part of checkpoints, and are sent along
+// when the table moves to another task.
 func (t *Table[T]) Fill(values []T) error {
 	if len(values) != len(t.values) {
 		return fmt.Errorf("%d first values for %d elements", len(values), len(t.values))

@@ -34,7 +34,7 @@ type local struct {
 	end   aggregate.Outcome
 }
 
-// served lists the shards that a server holds under one placement.
+// served lists the shards (parts of variables) that a server currently holds.
 type served struct {
 	shards *aggregate.Shards
 	pieces []layout.Piece // by index in shards: which rows of which variable the shard holds

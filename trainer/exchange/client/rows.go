@@ -132,12 +132,13 @@ func (r *Rows) collect(ctx context.Context, waiting ...*pull) error {
 	return nil
 }
 
-// Prefetch requests all rows that this worker needs in a step, in one request
-// per shard holder. During a step, it requests the rows for the step after
-// that. Between two steps, it requests the rows for the next step. While a
-// step runs, holders already send the requested rows that this step does not
-// change. Prefetch does not wait for the rows; Await does. Until Await
-// returns, the caller must not use requests.
+// Prefetch requests all rows that this worker needs in a step, with one
+// request to each task that holds such rows. During a step, it requests the
+// rows for the step after that. Between two steps, it requests the rows for
+// the next step. While a step runs, these tasks send the requested rows that
+// the step does not change, and the others after the step. Prefetch does not
+// wait for the rows; Await does. Until Await returns, the caller must not use
+// requests.
 //
 // Each step allows one prefetch request, which must be followed by Await.
 // Prefetch works only in mode sync.

@@ -184,9 +184,10 @@ func (c *Client) arrive(i, variable int, present bool) {
 	}
 }
 
-// forward puts a variable's sum of one part of the summation tree into its
-// bucket (a group of variables that are sent together). If the bucket is now
-// full, it sends the bucket to the shard holders.
+// forward puts the sum of a variable over one subtree (part) of the summation
+// tree into the variable's bucket (a group of variables that are sent
+// together). If the bucket is now full, forward sends it to the tasks that
+// hold these variables.
 func (c *Client) forward(variable, part int, sum aggregate.Sum) {
 	bucket, full := c.out.Put(variable, part, sum)
 	if !full {

@@ -21,15 +21,15 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// Holders sends frames from the first worker of a host to the shard holders.
-// Its methods do not block.
+// Holders sends frames from the first worker of a host to the shard holders
+// (the tasks that keep variables). Its methods do not block.
 type Holders interface {
 	// Begin begins a step. It sends a Step frame with the given payload, and
 	// then the buckets that were passed to Push before.
 	Begin(payload []byte)
-	// Push sends the sums of a bucket (a group of variables) for one part of
-	// the summation tree. Before Begin is called for the step, Push holds them
-	// back.
+	// Push sends the sums of a bucket (a group of variables). part is the
+	// subtree of the summation tree to which the sums belong. Before Begin is
+	// called for the step, Push holds the sums back.
 	Push(bucket, part int)
 	// Request requests rows for a step from the tasks that hold them. It calls
 	// done after all rows have arrived.
@@ -40,7 +40,7 @@ type Holders interface {
 // for concurrent use.
 type Aggregator struct {
 	Rows   *Requests         // combines the requests for rows of the host's workers
-	Outbox *aggregate.Outbox // sums of the host's gradients, to be sent to the shard holders
+	Outbox *aggregate.Outbox // sums of the host's gradients, to be sent to the tasks that hold the variables
 
 	d       *layout.Declaration
 	rank    int // rank of the worker that runs this Aggregator: the first worker of the host

@@ -16,9 +16,9 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// RoomError reports the memory on a shard holder's host that a move of
-// variables needs, and the free memory. The move fails with this error if
-// the free memory is not enough.
+// RoomError reports how much memory the host of a shard holder (a task that
+// keeps variables) needs when variables move to it, and how much is free. The
+// move fails with this error if the free memory is not enough.
 type RoomError struct {
 	Holder     cluster.Task
 	Need, Free uint64 // memory that Holder needs to receive the moved variables, and free memory of its host, in bytes
