@@ -20,7 +20,7 @@ type block struct {
 	rows []row // lines of the block from top to bottom; the entry of the current line is not up to date
 	at   int   // index in rows of the line that holds the cursor
 
-	firm     bool // true if the cursor is hidden, or the program addresses rows of the screen: lines below may be rows too
+	firm     bool // true if the cursor is hidden, or the program addresses rows of the screen; following lines may then belong to the block, too
 	shown    bool // true if the program hid the cursor and has shown it again
 	climbed  bool // true if the cursor has moved up at least once since the block began
 	climbing bool // true if the cursor has moved up, and the program has written nothing since

@@ -105,9 +105,9 @@ func (s *Session) Parameters() int {
 }
 
 // Values returns a copy of every variable by name: trained ones, running
-// averages and whole embedding tables. It fetches tables from their shard
-// holders. Workers that have taken the same number of steps get the same
-// values.
+// averages and whole embedding tables. It fetches tables from the tasks that
+// hold their rows. Workers that have taken the same number of steps get the
+// same values.
 func (s *Session) Values(ctx context.Context) (map[string]*tensor.Dense, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

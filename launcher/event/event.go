@@ -6,8 +6,9 @@
 //	log.Begin("mnist-1", "mnist", "./train", plan.Hosts)
 //
 // The events and their fields are documented in docs/output.md. Package driver
-// reports task events and its own decisions. The launcher, or the agent that
-// drives a detached job, reports the begin and the end of the job.
+// reports task events and its own decisions. The launcher reports the begin
+// and the end of the job. For a detached job, the agent that controls the job
+// does so.
 package event
 
 import (

@@ -78,7 +78,7 @@ type Timer string
 const (
 	startTimer   Timer = "start"   // limits the time until all tasks have started
 	maxTimer     Timer = "max"     // limits the job's run time (--max-time)
-	settleTimer  Timer = "settle"  // ends the time in which failures are collected
+	settleTimer  Timer = "settle"  // after a failure: ends the time in which further failures are collected
 	doubtTimer   Timer = "doubt"   // a worker has failed and named a peer as lost: ends the wait for that peer to fail, too
 	stopTimer    Timer = "stop"    // limits the time until tasks that were asked to stop have ended
 	saveTimer    Timer = "save"    // limits the checkpoint before a stop
@@ -140,7 +140,7 @@ type (
 		Host    int // index of the new host
 		Joining protocol.Joining
 	}
-	// Leave removes a host from the job: the driver ends its agent. The
+	// Leave removes a host from the job: the driver ends its agent. The state
 	// machine ignores all later events of that host.
 	Leave struct{ Host int }
 	// Holding reports how long the chief (worker 0) has been paused for a

@@ -113,9 +113,9 @@ func (s *scale) request(v view, h int) []Command {
 	return []Command{send(h, protocol.Message{Checkpoint: &protocol.Checkpoint{Request: s.begun, Hold: hold}})}
 }
 
-// answered handles the answer of the chief. If the chief has taken the
-// checkpoint and paused, the generation ends. If it has not, the change is
-// cancelled.
+// answered handles the chief's answer to the checkpoint request. If the chief
+// (worker 0) has taken the checkpoint and paused, the generation ends. If not,
+// the change of hosts is cancelled.
 func (s *scale) answered(v view, said cluster.ControlMessage) ([]Command, decision) {
 	if s.phase != saving || v.stage != running || said.Request != s.begun {
 		return nil, nil

@@ -297,8 +297,8 @@ type Drive struct {
 }
 
 // End asks an agent to stop all tasks, record the verdict, delete secrets and
-// exit. The agent closes the stream when no process of the job is left on the
-// host.
+// exit. The agent closes the connection when no process of the job is left on
+// the host.
 type End struct {
 	Grace   time.Duration `json:"grace"` // time between asking tasks to stop and killing them; 0 kills at once
 	Verdict Verdict       `json:"verdict"`

@@ -20,12 +20,12 @@ import (
 // in the worker's memory.
 type local struct {
 	holders *holders
-	index   int // index in Declaration.Holders; -1 if this worker holds no shards
+	index   int // index in Declaration.Holders, the list of tasks that hold variables; -1 if this worker holds none
 	server  *server.Server
-	serves  atomic.Pointer[served] // current shards; nil if the server holds none and only refuses workers that connect by mistake
-	volumes []volume               // traffic, indexed by variable; the last element is for the loss
+	serves  atomic.Pointer[served] // parts of variables that the server holds now; nil if it holds none and only refuses workers that connect by mistake
+	volumes []volume               // counters of the rows and bytes transferred, indexed by variable; the last element is for the loss
 
-	answered chan aggregate.Outcome // receives the outcome of each step; a first, zero outcome means that steps may begin
+	answered chan aggregate.Outcome // receives the outcome of each step; before the first step, a zero outcome means that steps may begin
 	moved    chan struct{}          // receives a token after variables have moved to other tasks
 	running  sync.WaitGroup
 

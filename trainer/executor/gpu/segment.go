@@ -32,9 +32,10 @@ func divide(all []work) (segments []segment) {
 	return segments
 }
 
-// put starts the kernels of segment s on the compute stream, and the copies of
-// the gradients that s completes on the output stream. After an error, until-1
-// is the index of the last instruction that may have caused it.
+// put starts the kernels of segment s on the compute stream. On the output
+// stream, it starts the copies of the gradients that are complete after s.
+// After an error, until-1 is the index of the last instruction that may have
+// caused it.
 func (m *Machine) put(s *segment) (until int, err error) {
 	for _, i := range m.work[s.from].needs {
 		if err := m.compute.Wait(m.feeds.all[i].copied); err != nil {
