@@ -196,9 +196,10 @@ func (g *Streams) Incomplete() (names []string) {
 
 // Wait is called after the job has ended. It returns when the logs of every
 // host have arrived or Wait has given them up. Wait gives up a host that sends
-// nothing for 10 s after the job's end. It gives up a host in lost (hosts that
-// the driver has lost) at once if its last byte is 10 s old. If the user stops
-// the job again, a message on stops makes Wait give up all hosts.
+// nothing for 10 s after the job's end. lost has the agents that the driver has
+// lost, or whose end it could not confirm. Wait gives up their hosts at once if
+// they have sent nothing for 10 s. If the user stops the job again, a message on
+// stops makes Wait give up all hosts.
 func (g *Streams) Wait(lost map[*hosts.AgentHost]bool, stops <-chan jobstate.StopAsked) (failed []hostError) {
 	verdict := time.Now()
 	tick := time.NewTicker(100 * time.Millisecond)
