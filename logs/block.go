@@ -44,10 +44,10 @@ const (
 	maxBlock = 64       // largest number of rows of a block
 	maxState = 64 << 10 // longest stored text of one row, in bytes
 
-	// A block may wait for this many calls of splitter.poll before it ends.
-	// Two calls take 0.3 to 0.6 s, and Rich redraws at least 4 times per
-	// second. maxIdleFirm applies while the program hides the cursor or
-	// addresses rows of the screen.
+	// A block ends after this many calls of splitter.poll without a redraw.
+	// Two calls take 0.3 to 0.6 s. That is enough for Rich, which redraws at
+	// least 4 times per second. maxIdleFirm applies while the program hides
+	// the cursor or addresses rows of the screen.
 	maxIdle, maxIdleFirm = 2, 16
 )
 

@@ -142,8 +142,9 @@ type member struct {
 	sent    bool // true once the launching machine has begun to upload the stream to this host directly
 }
 
-// take handles one line that the host has written: "at N", "port N" or "lost N
-// WHY".
+// take handles one line that the host has written: "at N" (it has received N
+// bytes), "port N" (it listens on port N) or "lost N WHY" (its download from
+// another host failed after N bytes, with the reason WHY).
 func (m *member) take(ctx context.Context, line string) error {
 	word, rest, _ := strings.Cut(line, " ")
 	number, why, _ := strings.Cut(rest, " ")

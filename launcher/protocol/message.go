@@ -228,7 +228,7 @@ type Exit struct {
 	Finished      bool         `json:"finished"`           // true if the task had reported that its work was complete
 	StopRequested bool         `json:"told"`               // true if the agent had asked the task to stop
 	Cause         string       `json:"cause,omitempty"`    // why the task failed or could not start; empty if unknown
-	LostPeer      string       `json:"lostPeer,omitempty"` // the peer task whose loss this task reported as the reason of its failure; empty if none
+	LostPeer      string       `json:"lostPeer,omitempty"` // task to which this task lost its connection, if this task reported that as the reason of its failure; empty if none
 	Tail          string       `json:"tail,omitempty"`     // last few KiB of the task's stderr
 	OOMKills      int64        `json:"oomKills,omitempty"` // number of processes that the OOM killer of the host killed while the task ran; 0 if plx killed the task
 	OOM           string       `json:"oom,omitempty"`      // evidence that the OOM killer killed this task; empty if there is none
