@@ -36,7 +36,7 @@ type vendorFacts struct {
 	torch      string // platform for which PyTorch must be built: "CUDA" or "ROCm"
 	// use is a shell command that prints the utilisation of each GPU; parseUse
 	// parses its output. The command fails if there is no GPU. Its first word
-	// is the vendor's tool.
+	// is the vendor's program, such as nvidia-smi.
 	use      string
 	parseUse func(text string) []Use
 	remedy   string

@@ -20,12 +20,12 @@ type block struct {
 	rows []row // lines of the block from top to bottom; the entry of the current line is not up to date
 	at   int   // index in rows of the line that holds the cursor
 
-	firm     bool // true if the cursor is hidden, or the program addresses rows of the screen: lines below may be rows too
+	firm     bool // true if the cursor is hidden, or the program addresses rows of the screen; following lines may then belong to the block, too
 	shown    bool // true if the program hid the cursor and has shown it again
 	climbed  bool // true if the cursor has moved up at least once since the block began
 	climbing bool // true if the cursor has moved up, and the program has written nothing since
 	complete bool // true if, between the last two upward moves, the program has rewritten all rows down to the last one
-	painted  bool // true if, since its last upward move, the cursor has left no row without writing to the row
+	painted  bool // true if, since its last upward move, the cursor has written to every row that it has left
 	written  bool // true if the program has written to or erased the current row since the cursor entered the row
 	grown    bool // true if a row was added at the bottom since the cursor last moved up
 	idle     int  // number of calls of splitter.poll since the cursor last moved up
@@ -44,10 +44,10 @@ const (
 	maxBlock = 64       // largest number of rows of a block
 	maxState = 64 << 10 // longest stored text of one row, in bytes
 
-	// A block may wait for this many calls of splitter.poll before it ends.
-	// Two calls take 0.3 to 0.6 s, and Rich redraws at least 4 times per
-	// second. maxIdleFirm applies while the program hides the cursor or
-	// addresses rows of the screen.
+	// A block ends after this many calls of splitter.poll without a redraw.
+	// Two calls take 0.3 to 0.6 s. That is enough for Rich, which redraws at
+	// least 4 times per second. maxIdleFirm applies while the program hides
+	// the cursor or addresses rows of the screen.
 	maxIdle, maxIdleFirm = 2, 16
 )
 

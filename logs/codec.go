@@ -61,8 +61,8 @@ var ErrMalformed = errors.New("log stream")
 func (r *Reader) Received() bool { return r.whole }
 
 // Next returns the next chunk, whose Data is valid until the next call. The
-// error is io.EOF itself after the sender's end record, and
-// io.ErrUnexpectedEOF if the stream ends before that record. It is
+// error is io.EOF itself after the end record, which [Serve] writes last. It
+// is io.ErrUnexpectedEOF if the stream ends before that record. It is
 // [ErrMalformed] if the bytes are not a valid log stream. After an error, Next
 // returns the same error again.
 func (r *Reader) Next() (c Chunk, err error) {
@@ -151,8 +151,9 @@ func (r *Reader) chunk(h []byte) (Chunk, error) {
 	return c.gap()
 }
 
-// gap decodes c, a record of dropped bytes, into a Chunk whose Dropped field
-// is set.
+// gap decodes a chunk that reports output dropped to limit the size of the
+// log. It returns the chunk with the number of dropped bytes in the field
+// Dropped.
 func (c Chunk) gap() (Chunk, error) {
 	if len(c.Data) != 8 || c.Restart {
 		return Chunk{}, fmt.Errorf("%w: malformed record of dropped bytes", ErrMalformed)

@@ -46,8 +46,9 @@ func NewDir(path string) (*Dir, error) {
 // wrote, such as .2.
 var runSuffix = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\.([2-9]|[1-9][0-9]{1,8})$`) })
 
-// runOf returns the number of the job that wrote the named log file, from 1.
-// It returns 0 for a file that is no log.
+// runOf returns the number at the end of a log file's name. It is 1 for the
+// logs of the folder's first job, whose names have no number. It returns 0 for
+// a file that is no log.
 func runOf(name string) (run int) {
 	stem, run := name, 1
 	if found := runSuffix().FindStringSubmatch(name); found != nil {

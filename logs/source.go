@@ -23,9 +23,9 @@ const (
 	Stderr
 )
 
-// Chunk is a sequence of consecutive bytes of one source, or a report of
-// dropped bytes. A chunk with neither Data nor Dropped announces a source and
-// its first offset; its time has no meaning.
+// Chunk is a sequence of consecutive bytes of one source (output stream of a
+// task), or a report of dropped bytes. A chunk with neither Data nor Dropped
+// announces a source and its first offset; its time has no meaning.
 type Chunk struct {
 	Source
 	Offset int64     // offset of Data[0] in the source, in bytes since the job began
@@ -33,8 +33,8 @@ type Chunk struct {
 	Data   []byte
 
 	// Dropped is the number of bytes, counted from Offset, that the host has
-	// deleted because the task's spools reached their size limit. A chunk with
-	// Dropped has no Data. 0 means that no bytes were dropped.
+	// deleted because the task's log reached its size limit (--log-limit). A
+	// chunk with Dropped has no Data. 0 means that no bytes were dropped.
 	Dropped int64
 
 	// Restart is true if Data begins the output of a new generation (restart)
@@ -111,9 +111,9 @@ func (s Source) check() error {
 	return nil
 }
 
-// Request selects the bytes of a host's spools that a receiver wants. It is
-// sent as JSON. The zero value requests no bytes that exist already; TailLines
-// -1 requests all bytes.
+// Request selects the logged output that a receiver wants from a host. It is
+// sent as JSON. The zero value requests none of the output logged so far;
+// TailLines -1 requests all of it.
 type Request struct {
 	Tasks     []string   `json:"tasks,omitempty"`  // names of the tasks to send, such as worker:3; an empty slice means all tasks
 	From      []Position `json:"from,omitempty"`   // offsets at which to continue after a lost connection; empty in a first request
@@ -122,9 +122,10 @@ type Request struct {
 	Follow    bool       `json:"follow,omitempty"` // keep sending new output while the job runs
 }
 
-// Position is the offset at which a receiver wants to continue one source. If
-// a Request has any Position, it ignores TailLines and Since, and sources
-// without a Position start at their first byte.
+// Position is the offset at which a receiver wants to continue one source
+// (output stream of a task). If a Request has any Position, it ignores
+// TailLines and Since, and sources without a Position start at their first
+// byte.
 type Position struct {
 	Source
 	Offset int64 `json:"offset"`
@@ -149,7 +150,7 @@ func (r Request) check() error {
 }
 
 // whole returns the request without TailLines and Since, so that it selects
-// spools from their first byte.
+// all logged output from the first byte.
 func (r Request) whole() Request {
 	r.TailLines, r.Since = -1, time.Time{}
 	return r
@@ -166,22 +167,23 @@ func (r Request) from(src Source) (int64, bool) {
 	return 0, len(r.From) > 0
 }
 
-// Cursor records how many bytes of each source of each host have been
-// received. The zero value means that no bytes were received. Its methods may
-// be called from any goroutine.
+// Cursor records how many bytes of each source (output stream of a task) on
+// each host have been received. The zero value means that no bytes were
+// received. Its methods may be called from any goroutine.
 type Cursor struct {
 	mu   sync.Mutex
-	next map[origin]int64 // by source of a host: offset of the first byte not received yet
-	seen map[string]int   // by host: number of its sources that the cursor has seen
+	next map[origin]int64 // by host and output stream of a task: offset of the first byte not received yet
+	seen map[string]int   // by host: number of its sources (output streams of tasks) seen so far
 }
 
-// maxSources is the greatest number of sources that a Cursor accepts from one
-// host, so that a malicious host cannot exhaust memory. It is generous,
-// because a restarted job may give a host's tasks other names.
+// maxSources is the greatest number of sources (output streams of tasks) that
+// a Cursor accepts from one host, so that a malicious host cannot exhaust
+// memory. It is generous, because tasks may get other names when a job
+// restarts.
 const maxSources = 4096
 
-// Expect returns an [ErrMalformed] if c has a new source and the host has
-// already sent maxSources sources.
+// Expect returns an [ErrMalformed] if the host has sent output of maxSources
+// sources (output streams of tasks) and c is from a further one.
 func (k *Cursor) Expect(host string, c Chunk) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -239,7 +241,7 @@ func (k *Cursor) Take(host string, c Chunk) (Chunk, error) {
 
 // Request returns the request to send to host now. If nothing was received
 // from the host, Request returns req unchanged. Otherwise the result continues
-// each source at the first byte not received.
+// the output of each task at the first byte not received.
 func (k *Cursor) Request(host string, req Request) Request {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -121,8 +121,9 @@ func (n *network) leaveStore(ctx context.Context) {
 	}
 }
 
-// checkpoints returns the checkpoint store from which this task restores its
-// shards, and to which it saves them. It returns nil without --ckpt-dir.
+// checkpoints returns the checkpoint store for the parts of variables that
+// this task holds. The task restores them from it and saves them to it.
+// checkpoints returns nil without --ckpt-dir.
 func (n *network) checkpoints() transition.Checkpoints {
 	switch {
 	case n.source != nil:

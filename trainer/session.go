@@ -40,8 +40,8 @@ type Session struct {
 
 // ErrDone is the error that Step returns when training has ended normally:
 // after the step of --stop-at-step, or when all workers end together. If the
-// program returns it, Main treats that as success. The sequence of Train just
-// ends.
+// program returns it, Main treats that as success. A loop over Train gets no
+// such error; it just ends.
 var ErrDone = hooks.ErrDone
 
 var errClosed = errors.New("the training has ended")
@@ -51,8 +51,8 @@ var errClosed = errors.New("the training has ended")
 func (s *Session) Rows() (from, to int) { return s.training.feeds() }
 
 // Steps returns the number of training steps that the variables have gone
-// through. With --sync backup:B, this includes steps for which this worker
-// came too late.
+// through. With --sync backup:B, a step does not wait for the B slowest
+// workers. Steps also counts the steps for which this worker came too late.
 func (s *Session) Steps() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,12 +69,12 @@ func (s *Session) Late() (steps, rows int) {
 }
 
 // Evaluate computes loss, metrics and fetches without training. It does not
-// involve other workers, except that it fetches rows of embedding tables from
-// their shard holders.
+// involve other workers, except to fetch rows of embedding tables from the
+// tasks that store them.
 //
 // The feed may have another number of rows than in training. The model's first
 // input in the feed determines this number. Evaluate builds one graph for each
-// number of rows and keeps the last few graphs.
+// number of rows and caches the last few graphs.
 func (s *Session) Evaluate(ctx context.Context, feed Feed) (Result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,9 +105,9 @@ func (s *Session) Parameters() int {
 }
 
 // Values returns a copy of every variable by name: trained ones, running
-// averages and whole embedding tables. It fetches tables from their shard
-// holders. Workers that have taken the same number of steps get the same
-// values.
+// averages and whole embedding tables. It fetches tables from the tasks that
+// hold their rows. Workers that have taken the same number of steps get the
+// same values.
 func (s *Session) Values(ctx context.Context) (map[string]*tensor.Dense, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Session) conclude(ctx context.Context) error {
 		s.job.Logf(cluster.VerboseLevel, "came too late for %s: %s dropped", plural.Count(s.late, "step"), plural.Count(s.dropped, "row"))
 	}
 	s.worker.tuner.Close()
-	sent, received := 0, 0 // number of bytes exchanged with shard holders, and with workers for which this worker is a shard holder
+	sent, received := 0, 0 // number of bytes exchanged with the tasks that hold variables, and with workers whose variables this worker holds
 	for _, c := range s.client.Traffic() {
 		sent, received = sent+int(c.Sent), received+int(c.Received)
 	}

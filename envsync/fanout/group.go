@@ -19,8 +19,9 @@ import (
 // stream.
 const fanOut = 2
 
-// joinTime is how long Send waits for a host that can forward the stream
-// before the sender uploads the stream to the new host itself.
+// joinTime is how long Send waits for a host that can forward the stream.
+// After that, the launching machine uploads the stream to the new host
+// directly.
 const joinTime = 3 * time.Second
 
 // Group distributes one stream to several hosts and decides which host
@@ -35,7 +36,7 @@ type Group struct {
 	coming  int           // upper bound on the number of hosts that have not called Send yet
 	nodes   []*node       // hosts with an open port that forward the stream, in the order in which they opened it
 	opening int           // number of hosts that were asked to open a port and have not replied yet
-	direct  bool          // if true, the sender uploads the stream to every further host itself, instead of hosts forwarding it
+	direct  bool          // if true, the launching machine uploads the stream to every further host, and hosts do not forward it
 	lost    []string      // messages about failed connections between hosts, as FailedLinks returns them
 }
 
@@ -57,10 +58,10 @@ type Host struct {
 	Addr string // the host's IP address or name, without a port, at which other hosts can reach it; empty: the host forwards nothing
 }
 
-// NewGroup returns a Group for at most n hosts. If direct is true, the sender
-// uploads the stream to each host itself, which is faster for a short stream.
-// low and high are the first and last port on which a host may listen, as in
-// Route.
+// NewGroup returns a Group for at most n hosts. If direct is true, this
+// machine uploads the stream to each host itself, which is faster for a short
+// stream. low and high are the first and last port on which a host may listen,
+// as in Route.
 func NewGroup(content *Spool, n int, direct bool, low, high int) *Group {
 	g := &Group{content: content, changed: make(chan struct{}), coming: n, direct: direct, low: low, high: high}
 	rand.Read(g.key[:]) // rand.Read never returns an error
@@ -68,8 +69,8 @@ func NewGroup(content *Spool, n int, direct bool, low, high int) *Group {
 }
 
 // FailedLinks returns one message for each connection between two hosts that
-// failed. The sender has then uploaded the missing part of the stream to the
-// receiving host itself.
+// failed. After such a failure, the launching machine sends the rest of the
+// stream to the receiving host directly.
 func (g *Group) FailedLinks() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -77,7 +78,7 @@ func (g *Group) FailedLinks() []string {
 }
 
 // Watch has the callbacks and the timeout with which Send supervises the
-// command on one host.
+// command that receives the stream on a host.
 type Watch struct {
 	Fail       func(error)   // called with the reason if Send gives up on the host; must kill the command there
 	Progress   func(int64)   // called with the number of bytes that the host has received so far
@@ -85,12 +86,11 @@ type Watch struct {
 	TimeoutErr error         // error that Send passes to Fail if the host reports nothing for Timeout
 }
 
-// Send sends the stream to one host and waits until the host needs no further
-// service. On the host, a command runs Receive and Finish; in is this
-// command's standard input and out its standard output. Send returns nil once
-// the host has the whole stream and no other host still receives the stream
-// from it. The caller then closes in. If the command fails, reads of out and
-// writes to in must return its error.
+// Send sends the stream to one host. On the host, a command runs Receive and
+// Finish; in is this command's standard input and out its standard output.
+// Send returns nil once the host has the whole stream and no other host still
+// receives the stream from it. The caller then closes in. If the command
+// fails, reads of out and writes to in must return its error.
 func (g *Group) Send(ctx context.Context, to Host, in io.Writer, out io.Reader, watch Watch) error {
 	route, from := g.join(ctx, to)
 	m := &member{g: g, name: to.Name, addr: route.Addr, from: from, in: in, watch: watch}
@@ -133,17 +133,18 @@ type member struct {
 	g       *Group
 	name    string
 	addr    string
-	from    *node // host from which this host receives the stream; nil: from the sender
+	from    *node // host from which this host receives the stream; nil: from the launching machine
 	self    *node // this host as a forwarder of the stream; nil: this host forwards nothing
 	opening bool  // this host was asked to open a port and has not replied yet
 	in      io.Writer
 	watch   Watch
 	sending sync.WaitGroup
-	sent    bool // the sender has begun to upload the stream to this host itself
+	sent    bool // true once the launching machine has begun to upload the stream to this host directly
 }
 
-// take handles one line that the host has written: "at N", "port N" or "lost N
-// WHY".
+// take handles one line that the host has written: "at N" (it has received N
+// bytes), "port N" (it listens on port N) or "lost N WHY" (its download from
+// another host failed after N bytes, with the reason WHY).
 func (m *member) take(ctx context.Context, line string) error {
 	word, rest, _ := strings.Cut(line, " ")
 	number, why, _ := strings.Cut(rest, " ")
@@ -163,7 +164,7 @@ func (m *member) take(ctx context.Context, line string) error {
 	case word == "lost" && m.from != nil && !m.sent:
 		lost := fmt.Sprintf("%s could not take files from %s: %s", m.name, m.from.addr, why)
 		// If one host cannot reach another, other hosts probably cannot
-		// either: from now on the sender uploads to every host itself.
+		// either: from now on the launching machine uploads to every host.
 		m.g.change(func() { m.g.lost, m.g.direct = append(m.g.lost, lost), true })
 		m.g.change(m.from.leave)
 		m.from = nil
@@ -266,7 +267,7 @@ func (g *Group) await(ctx context.Context, done func() bool) error {
 }
 
 // join decides which host sends the stream to the new host to. The result from
-// is that host, or nil if the sender itself uploads the stream.
+// is that host, or nil if the launching machine uploads the stream directly.
 func (g *Group) join(ctx context.Context, to Host) (route Route, from *node) {
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
@@ -286,8 +287,9 @@ func (g *Group) join(ctx context.Context, to Host) (route Route, from *node) {
 	return route, from
 }
 
-// assign returns the route of the host to, which receives the stream from the
-// host from, or from the sender if from is nil. The caller must hold g.mu.
+// assign returns the route of the host to. This host receives the stream from
+// the host from, or from the launching machine if from is nil. The caller must
+// hold g.mu.
 func (g *Group) assign(to Host, from *node) Route {
 	route := Route{Key: g.key, Low: g.low, High: g.high}
 	if from != nil {

@@ -10,10 +10,10 @@ import (
 // before another host sends it the stream.
 type Key [sha256.Size]byte
 
-// Route is the sender's instruction to a host: where to get the stream, and
-// whether to forward it to other hosts.
+// Route is the launching machine's instruction to a host: where to get the
+// stream, and whether to forward it to other hosts.
 type Route struct {
-	From string `json:"from,omitempty"` // host:port to download the stream from; empty: the sender writes the stream to standard input
+	From string `json:"from,omitempty"` // host:port to download the stream from; empty: the launching machine writes the stream to standard input
 	Key  Key    `json:"key"`            // secret of the Group
 	Pass bool   `json:"pass,omitempty"` // this host must open a port and forward the stream to other hosts
 	Addr string `json:"addr,omitempty"` // address, without a port, on which this host listens for other hosts; empty unless Pass is true

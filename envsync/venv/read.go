@@ -35,7 +35,7 @@ type Venv struct {
 	Folder *tree.Folder // files of the environment to send
 	Base   *tree.Folder // installation folder of the base interpreter, which is sent to hosts too; nil if the hosts must already have an interpreter
 	Python Python       // description of the base interpreter
-	Notes  []string     // notes for the user about files that hosts will lack
+	Notes  []string     // notes for the user about files that the environment uses but plx does not send to hosts
 	// InPlace lists folders below Options.Workdir, as paths relative to it,
 	// from which editable installs (pip install -e) are imported. Hosts find
 	// them in their copy of the working directory.
@@ -56,7 +56,7 @@ type Mistake struct {
 	hint string
 }
 
-// Hint returns what the user should do instead.
+// Hint returns advice on how to avoid the error.
 func (m *Mistake) Hint() string { return m.hint }
 
 func mistake(hint, format string, args ...any) error {

@@ -13,8 +13,8 @@ import (
 // the first 1 x 1 convolution.
 type network struct{ depth int } // depth is the number of layers, a key of depths
 
-// depths maps the number of layers of each network of the paper to the number
-// of blocks of each stage, and to whether these are bottleneck blocks.
+// depths has the networks of the paper, by number of layers: the number of
+// blocks in each of the four stages, and whether these are bottleneck blocks.
 var depths = map[int]struct {
 	blocks     [4]int
 	bottleneck bool

@@ -24,10 +24,10 @@ import (
 // parent, the guard process, ends.
 const guardEnded = unix.SIGUSR2
 
-// guard runs a command through a child process, "agent exec". After the child
-// has ended, guard kills all processes that it has left. If either of the two
-// processes is killed, the other still cleans up. While guard runs, this
-// process must have no other children.
+// guard runs a command through a child process, "agent exec". After this child
+// has ended, guard kills all remaining descendants of the child. If either
+// guard's process or the child is killed, the other still kills the command.
+// While guard runs, this process must have no other children.
 func guard(_ context.Context, want protocol.ExecRequest, call *protocol.Answering) (done protocol.Executed, err error) {
 	request, err := json.Marshal(want)
 	if err != nil {
@@ -69,8 +69,8 @@ func guard(_ context.Context, want protocol.ExecRequest, call *protocol.Answerin
 	return protocol.Executed{Status: g.child.Status().ExitStatus()}, nil
 }
 
-// guarded is a running "agent exec" child, with the parent's ends of its
-// streams.
+// guarded is a running child process "agent exec", with this process's ends of
+// the pipes to it.
 type guarded struct {
 	child *process.Child
 	in    *os.File    // standard input of the child: the request, then the launcher's orders
@@ -97,8 +97,8 @@ func startGuarded(children *process.Children, mark protocol.HostJob) (g *guarded
 	return g, err
 }
 
-// feed writes the request and then the launcher's orders to the child, until
-// the launcher ends the call.
+// feed writes the request and then the launcher's orders to the process "agent
+// exec", until the launcher ends the call.
 func (g *guarded) feed(request []byte, orders io.Reader) {
 	defer g.in.Close() // closing its input makes the child end the command
 	if _, err := g.in.Write(request); err == nil {

@@ -21,7 +21,7 @@ type Seed struct {
 // TODO: measure directSends and fanOut with many hosts on a real network. No
 // measurement of them is recorded.
 const (
-	directSends = 2 // number of hosts to which this machine sends plx before other hosts wait for a serving host
+	directSends = 2 // number of hosts to which this machine sends plx itself; after that, a host waits for another host that can serve it
 	fanOut      = 2 // maximum number of hosts that download from one host at the same time
 	// If no transfer to any host makes progress for stallTimeout, a host stops
 	// waiting for other hosts and gets plx from this machine.
@@ -64,7 +64,7 @@ type source struct {
 	taking int                  // number of hosts that are downloading from this source
 }
 
-// turn is the state of one host while it gets plx.
+// turn is the state of one host while it receives the plx binary.
 type turn struct {
 	home *home   // file system to which the host writes plx; nil if another host has written it
 	gets *plx    // binary that the host is receiving; nil before the transfer
@@ -114,7 +114,7 @@ func (s *Seeds) enter(ctx context.Context, fileSystem string) (t *turn, shared b
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h.filled {
-		<-h.getting // release the semaphore, so that all hosts that share the file system can check at once
+		<-h.getting // release the semaphore: all hosts that share the file system may now look for plx at the same time
 		return &turn{}, true, nil
 	}
 	return &turn{home: h}, false, nil

@@ -6,8 +6,9 @@
 //	log.Begin("mnist-1", "mnist", "./train", plan.Hosts)
 //
 // The events and their fields are documented in docs/output.md. Package driver
-// reports task events and its own decisions. The launcher, or the agent that
-// drives a detached job, reports the begin and the end of the job.
+// reports task events and its own decisions. The launcher reports the begin
+// and the end of the job. For a detached job, the agent that controls the job
+// does so.
 package event
 
 import (
@@ -73,7 +74,7 @@ const (
 // end) are written.
 const (
 	MaxFile  = 2 << 20
-	fileRoom = MaxFile - 256<<10 // size up to which start, exit and note events are written
+	fileRoom = MaxFile - 256<<10 // size in bytes up to which start, exit and note events are written; the rest of the file is kept free for other kinds
 )
 
 // File returns a sink that appends events to a file of mode 0600, up to a size

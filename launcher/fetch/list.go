@@ -65,7 +65,7 @@ type lines[T any] struct {
 	take   func(T) error // called with each decoded object
 	silent *time.Timer   // timer that Write resets, and that fires if the host sends nothing for idleTime; nil means no limit
 	rest   []byte        // beginning of the line that Write has not received completely
-	total  int           // number of bytes written, plus one for each call of Write
+	total  int           // number of bytes written, plus one for each call of Write, so that a host cannot send empty messages forever
 }
 
 func (l *lines[T]) Write(p []byte) (int, error) {

@@ -172,8 +172,9 @@ func (p *pruner) busy(all []*pruneHost) error {
 	return errors.Join(errs...)
 }
 
-// representatives returns one host for each home directory whose ~/.plx is to be
-// removed. here is the host for this machine's home directory, or nil.
+// representatives returns one host for each home directory whose ~/.plx is to
+// be removed, because hosts may share a home directory. here is the host for
+// this machine's home directory, or nil.
 func (p *pruner) representatives() (representatives []*pruneHost, here *pruneHost) {
 	skip, own := map[string]bool{}, ""
 	for _, h := range p.hosts {
@@ -199,8 +200,8 @@ func (p *pruner) representatives() (representatives []*pruneHost, here *pruneHos
 	return representatives, here
 }
 
-// remove removes the whole ~/.plx from the given hosts, except for the jobs
-// that are kept.
+// remove removes the whole ~/.plx from the given hosts, except for the folders
+// of jobs that must stay, such as running ones.
 func (p *pruner) remove(ctx context.Context, all []*pruneHost) error {
 	var keep []string
 	for job := range p.of {

@@ -10,7 +10,8 @@ import (
 	"github.com/plx-run/plx/launcher/submission"
 )
 
-// candidates are the jobs and launches that match a query.
+// candidates has the running and ended jobs, the queued Slurm submissions, and
+// the launches in progress that match a query.
 type candidates struct {
 	jobs     []Record
 	queued   []submission.Submission

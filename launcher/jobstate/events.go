@@ -30,11 +30,12 @@ type (
 	}
 	// Lost reports that a host's agent is lost for good. Its tasks may run
 	// until its lease expires, at most for the duration Clear. If the driver
-	// then starts a new agent on the host, the machine gets another Up event.
+	// then starts a new agent on the host, it reports that by another Up
+	// event.
 	Lost struct {
 		Host    int           // index of the host
 		Cause   string        // why the driver considers the agent lost
-		Clear   time.Duration // time after which no process of the agent can still run; 0 if none runs now
+		Clear   time.Duration // how long processes of the agent may still run, from this event on; 0 if none runs now
 		Answers bool          // true if the driver can reach the host and may soon start a new agent there
 	}
 	// Heard delivers a message from a host's agent. The message State is not
@@ -77,8 +78,8 @@ type Timer string
 const (
 	startTimer   Timer = "start"   // limits the time until all tasks have started
 	maxTimer     Timer = "max"     // limits the job's run time (--max-time)
-	settleTimer  Timer = "settle"  // ends the time in which failures are collected
-	doubtTimer   Timer = "doubt"   // ends the wait for a failure of the peer that a failed worker named as lost
+	settleTimer  Timer = "settle"  // after a failure: ends the time in which further failures are collected
+	doubtTimer   Timer = "doubt"   // a worker has failed and named a peer as lost: ends the wait for that peer to fail, too
 	stopTimer    Timer = "stop"    // limits the time until tasks that were asked to stop have ended
 	saveTimer    Timer = "save"    // limits the checkpoint before a stop
 	hangTimer    Timer = "hang"    // begins the next step of the hang detection (package hang)
@@ -105,7 +106,7 @@ type Command interface{ command() }
 type (
 	// Send asks the driver to send a message to a host's agent. If there is no
 	// connection, the driver drops the message. After the next Up event, the
-	// machine repeats the messages that are still needed.
+	// state machine sends again the messages that are still needed.
 	Send struct {
 		Host    int
 		Message protocol.Message
@@ -126,9 +127,9 @@ type (
 	Hung struct{ Hang protocol.Hang }
 	// Enter reports that the job has entered another phase.
 	Enter struct{ Phase protocol.Phase }
-	// Lay reports which tasks run on which hosts in a new generation. The
-	// machine does not send Lay for the first generation, whose placement is
-	// in the Plan.
+	// Lay reports which tasks run on which hosts in a new generation (run of
+	// all tasks after a restart or a change of hosts). It is not sent for the
+	// first generation, whose placement is in the Plan.
 	Lay struct {
 		Generation int
 		Hosts      []protocol.HostPlan
@@ -139,18 +140,18 @@ type (
 		Host    int // index of the new host
 		Joining protocol.Joining
 	}
-	// Leave removes a host from the job: the driver ends its agent. The
+	// Leave removes a host from the job: the driver ends its agent. The state
 	// machine ignores all later events of that host.
 	Leave struct{ Host int }
 	// Holding reports how long the chief (worker 0) has been paused for a
 	// change of hosts.
 	Holding struct{ For time.Duration }
 	// Answer sends the result of a Scale request to the agent of a host. The
-	// agent forwards it to the command that made the request. The driver adds
-	// the length of the chief's pause, which it measures from the command
-	// Holding on.
+	// agent forwards it to the plx scale command that made the request. The
+	// driver adds how long training was paused. It measures this time from the
+	// command Holding on.
 	Answer struct {
-		Host   int // index of the host whose agent is connected to the command
+		Host   int // index of the host to whose agent the plx scale command is connected
 		Scaled protocol.Scaled
 	}
 	// Conclude ends the job: the driver sends End, with the verdict, to every
@@ -177,7 +178,7 @@ func notice(format string, args ...any) []Command {
 }
 
 // timer returns a command that sets timer t. If after is 0 or negative, it
-// returns none.
+// returns nil.
 func timer(t Timer, after time.Duration) []Command {
 	if after <= 0 {
 		return nil

@@ -94,7 +94,7 @@ func renumber(all hosts, in func(h int) bool) [][]protocol.TaskSpec {
 type progress struct {
 	stepped bool  // a task has made a training step, in this generation or an earlier one
 	chief   bool  // the chief (worker 0) has made a training step in this generation
-	reached int64 // highest step that the chief has reported since its first step in the newest generation in which it stepped; 0 if none
+	reached int64 // highest step that the chief has reported, in the newest generation in which it has made a step; 0 if none
 
 	// Step after which the chief paused for a change of hosts. held is for a
 	// pause in this generation, heldBefore for a pause in an earlier one. 0

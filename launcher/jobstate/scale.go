@@ -16,16 +16,17 @@ import (
 const joinTime = 45 * time.Second
 
 // scale changes the hosts of a running job (plx scale). First the driver
-// connects to the new agents. Then the chief takes a checkpoint and pauses.
-// Then the generation ends, and the next one begins on the new hosts. Until a
-// task has made a step there, the job can return to its old hosts.
+// connects to the new agents. Then the chief (worker 0) takes a checkpoint and
+// pauses. Then the driver ends all tasks and starts them on the new hosts.
+// Until one of these tasks has made a training step, the job can return to its
+// old hosts.
 type scale struct {
 	phase   scalePhase
-	begun   int    // number of changes so far; it is also the Checkpoint.Request of the current change
-	last    Answer // answer to the previous request; its ID is empty if there was none
-	stepped bool   // a task has made a step on the new hosts
+	begun   int    // number of changes of hosts that were begun; also identifies the current change in Checkpoint.Request
+	last    Answer // answer to the previous plx scale command; its ID is empty if there was none
+	stepped bool   // a task has made a training step on the new hosts
 
-	ask     protocol.Scale // the request for the current change; valid while a change is under way
+	ask     protocol.Scale // the plx scale request that is being carried out; valid while a change is under way
 	by      int            // index of the host whose agent forwards the answer to plx scale
 	joined  []int          // indices of the hosts that join
 	workers int            // number of workers before the change
@@ -72,8 +73,8 @@ func (s *scale) asked(v view, h int, ask protocol.Scale) []Command {
 	return append(commands, timer(scaleTimer, joinTime)...)
 }
 
-// afterEvent is called after each event. It enters the next phase of the change if
-// the current one is complete.
+// afterEvent is called after each event. If the current phase of a change of
+// hosts is complete, it enters the next phase.
 func (s *scale) afterEvent(v view) []Command {
 	switch {
 	case s.phase == moved && s.stepped && v.stage == running:
@@ -94,9 +95,10 @@ func (s *scale) afterEvent(v view) []Command {
 	return append(timer(scaleTimer, s.ask.SaveTime), s.request(v, v.chief())...)
 }
 
-// request asks the chief to take a checkpoint and pause, if h is the chief's
-// host and the change is in the phase saving. It is called again after a
-// reconnection.
+// request makes the command that asks the chief (worker 0) to take a
+// checkpoint and pause. It returns nil if h is not the chief's host, or if the
+// change of hosts is not in the phase saving. It is called again when the
+// driver has reconnected to a host.
 func (s *scale) request(v view, h int) []Command {
 	if s.phase != saving || v.stage != running || h != v.chief() || !v.hosts[h].reachable() {
 		return nil
@@ -111,9 +113,9 @@ func (s *scale) request(v view, h int) []Command {
 	return []Command{send(h, protocol.Message{Checkpoint: &protocol.Checkpoint{Request: s.begun, Hold: hold}})}
 }
 
-// answered handles the answer of the chief. If the chief has taken the
-// checkpoint and paused, the generation ends. If it has not, the change is
-// cancelled.
+// answered handles the chief's answer to the checkpoint request. If the chief
+// (worker 0) has taken the checkpoint and paused, the generation ends. If not,
+// the change of hosts is cancelled.
 func (s *scale) answered(v view, said cluster.ControlMessage) ([]Command, decision) {
 	if s.phase != saving || v.stage != running || said.Request != s.begun {
 		return nil, nil
@@ -194,9 +196,9 @@ func (s *scale) overdue(v view) ([]Command, decision) {
 	return nil, nil
 }
 
-// unfit returns why the requested change of hosts is not possible, or "" if it
-// is possible. It does not know the reasons of the program: these are in the
-// chief's answer to the checkpoint request.
+// unfit returns why the driver cannot make the requested change of hosts, or
+// "" if it can. The training program may have further reasons. The chief
+// (worker 0) reports them when the driver asks it for a checkpoint.
 func unfit(v view, s protocol.Scale) string {
 	switch {
 	case v.scaling:

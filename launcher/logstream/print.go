@@ -132,10 +132,11 @@ type stream struct {
 }
 
 // Follow starts a goroutine that writes a host's logs to out. The goroutine
-// ends when the host has sent all its logs, or was unreachable for lease and
-// 10 s more. If the agent on the host is restarted, the caller calls Follow
-// again, and the new stream continues where the old one ends. early has the
-// log bytes that the agent sends within its other messages; it may be nil.
+// ends when the host has sent all its logs. It also ends if the host is
+// unreachable for longer than lease plus 10 s. If the agent on the host is
+// restarted, the caller calls Follow again, and the new stream continues where
+// the old one ends. early has log bytes that the agent sent before, within its
+// other messages; it may be nil.
 func (g *Streams) Follow(a *hosts.AgentHost, early *EarlyLogs, out *Output, lease time.Duration) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := g.add(a, cancel)
@@ -194,9 +195,11 @@ func (g *Streams) Incomplete() (names []string) {
 }
 
 // Wait is called after the job has ended. It returns when the logs of every
-// host have arrived or were given up. It gives up a host that sends nothing
-// for 10 s after the job's end. For a host in lost, these 10 s may begin
-// before the job's end. A message on stops gives up all hosts at once.
+// host have arrived or Wait has given them up. Wait gives up a host that sends
+// nothing for 10 s after the job's end. lost has the agents that the driver has
+// lost, or whose end it could not confirm. Wait gives up their hosts at once if
+// they have sent nothing for 10 s. If the user stops the job again, a message on
+// stops makes Wait give up all hosts.
 func (g *Streams) Wait(lost map[*hosts.AgentHost]bool, stops <-chan jobstate.StopAsked) (failed []hostError) {
 	verdict := time.Now()
 	tick := time.NewTicker(100 * time.Millisecond)

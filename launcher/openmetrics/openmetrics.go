@@ -260,7 +260,7 @@ func task(tell teller, t Task) {
 		tell(taskStill, t.Idle.Seconds(), t.Host, t.Name)
 	}
 	var sample metrics.Sample
-	for _, name := range slices.Sorted(maps.Keys(t.Values)) { // a fixed order, so that each scrape selects the same loss
+	for _, name := range slices.Sorted(maps.Keys(t.Values)) { // a fixed order: if several values could be the loss, each scrape selects the same one
 		n := t.Values[name]
 		sample = append(sample, metrics.Value{Name: name, Number: n})
 		switch m := own(name); {

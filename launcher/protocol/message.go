@@ -31,10 +31,11 @@ type Message struct {
 	End     *End     `json:"end,omitempty"`
 
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
-	Scaled     *Scaled     `json:"scaled,omitempty"` // answer to Scale; an agent that receives it forwards it to its visitors
+	Scaled     *Scaled     `json:"scaled,omitempty"` // answer to Scale; an agent that receives it forwards it to its visitors (commands such as plx scale)
 
-	// A visitor sends these messages. The agent forwards Scale to the driver.
-	// It answers SpecAsk with the job's Spec.
+	// A visitor (a command that is not the driver) sends these messages. The
+	// agent forwards Scale to the driver. The agent itself answers SpecAsk,
+	// with the job's Spec.
 	Scale   *Scale `json:"scale,omitempty"`
 	SpecAsk bool   `json:"spec_ask,omitempty"`
 
@@ -48,7 +49,7 @@ type Message struct {
 	Started  *Started        `json:"started,omitempty"`
 	Exited   *Exit           `json:"exited,omitempty"`
 	Said     *TaskMessage    `json:"said,omitempty"`
-	StopAsk  *Stop           `json:"stop_ask,omitempty"` // a visitor's request to stop the job, which the agent forwards to the driver
+	StopAsk  *Stop           `json:"stop_ask,omitempty"` // a request to stop the job, from a visitor (a command such as plx stop); the agent forwards it to the driver
 	Notice   string          `json:"notice,omitempty"`   // one line of text to show to the user
 	Seen     *ActivityReport `json:"seen,omitempty"`
 
@@ -134,9 +135,10 @@ type Logged struct {
 
 // Attach is the first message on a connection to an agent, unless the
 // connection begins with a Spec. If a new driver attaches, it replaces the
-// previous driver. A visitor receives State on each change and may send Stop.
+// previous driver. A visitor (a command that is not the driver, such as plx
+// stop) receives State on each change and may send Stop.
 type Attach struct {
-	Driver bool `json:"driver"` // true if the sender drives the job, false if it is a visitor
+	Driver bool `json:"driver"` // true if the sender is the job's driver, false if it is a visitor (a command such as plx stop)
 }
 
 // Renew extends the agent's lease by Spec.Lease. The agent answers with
@@ -191,7 +193,7 @@ type Checked struct {
 	Failures   []Unreached `json:"failures,omitempty"`
 }
 
-// Unreached reports why an agent could not be reached.
+// Unreached reports why one agent could not connect to another agent, Peer.
 type Unreached struct {
 	Peer  Peer   `json:"peer"`
 	Cause string `json:"cause"`
@@ -226,7 +228,7 @@ type Exit struct {
 	Finished      bool         `json:"finished"`           // true if the task had reported that its work was complete
 	StopRequested bool         `json:"told"`               // true if the agent had asked the task to stop
 	Cause         string       `json:"cause,omitempty"`    // why the task failed or could not start; empty if unknown
-	LostPeer      string       `json:"lostPeer,omitempty"` // the peer task whose loss this task reported as the reason of its failure; empty if none
+	LostPeer      string       `json:"lostPeer,omitempty"` // task to which this task lost its connection, if this task reported that as the reason of its failure; empty if none
 	Tail          string       `json:"tail,omitempty"`     // last few KiB of the task's stderr
 	OOMKills      int64        `json:"oomKills,omitempty"` // number of processes that the OOM killer of the host killed while the task ran; 0 if plx killed the task
 	OOM           string       `json:"oom,omitempty"`      // evidence that the OOM killer killed this task; empty if there is none
@@ -243,8 +245,9 @@ type TaskMessage struct {
 }
 
 // Stop asks an agent to stop tasks. The agent asks the tasks to end, and after
-// Grace kills them and all their descendants. An agent that receives Stop from
-// a visitor forwards it to the driver, which ends the whole job.
+// Grace kills them and all their descendants. If Stop comes from a visitor (a
+// command such as plx stop), the agent forwards it to the driver, which ends
+// the whole job.
 type Stop struct {
 	Tasks []cluster.Task `json:"tasks,omitempty"` // tasks to stop; nil means all tasks
 	Grace time.Duration  `json:"grace"`           // time between asking tasks to stop and killing them; 0 kills at once
@@ -256,11 +259,12 @@ type Stop struct {
 	// plx's trainer then get SIGINT first, and SIGTERM after half of Grace.
 	Interrupt bool `json:"interrupt,omitempty"`
 
-	Reason string `json:"reason,omitempty"` // reason to record in the verdict; set only by a visitor
-	Code   int    `json:"code,omitempty"`   // exit status of plx launch, set only by a visitor; 0 means 125
+	Reason string `json:"reason,omitempty"` // reason to record in the verdict; set only by a visitor (a command such as plx stop)
+	Code   int    `json:"code,omitempty"`   // exit status of plx launch, set only by a visitor (a command such as plx stop); 0 means 125
 
 	// SaveTime is the time limit for a checkpoint before the job ends. Only a
-	// visitor sets it. 0 means that no checkpoint is taken.
+	// visitor (a command such as plx stop) sets it. 0 means that no checkpoint
+	// is taken.
 	SaveTime time.Duration `json:"saveTime,omitempty"`
 }
 
@@ -277,7 +281,7 @@ type Stop struct {
 type Checkpoint struct {
 	Request int   `json:"request,omitempty"` // number of the request; 0 for the checkpoint before a stop
 	Hold    *Hold `json:"hold,omitempty"`    // workers after a change of hosts; nil if the chief continues training after the checkpoint
-	Resume  bool  `json:"resume,omitempty"`  // true if the chief takes no checkpoint, but ends a pause that this Request or an earlier one began
+	Resume  bool  `json:"resume,omitempty"`  // true if the chief is to end the pause that Hold began, in this Request or an earlier one; it then takes no checkpoint
 }
 
 // Hold describes with which workers the job will continue after a checkpoint.
@@ -293,8 +297,8 @@ type Drive struct {
 }
 
 // End asks an agent to stop all tasks, record the verdict, delete secrets and
-// exit. The agent closes the stream when no process of the job is left on the
-// host.
+// exit. The agent closes the connection when no process of the job is left on
+// the host.
 type End struct {
 	Grace   time.Duration `json:"grace"` // time between asking tasks to stop and killing them; 0 kills at once
 	Verdict Verdict       `json:"verdict"`
@@ -309,7 +313,7 @@ type End struct {
 // answer.
 type Scale struct {
 	ID       string        `json:"id"`
-	Known    int           `json:"known,omitempty"`    // number of hosts that have ever belonged to the job, as the sender knows it; 0 requests only the list of hosts
+	Known    int           `json:"known,omitempty"`    // number of hosts that have ever belonged to the job, as plx scale knows it; 0 requests only the list of hosts
 	Join     []Joining     `json:"join,omitempty"`     // hosts that join the job; nil if none
 	Leave    []int         `json:"leave,omitempty"`    // indices of hosts that leave the job; nil if none
 	SaveTime time.Duration `json:"saveTime,omitempty"` // time limit for the checkpoint before the change

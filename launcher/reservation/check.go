@@ -69,8 +69,9 @@ func taken(list io.Reader, claims []protocol.Claim, ticket string) string {
 }
 
 // blocks returns why a socket with this name prevents the reservation of the
-// GPU in c, or "" if the socket does not. held is true if the socket listens,
-// which means that it is a lock.
+// GPU in c, or "" if the socket does not. A socket that listens is a lock of a
+// GPU, and held is true for it. Other names can be places in the queue for a
+// GPU.
 func blocks(name string, held bool, c protocol.Claim, ticket string) string {
 	before := ""
 	if c.Name != "" {

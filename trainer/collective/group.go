@@ -167,8 +167,8 @@ func (g *Group) broken(err error) error {
 	return g.err
 }
 
-// end makes every later call return err. For every connection it calls the
-// function link on a separate goroutine. The caller holds g.mu.
+// end makes every later collective return err. For every connection it calls
+// the function link on a separate goroutine. The caller holds g.mu.
 func (g *Group) end(err error, link func(*link)) {
 	g.err = err
 	close(g.failed)

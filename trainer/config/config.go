@@ -226,9 +226,10 @@ func (c *Effective) checkNumbers() error {
 	return nil
 }
 
-// ReplicaCount returns the number of replicas that a worker computes in
-// parallel, with one BLAS thread each. virtualWorkers is the worker's number
-// of virtual workers, onHost the number of workers on its host.
+// ReplicaCount returns how many of its virtual workers (equal parts of the
+// batch) a worker computes in parallel, each with one BLAS thread.
+// virtualWorkers is the worker's number of virtual workers, onHost the number
+// of workers on its host.
 func (c *Effective) ReplicaCount(virtualWorkers, onHost int) int {
 	if c.ParallelReplicas > 0 {
 		return min(c.ParallelReplicas, virtualWorkers)

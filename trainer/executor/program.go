@@ -94,9 +94,9 @@ func (p *Program) Close() error {
 	return nil
 }
 
-// Reside makes a GPU program keep its fixed values on the GPU and update them
-// there: see gpu.Machine.Reside. Later runs write no gradient and do not call
-// ready.
+// Reside makes a GPU program keep its fixed values (such as variables) on the
+// GPU and update them there: see gpu.Machine.Reside. Later runs do not copy
+// gradients to the host and do not call the callback ready.
 func (p *Program) Reside(u gpu.Updates) (*gpu.Resident, error) {
 	m, ok := p.machine.(*gpu.Machine)
 	if !ok {
@@ -223,9 +223,9 @@ func compileFor(g *gorgonia.ExprGraph, p Plan, load func(*compile.Program, [][]b
 	return newProgram(compiled, m)
 }
 
-// fixedMemory returns the memory of value, which the plan lists for the fixed
-// leaf v. It returns an error if the type, size or memory order of value does
-// not match v.
+// fixedMemory returns the memory of value, the plan's value for the leaf v of
+// the graph. It returns an error if the type, size or memory order of value
+// does not match v.
 func fixedMemory(v *compile.Value, value gorgonia.Value) ([]byte, error) {
 	if value == nil || value.Dtype() != v.Dtype {
 		return nil, fmt.Errorf("the value of %s is nil or of another type than the leaf", v.Label())

@@ -96,8 +96,8 @@ func (t *Table[T]) Apply(step optimizer.Step, gradients Rows[T]) error {
 }
 
 // Fill sets the initial values of all rows, from the first to the last. These
-// rows then count as updated: they are part of checkpoints and of moves to
-// another shard holder.
+// rows then count as updated: they are part of checkpoints, and are sent along
+// when the table moves to another task.
 func (t *Table[T]) Fill(values []T) error {
 	if len(values) != len(t.values) {
 		return fmt.Errorf("%d first values for %d elements", len(values), len(t.values))
@@ -159,7 +159,7 @@ const (
 )
 
 // Initial describes the initial values of a table. Workers send it to the
-// shard holders.
+// tasks that hold the table's rows.
 type Initial struct {
 	Kind Kind    `json:"kind"`
 	A    float64 `json:"a,omitempty"` // minimum of Uniform, or mean of Normal

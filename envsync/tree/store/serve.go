@@ -176,8 +176,9 @@ func (s *Store) storeAll(ctx context.Context, stream io.Reader, l *lacks) (err e
 	return nil
 }
 
-// storeFile stores the file e, whose next bytes are in the stream or in stored
-// chunks. If the file is small, a goroutine of group writes it.
+// storeFile stores the file e. It reads the file's bytes from the stream,
+// where they come next, or from chunks that the store has. If the file is
+// small, a goroutine of group writes it.
 func (s *Store) storeFile(stream io.Reader, e tree.Entry, l *lacks, group *errgroup.Group) error {
 	named := func(err error) error {
 		switch {

@@ -113,8 +113,9 @@ func Release(locks []*os.File) {
 	}
 }
 
-// withWholeGPUs adds, for each claimed MIG device, a shared claim on the GPU that
-// contains it. claims has each device once.
+// withWholeGPUs adds, for each claimed MIG device, a shared claim on the GPU
+// that contains it, so that no other job can reserve that GPU as a whole.
+// claims has each device once.
 func withWholeGPUs(claims []protocol.Claim) []protocol.Claim {
 	all := slices.Clone(claims)
 	for _, c := range claims {

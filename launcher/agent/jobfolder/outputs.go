@@ -47,8 +47,8 @@ func (f Folder) normalize(dir string) string {
 }
 
 // RecordTaskFolder records that tasks run in the folder dir, and the time at
-// which the first of them starts there. Only the supervisor calls it, before
-// it starts that task.
+// which the first of them starts there. Only the supervisor (the process that
+// starts the tasks) calls it, before it starts the first task.
 func (f Folder) RecordTaskFolder(dir string) error {
 	dirs, err := f.TaskFolders()
 	if dir = f.normalize(dir); err != nil || slices.Contains(dirs, dir) {

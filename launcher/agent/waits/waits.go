@@ -33,7 +33,7 @@ import (
 const (
 	maxProcesses = 64   // maximum number of processes of one task
 	maxThreads   = 1024 // maximum number of threads read of one process
-	maxKinds     = 32   // maximum number of groups of threads reported of one process; the threads of a group wait for the same
+	maxKinds     = 32   // maximum number of groups of threads reported of one process; a group consists of the threads that wait for the same thing
 	maxSockets   = 256  // maximum number of sockets reported of one process
 )
 

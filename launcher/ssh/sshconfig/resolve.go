@@ -132,8 +132,8 @@ func askSSH(ctx context.Context, binary string, q Query) (settings, error) {
 		if err := os.WriteFile(file, []byte(both), 0o600); err != nil {
 			return nil, errors.Join(fmt.Errorf("read ssh configuration: %w", err), folder.Remove())
 		}
-		// A file that remains is harmless: it names only the two configuration
-		// files.
+		// If the removal fails, that is harmless: the file contains only the
+		// names of the two configuration files.
 		defer func() { _ = folder.Remove() }()
 		args = append(args, "-F", file)
 	}

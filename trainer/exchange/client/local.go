@@ -20,13 +20,13 @@ import (
 // in the worker's memory.
 type local struct {
 	holders *holders
-	index   int // index in Declaration.Holders; -1 if this worker holds no shards
+	index   int // index in Declaration.Holders, the list of tasks that hold variables; -1 if this worker holds none
 	server  *server.Server
-	serves  atomic.Pointer[served] // current shards; nil if the server holds none and only refuses workers that connect by mistake
-	volumes []volume               // traffic, indexed by variable; the last element is for the loss
+	serves  atomic.Pointer[served] // parts of variables that the server holds now; nil if it holds none and only refuses workers that connect by mistake
+	volumes []volume               // counters of the rows and bytes transferred, indexed by variable; the last element is for the loss
 
-	answered chan aggregate.Outcome // receives the outcome of each step; a first, zero outcome means that steps may begin
-	moved    chan struct{}          // receives a token after variables have moved
+	answered chan aggregate.Outcome // receives the outcome of each step; before the first step, a zero outcome means that steps may begin
+	moved    chan struct{}          // receives a token after variables have moved to other tasks
 	running  sync.WaitGroup
 
 	mu    sync.Mutex
@@ -34,14 +34,15 @@ type local struct {
 	end   aggregate.Outcome
 }
 
-// served lists the shards that a server holds under one placement.
+// served lists the shards (parts of variables) that a server currently holds.
 type served struct {
 	shards *aggregate.Shards
-	pieces []layout.Piece // the piece of each shard, in the order of shards
+	pieces []layout.Piece // by index in shards: which rows of which variable the shard holds
 }
 
-// newLocal creates the server for this worker's shards. If r is not nil, it
-// creates the server that adds the gradients of the host's workers instead.
+// newLocal creates the server for the parts of variables that this worker
+// holds. If r is not nil, the server instead adds the gradients of the host's
+// workers.
 func newLocal(h *holders, r *localsum.Aggregator) (*local, error) {
 	l := &local{holders: h, index: h.d.HolderIndex(h.config.Peers.Self), answered: make(chan aggregate.Outcome, 1), moved: make(chan struct{}, 1)}
 	l.volumes = make([]volume, len(h.d.Variables)+1)
@@ -97,7 +98,7 @@ func (l *local) start() {
 	})
 }
 
-// idle reports whether the server holds no shards under the current placement.
+// idle reports whether the server currently holds no part of any variable.
 func (l *local) idle() bool { return len(l.serves.Load().shards.All()) == 0 }
 
 // Fail implements server.Worker: it ends the training with err.
@@ -145,8 +146,8 @@ func (l *local) begin(step uint64, b aggregate.Beginning) error {
 }
 
 // contribute passes the sums of gradients of a bucket (a group of variables)
-// to the server. part is the index of the part of the summation tree that was
-// summed.
+// to the server. part is the index of the subtree of the summation tree over
+// which the gradients were summed.
 func (l *local) contribute(out *aggregate.Outbox, bucket, part int) {
 	now := l.serves.Load()
 	me := now.shards.Contributor(l.holders.rank)
@@ -163,7 +164,8 @@ func (l *local) contribute(out *aggregate.Outbox, bucket, part int) {
 	}
 }
 
-// shard returns the shard of a piece that this worker holds.
+// shard returns the shard that stores piece p (some rows of a variable) on
+// this worker.
 func (l *local) shard(p layout.Piece) *aggregate.Shard { return l.serves.Load().shards.At(p) }
 
 // close ends the server. If why is nil, close says goodbye on behalf of this

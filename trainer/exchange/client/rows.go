@@ -15,7 +15,7 @@ import (
 	"github.com/plx-run/plx/trainer/sparse"
 )
 
-// Rows requests rows of sparse variables from their shard holders.
+// Rows requests rows of sparse variables from the tasks that hold them.
 type Rows struct {
 	holders  *holders
 	progress *progress
@@ -45,8 +45,8 @@ func (r *Rows) Pull(ctx context.Context, variable int, index []int64, into []byt
 }
 
 // Whole copies all values of a variable to into, for example to save or
-// compare them. It requests the rows of a sparse variable from their shard
-// holders. If workers take steps meanwhile, the values of different rows may
+// compare them. It requests the rows of a sparse variable from the tasks that
+// hold them. If workers take steps meanwhile, the values of different rows may
 // be from different steps.
 func (r *Rows) Whole(ctx context.Context, variable int, into []byte) error {
 	h := r.holders
@@ -132,12 +132,13 @@ func (r *Rows) collect(ctx context.Context, waiting ...*pull) error {
 	return nil
 }
 
-// Prefetch requests all rows that this worker needs in a step, in one request
-// per shard holder. During a step, it requests the rows for the step after
-// that. Between two steps, it requests the rows for the next step. While a
-// step runs, holders already send the requested rows that this step does not
-// change. Prefetch does not wait for the rows; Await does. Until Await
-// returns, the caller must not use requests.
+// Prefetch requests all rows that this worker needs in a step, with one
+// request to each task that holds such rows. During a step, it requests the
+// rows for the step after that. Between two steps, it requests the rows for
+// the next step. While a step runs, these tasks send the requested rows that
+// the step does not change, and the others after the step. Prefetch does not
+// wait for the rows; Await does. Until Await returns, the caller must not use
+// requests.
 //
 // Each step allows one prefetch request, which must be followed by Await.
 // Prefetch works only in mode sync.
@@ -211,9 +212,9 @@ func (r *Rows) Await(ctx context.Context) error {
 	return nil
 }
 
-// request sends the requests for rows of a step to their shard holders, or to
-// the first worker of the host if that worker combines the requests of its
-// host.
+// request sends the requests for rows of a step to the tasks that hold the
+// rows. If the first worker of the host combines the requests of its host,
+// request sends them to that worker.
 func (r *Rows) request(step uint64, requests []message.RowRequest) *asking {
 	h := r.holders
 	var host, others []message.RowRequest
@@ -252,9 +253,9 @@ func (r *Rows) request(step uint64, requests []message.RowRequest) *asking {
 	return a
 }
 
-// ask sends every other shard holder its part of the requests. After it has
-// sent all of them, it calls a.answered, to remove the extra 1 that newAsking
-// added to a.left.
+// ask sends each other task that holds requested rows its part of the
+// requests. a.left counts the expected answers, plus 1 that newAsking added so
+// that it cannot reach 0 too early. The last line removes this 1.
 func (r *Rows) ask(a *asking, requests []message.RowRequest) {
 	for _, l := range r.holders.links {
 		if l == nil {
@@ -278,26 +279,27 @@ func (r *Rows) travelsWithHost(variable int) bool {
 	return h.d.Holders[h.d.Pieces[i].Holder].Role == cluster.PS
 }
 
-// host implements localsum.Holders: on the first worker of a host, it sends
-// the host's sums and requests to the shard holders.
+// host implements localsum.Holders on the first worker of a host. It sends the
+// host's sums and requests to the tasks that hold the variables.
 type host struct {
 	gate     *gate
 	progress *progress
 	rows     *Rows
 }
 
-// Begin implements localsum.Holders: it opens the gate, which sends the Step
-// frame.
+// Begin implements localsum.Holders: it opens the gate, which holds back sums
+// until all workers of the host have begun the step. The gate first sends the
+// Step frame.
 func (h *host) Begin(payload []byte) { h.gate.open(job{begin: payload, step: h.progress.step}) }
 
 // Push implements localsum.Holders: it passes a bucket (a group of variables)
-// to the gate.
+// to the gate, which sends it once the step has begun.
 func (h *host) Push(bucket, part int) {
 	h.gate.post(job{bucket: bucket, part: part, step: h.progress.step})
 }
 
-// Request implements localsum.Holders: it requests rows from the shard
-// holders.
+// Request implements localsum.Holders: it requests rows of embedding tables
+// from the tasks that store them.
 func (h *host) Request(step uint64, requests []message.RowRequest, done func()) {
 	h.rows.ask(newAsking(step, nil, nil, done), requests)
 }

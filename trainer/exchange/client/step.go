@@ -119,8 +119,8 @@ func (c *Client) present() (n int) {
 
 // Contribute reports that the caller has filled Gradient(virtual, variable),
 // and that no virtual worker of this worker reads the variable again in this
-// step. Contribute adds the gradient in the order of the summation tree, and
-// sends sums that are complete. Any goroutine may call it.
+// step. Contribute adds the gradient to the sums of the summation tree, and
+// sends each sum that is now complete. Any goroutine may call it.
 func (c *Client) Contribute(virtual, variable int) {
 	if c.bring(virtual, variable) {
 		c.arrive(virtual-c.virtual.Lo, variable, true)
@@ -170,9 +170,9 @@ func (c *Client) bring(virtual, variable int) bool {
 // an error.
 func (c *Client) misused(err error) { c.misuse.CompareAndSwap(nil, &err) }
 
-// arrive adds the gradient of this worker's virtual worker i in the order of
-// the summation tree. If a sum is now complete, arrive sends it. present is
-// false if the virtual worker has no data.
+// arrive adds the gradient of this worker's i-th virtual worker (equal part of
+// the batch) to the sums of the summation tree. If a sum is now complete,
+// arrive sends it. present is false if the virtual worker has no data.
 func (c *Client) arrive(i, variable int, present bool) {
 	part, sum, done := c.own[variable].Arrive(i, present)
 	switch {
@@ -184,9 +184,10 @@ func (c *Client) arrive(i, variable int, present bool) {
 	}
 }
 
-// forward puts a variable's sum of one part of the summation tree into its
-// bucket (a group of variables that are sent together). If the bucket is now
-// full, it sends the bucket to the shard holders.
+// forward puts the sum of a variable over one subtree (part) of the summation
+// tree into the variable's bucket (a group of variables that are sent
+// together). If the bucket is now full, forward sends it to the tasks that
+// hold these variables.
 func (c *Client) forward(variable, part int, sum aggregate.Sum) {
 	bucket, full := c.out.Put(variable, part, sum)
 	if !full {
@@ -262,8 +263,8 @@ func (c *Client) finishable(sums [][]float64) error {
 	return nil
 }
 
-// settle waits until the step is complete on all shard holders, and returns
-// its outcome.
+// settle waits until all tasks that hold variables have completed the step,
+// and returns the step's outcome.
 func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	h := c.holders
 	if h.d.Sync.WorkersCompete() {
@@ -282,10 +283,11 @@ func (c *Client) settle(ctx context.Context) (Outcome, error) {
 	return o, nil
 }
 
-// compete ends a step in mode backup. It asks the first shard holder whether
-// the step uses this worker's gradients. If so, compete sends them and waits
-// for the outcome. If not, it gets the current values, and the worker
-// continues with a later step.
+// compete ends a step in mode backup, in which the gradients of the slowest
+// workers are dropped. It asks the first task that holds variables whether the
+// step uses this worker's gradients. If so, compete sends them and waits for
+// the outcome. If not, it gets the current values, and the worker continues
+// with a later step.
 func (c *Client) compete(ctx context.Context) (Outcome, error) {
 	h, o := c.holders, Outcome{Step: c.progress.step}
 	r, err := h.commit(ctx, o.Step)

@@ -4,11 +4,11 @@
 // the servers. It requests each row of a sparse variable once for all of them,
 // and forwards new values to them.
 //
-// To the other workers of its host, an Aggregator looks like a shard holder
-// that has whole variables. To the servers, it looks like a worker that has
-// all virtual workers of the host. An Aggregator opens no connection itself:
-// it sends frames to the servers through Holders, and to the workers of the
-// host through an aggregate.Host.
+// To the other workers of its host, an Aggregator looks like a parameter
+// server that holds whole variables. To the servers, it looks like a worker
+// that has all virtual workers (equal parts of the batch) of the host. An
+// Aggregator opens no connection itself: it sends frames to the servers
+// through Holders, and to the workers of the host through an aggregate.Host.
 package localsum
 
 import (
@@ -21,18 +21,18 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// Holders sends frames from the first worker of a host to the shard holders.
-// Its methods do not block.
+// Holders sends frames from the first worker of a host to the shard holders
+// (the tasks that keep variables). Its methods do not block.
 type Holders interface {
-	// Begin sends a Step frame with the given payload, and then the buckets
-	// that Push has held back.
+	// Begin begins a step. It sends a Step frame with the given payload, and
+	// then the buckets that were passed to Push before.
 	Begin(payload []byte)
-	// Push sends the sums of a bucket (a group of variables) for one part of
-	// the summation tree. Before Begin is called for the step, Push holds them
-	// back.
+	// Push sends the sums of a bucket (a group of variables). part is the
+	// subtree of the summation tree to which the sums belong. Before Begin is
+	// called for the step, Push holds the sums back.
 	Push(bucket, part int)
-	// Request requests rows for a step from the shard holders. It calls done
-	// after all rows have arrived.
+	// Request requests rows for a step from the tasks that hold them. It calls
+	// done after all rows have arrived.
 	Request(step uint64, rows []message.RowRequest, done func())
 }
 
@@ -40,15 +40,15 @@ type Holders interface {
 // for concurrent use.
 type Aggregator struct {
 	Rows   *Requests         // combines the requests for rows of the host's workers
-	Outbox *aggregate.Outbox // sums of the host's gradients, to be sent to the shard holders
+	Outbox *aggregate.Outbox // sums of the host's gradients, to be sent to the tasks that hold the variables
 
 	d       *layout.Declaration
-	rank    int // rank of the first worker of the host, to which this Aggregator belongs
+	rank    int // rank of the worker that runs this Aggregator: the first worker of the host
 	holders Holders
 	shards  *aggregate.Shards   // adds the gradients that arrive from the host's workers; set by Attach
 	workers *layout.Roster      // workers of the host, and the tree in which their gradients are added
-	host    *layout.Contributor // the whole host, as the servers see it: one contributor of sums
-	slots   []int               // index in shards.All(), by variable; the last element is for the loss; -1 if the gradients are not added on this host
+	host    *layout.Contributor // the whole host: to the servers it is one contributor, because they get only the host's sums
+	slots   []int               // by variable: index in shards.All() of the shard that adds its gradients, -1 if they are not added on this host; the last element is for the loss
 
 	mu      sync.Mutex
 	present []int          // number of virtual workers with data in the step that is beginning; indexed by part (subtree of the summation tree) of the host
@@ -74,8 +74,9 @@ func New(d *layout.Declaration, rank int, holders Holders) *Aggregator {
 	return a
 }
 
-// Attach creates the shards that add the gradients of the host's workers. The
-// parameter host delivers the events of the shards to these workers.
+// Attach creates the shards in which the Aggregator adds the gradients of the
+// host's workers. Through the parameter host, the shards tell these workers
+// about new values.
 func (a *Aggregator) Attach(self cluster.Task, host aggregate.Host) *aggregate.Shards {
 	a.shards = aggregate.NewRelay(a.d, self, host, a.workers, a)
 	for variable := range len(a.d.Variables) + 1 {
@@ -95,9 +96,9 @@ func (a *Aggregator) Attach(self cluster.Task, host aggregate.Host) *aggregate.S
 func (a *Aggregator) Takes(variable int) bool { return a.slots[variable] >= 0 }
 
 // Begin records that one of the host's workers begins a step. b has the number
-// of this worker's virtual workers with data. When the last worker of the host
-// begins the step, Begin sends the Step frame to the shard holders. The
-// holders cannot complete the step before they have this frame.
+// of this worker's virtual workers (equal parts of the batch) with data. When
+// the last worker of the host begins the step, Begin sends the Step frame to
+// the parameter servers. They cannot complete the step without this frame.
 func (a *Aggregator) Begin(rank int, step uint64, b aggregate.Beginning) {
 	a.Rows.Begin(rank, step)
 	a.mu.Lock()
@@ -139,25 +140,26 @@ func (a *Aggregator) Contribute(variable, part int, sum aggregate.Sum) {
 	a.shards.Arrive(0, slot, me.First+part, true)
 }
 
-// Forward implements aggregate.Relay: it accepts the host's complete sum of a
-// variable for one part of the summation tree. If the bucket (group of
-// variables) of the variable is now full, Forward sends it.
+// Forward implements aggregate.Relay. It receives the sum of the gradients of
+// a variable over all workers of this host. part is the subtree of the
+// summation tree to which the sum belongs. Once a bucket (group of variables)
+// is complete, Forward sends it.
 func (a *Aggregator) Forward(variable, part int, sum aggregate.Sum) {
 	if bucket, full := a.Outbox.Put(variable, part, sum); full {
 		a.holders.Push(bucket, part)
 	}
 }
 
-// Early reports whether a value is an error because it arrives too early: it
-// is the value after the given number of steps, but not all workers of the
-// host have begun the last of these steps.
+// Early reports whether a new value of a variable arrives too early, which is
+// an error. steps is the number of steps in the value. The value is too early
+// if not all workers of the host have begun the last of these steps.
 func (a *Aggregator) Early(variable int, steps uint64) bool {
 	return a.Takes(variable) && steps > a.opened.Load()
 }
 
-// Value records that the first worker has received the new value of a piece.
-// After the last piece of the variable, it sends the variable to the other
-// workers of the host.
+// Value records that the first worker of the host has received the new value
+// of a piece (part of a variable). After the last piece of the variable, it
+// sends the variable to the other workers of the host.
 func (a *Aggregator) Value(variable int) {
 	if a.Takes(variable) && a.left[variable].Add(-1) == 0 {
 		a.tell(aggregate.Updated{Shard: a.slots[variable]})

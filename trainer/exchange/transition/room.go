@@ -16,12 +16,12 @@ import (
 	"github.com/plx-run/plx/trainer/layout"
 )
 
-// RoomError reports the memory on a shard holder's host that a move of
-// variables needs, and the free memory. The move fails with this error if
-// the free memory is not enough.
+// RoomError reports how much memory the host of a shard holder (a task that
+// keeps variables) needs when variables move to it, and how much is free. The
+// move fails with this error if the free memory is not enough.
 type RoomError struct {
 	Holder     cluster.Task
-	Need, Free uint64 // memory that the move needs and free memory, in bytes
+	Need, Free uint64 // memory that Holder needs to receive the moved variables, and free memory of its host, in bytes
 }
 
 func (e *RoomError) Error() string {
@@ -39,9 +39,9 @@ const headroom = 10
 func (e *RoomError) Fits() bool { return e.Need <= e.Free-e.Free/headroom }
 
 // Room returns the memory that the new pieces in next need on this host, and
-// the free memory of the host. The needed memory is that of all shard holders
-// on the host together. If the free memory cannot be determined, Room reports
-// it as unlimited.
+// the free memory of the host. The needed memory is the sum for all tasks on
+// the host that hold pieces. If the free memory cannot be determined, Room
+// reports it as unlimited.
 func (c Config) Room(now, next *layout.Declaration) RoomError {
 	r := RoomError{Holder: c.self()}
 	for i, t := range next.Holders {
@@ -61,8 +61,8 @@ func (c Config) Room(now, next *layout.Declaration) RoomError {
 	return r
 }
 
-// neighbour reports whether shard holder t runs on the same host as this
-// holder.
+// neighbour reports whether task t runs on the same host as this task. Both
+// are shard holders (tasks that keep parts of the variables).
 func (c Config) neighbour(t cluster.Task) bool {
 	mine, _, err := net.SplitHostPort(c.Cluster.Addr(c.self()))
 	if err != nil {

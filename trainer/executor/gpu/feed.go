@@ -15,7 +15,7 @@ type feed struct {
 	host   []byte                 // pinned host memory, the source of the copy to the GPU
 	from   []byte                 // the caller's memory of a fixed value; nil for inputs and for states of random number generators
 	fill   func(host []byte) bool // updates host and reports whether it changed; nil for an input, whose host memory the caller fills
-	read   bool                   // true if an instruction waits for the copy
+	read   bool                   // true if an instruction reads the value, so that it must wait for the copy
 	stays  bool                   // true if the GPU updates the value itself, so that runs do not copy it
 	copied device.Event
 }
@@ -86,9 +86,9 @@ func (a *feeds) copyPart(f *feed, from, to int) error {
 }
 
 // renew starts the copy of bytes [from, to) of fixed value i: see
-// Machine.Renew. It skips a value that no instruction waits for. For such a
-// value, an earlier copy may still be reading the pinned memory, so the next
-// run copies the value instead.
+// Machine.Renew. It skips a value that no instruction reads: no run waits for
+// such a copy, so the GPU could still read the pinned memory when renew
+// overwrites it. The next run copies a skipped value.
 func (a *feeds) renew(i, from, to int) {
 	f := &a.all[a.fixed+i]
 	a.mu.Lock()

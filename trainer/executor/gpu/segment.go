@@ -18,8 +18,9 @@ type segment struct {
 	graph    device.Graph // nil if the segment was not recorded as a graph
 }
 
-// divide splits the instructions into segments. A new segment begins at each
-// instruction that must not share a graph with the one before it.
+// divide splits the instructions into segments, each of which can be one CUDA
+// graph. A new segment begins at each instruction that must not share a graph
+// with its predecessor.
 func divide(all []work) (segments []segment) {
 	for i, w := range all {
 		cut := i == 0 || len(w.needs) > 0 || w.host != nil || len(all[i-1].ready) > 0 || all[i-1].host != nil
@@ -31,9 +32,10 @@ func divide(all []work) (segments []segment) {
 	return segments
 }
 
-// put starts the kernels of segment s on the compute stream, and the copies of
-// the gradients that s completes on the output stream. After an error, until-1
-// is the index of the last instruction that may have caused it.
+// put starts the kernels of segment s on the compute stream. On the output
+// stream, it starts the copies of the gradients that are complete after s.
+// After an error, until-1 is the index of the last instruction that may have
+// caused it.
 func (m *Machine) put(s *segment) (until int, err error) {
 	for _, i := range m.work[s.from].needs {
 		if err := m.compute.Wait(m.feeds.all[i].copied); err != nil {

@@ -71,8 +71,8 @@ func (k kernels[P]) onGPU(x *gorgonia.Node, gradient bool) *operation.GPU {
 	return k.gpu(memory.Elements(x.Shape()), gradient)
 }
 
-// pass is like choose, but f32 and f64 return the kernel instead of being it.
-// So each kernel can have scratch memory of its element type.
+// pass is like choose, but f32 and f64 are functions that make the kernel. So
+// each kernel can have scratch memory of its element type.
 func pass[P any](dtype tensor.Dtype, f32 func(P) recurrent.Pass[float32], f64 func(P) recurrent.Pass[float64], p P) kernel {
 	if dtype == tensor.Float32 {
 		return overMemory(f32(p))
