@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// maxID is the largest accepted GPU id. No driver has more than 64 devices
-	// on a host, so a larger number is probably a port.
+	// maxID is the largest accepted GPU id. No GPU driver has more than 64
+	// devices on a host. A larger number after the host name is probably an
+	// SSH port.
 	maxID    = 63
 	maxCount = 4096 // greatest number of CPU workers or slots of a host
 )
@@ -109,15 +110,16 @@ func parseDataAddr(text string) (string, error) {
 	return addr.Unmap().String(), nil
 }
 
-// options holds the name=value words at the end of a line.
+// options holds the options (NAME=VALUE words) at the end of a line of the
+// resource file, which lists hosts and their devices.
 type options struct {
 	seen     map[string]bool // names of all options on the line
 	slots    int             // number of slots; 0 if the line has no slots=
 	maxSlots int             // maximum number of slots; 0 if the line has no max_slots=
 	addr     string          // IP address in canonical form; empty if the line has no addr=
 	exclude  []ID            // ids of the GPUs to leave out, sorted; empty if the line has no exclude=
-	nic      string          // name of a network interface; empty if the line has no nic=
-	values   []string        // values of the line's variables; cutVariables has replaced each NAME=VALUE on the line by NAME=N, where N is an index of values
+	nic      string          // network interface over which tasks send data, such as eth0; empty if the line has no nic=
+	values   []string        // values of the line's environment variables. Each NAME=VALUE on the line was replaced by NAME=N before: N is the index of VALUE here.
 	env      []string        // variables as NAME=VALUE, in the order of the line
 }
 

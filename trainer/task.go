@@ -141,7 +141,7 @@ func (t *task) serveAgent(cancel context.CancelCauseFunc) {
 // statusMessage returns a message to plx's agent of the given kind, with the current
 // step, the loss and the step of the last checkpoint.
 func (t *task) statusMessage(kind cluster.ControlKind) cluster.ControlMessage {
-	m := cluster.ControlMessage{Kind: kind, Step: t.job.progress.steps.Load()} // loaded before session, because Parallelize stores session first and then steps
+	m := cluster.ControlMessage{Kind: kind, Step: t.job.progress.steps.Load()} // read before session: Parallelize sets session before it counts steps, so session is set if steps is not zero
 	if s := t.job.session.Load(); s != nil {
 		m.From = int64(s.from)
 		if store := s.saving.network.store; store != nil {
@@ -361,8 +361,10 @@ func (t *task) checkpoint(asked cluster.ControlMessage) {
 	s.saving.saver.RequestSave(q)
 }
 
-// request converts the agent's message m to a request to the saver. It returns
-// an error if the job could not continue with the hosts that the agent plans.
+// request converts the agent's message m to a request to the saver, which
+// makes checkpoints. If the agent asks for a pause of the training, to change
+// the number of workers, request returns an error if the job cannot run with
+// the new number.
 func (t *task) request(m cluster.ControlMessage) (saver.Request, error) {
 	q := saver.Request{Hold: m.Hold, Number: m.Request, Workers: m.Workers}
 	if !m.Hold {

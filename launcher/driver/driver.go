@@ -119,7 +119,7 @@ type Options struct {
 type Observer interface {
 	PhaseChanged(phase protocol.Phase)
 	Notice(line string)                                      // receives a message for the user
-	HangFound(protocol.Hang)                                 // is called when the job makes no progress; Notice has already received the messages about that
+	HangFound(protocol.Hang)                                 // is called when the job makes no progress; Notice has received the messages about the hang before
 	TasksAssigned(generation int, hosts []protocol.HostPlan) // receives on which hosts the tasks of a new generation (after a restart) run
 }
 
@@ -275,9 +275,9 @@ func (d *driver) answer(a jobstate.Answer) {
 // agents to end.
 const endMargin = 15 * time.Second
 
-// end sends every agent the verdict, and waits until all agents have closed
-// their connections. An agent closes its connection when all the job's
-// processes on its host have ended. The wait has a time limit.
+// end sends every agent the job's final result. It then waits, up to a time
+// limit, until all agents have closed their connections. An agent closes its
+// connection when all processes of the job on its host have ended.
 func (d *driver) end(ctx context.Context) (protocol.Verdict, error) {
 	d.sendEnd()
 	most := max(d.grace+endMargin, d.opts.Lease)
@@ -327,7 +327,8 @@ func (e *UnendedError) Error() string {
 func (e *UnendedError) Unwrap() error { return e.Cause }
 
 // unended returns an error that lists the hosts on which processes of the job
-// may still run. It prints only a note for hosts that have left the job.
+// may still run. Hosts that have left the job are not part of the error: for
+// each of them, unended only prints a note.
 func (d *driver) unended(waited time.Duration) error {
 	var errs []error
 	for i, c := range d.contacts {

@@ -186,7 +186,8 @@ func (i *idle) call(ctx context.Context, limit time.Duration, do protocol.Method
 // HasIdleAgent reports whether the host has an idle agent, which waits for a job.
 func (h *Host) HasIdleAgent() bool { return h.idle.Load() != nil }
 
-// waiting returns the host's idle agent, and starts one if none runs.
+// waiting returns the host's idle agent (one without a job). If none runs, it
+// starts one.
 func (a *AgentHost) waiting(ctx context.Context) (*idle, error) {
 	a.starting.Lock()
 	defer a.starting.Unlock()
@@ -518,8 +519,9 @@ func factsOf(here protocol.Surveyed) (envsync.Facts, error) {
 	return facts, err
 }
 
-// survey asks the agent for the host's facts, and which of the files in likely
-// the host's cache contains. It stores the reply in h.
+// survey asks the agent for facts about the host (such as its platform), and
+// which of the files in likely are in the cache on the host. It stores the
+// reply in h.
 func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error {
 	want := protocol.Survey{Blobs: map[string]int64{i.plx.Sum: i.plx.Size}}
 	for _, b := range likely {

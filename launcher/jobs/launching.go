@@ -139,7 +139,8 @@ func (l Launching) label() string {
 	return l.Program
 }
 
-// launching returns the newest launch without a job that matches the query.
+// launching returns the newest launch that matches the query and has not
+// created its job yet.
 func (q Query) launching() (newest Launching, found bool, err error) {
 	if q.OnHosts {
 		return newest, false, nil

@@ -107,8 +107,8 @@ func (s *save) end(outcome protocol.Saved) ([]Command, decision) {
 	return notice("%s", text), stopNow{ask}
 }
 
-// record returns the result of the checkpoint for the verdict, or nil if none
-// was requested.
+// record returns the result of the checkpoint, which becomes part of the job's
+// final result. It returns nil if no checkpoint was requested.
 func (s *save) record() *protocol.Saved {
 	if s.wanted && s.outcome == nil {
 		return &protocol.Saved{Cause: "the job ended before it was saved"}

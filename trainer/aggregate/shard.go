@@ -18,7 +18,7 @@ type Shard struct {
 	rowBytes int                        // bytes of a row of a sparse variable; 0 for a dense variable
 	given    bool                       // true if the chief (worker 0) sends the initial values; false if they are drawn from a seed, or if the variable is dense
 	rowMoved int                        // bytes of a row with its optimiser state, which move together to another holder; 0 for a dense variable
-	divides  bool                       // true if the gradient sum is divided by the number of virtual workers (parts of the batch) in it
+	divides  bool                       // true if the gradient sum is divided by the number of virtual workers (parts of the batch) that contributed to it
 	measured bool                       // true if the gradient is included in the global gradient norm
 	isLoss   bool                       // true if the shard holds the step's loss and metrics instead of a variable
 	rate     func(rate float64) float64 // returns the variable's learning rate; the parameter is the learning rate of the step
@@ -103,8 +103,9 @@ func (g *groupSum) settle(took, measure bool, h DeviceMemory) {
 	}
 }
 
-// settle divides a complete gradient sum by the number of virtual workers, if
-// the gradient is a mean, and computes its sums of squares.
+// settle completes the gradient sum of a group of workers: if the gradient is
+// a mean, settle divides the sum by the number of virtual workers. If measure
+// is true, it also computes the sums of squares for the gradient norm.
 func (s *Shard) settle(group, virtualWorkers int, measure bool) {
 	g := &s.sums[group]
 	switch {

@@ -102,8 +102,8 @@ func (f Folder) Task(t cluster.Task) string {
 	return filepath.Join(f.Tasks(), strings.Replace(t.String(), ":", "-", 1))
 }
 
-// ErrorFile returns the path at which a task of a generation writes why it
-// failed.
+// ErrorFile returns the path at which task t writes why it failed. generation
+// is the number of restarts of the job before that.
 func (f Folder) ErrorFile(t cluster.Task, generation int) string {
 	return filepath.Join(string(f), "errors", fmt.Sprintf("%s-%d.%d.json", t.Role, t.Index, generation))
 }
@@ -202,7 +202,8 @@ func (f Folder) Create(secret []byte) (least int, err error) {
 // replace atomically writes a file with mode 0600.
 func replace(path string, content []byte) error { return atomicfile.WriteFile(path, content, 0o600) }
 
-// Files returns the cache of the files in folders that plx has sent.
+// Files returns this host's cache of files. plx fills it when it sends folders
+// to the host.
 func Files() (*store.Store, error) {
 	dir, err := Root()
 	return store.Open(filepath.Join(dir, "files")), err

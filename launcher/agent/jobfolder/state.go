@@ -60,9 +60,9 @@ func (f Folder) WriteState(s protocol.State) error {
 	return nil
 }
 
-// FirstState returns the state of a new agent, which has prepared no tasks
-// yet. Its field Binary names this executable, which later commands on the
-// host start.
+// FirstState returns the state of a new agent, which has prepared no tasks.
+// The field Binary is the path of this plx binary; later commands on the host
+// run it.
 func FirstState(spec protocol.Spec) protocol.State {
 	return protocol.State{
 		Job: spec.Job, Name: spec.Name, Host: spec.Host, HostIndex: spec.HostIndex, Detached: spec.Detached, Lease: spec.Lease,

@@ -160,7 +160,7 @@ func (s *supervisor) converse(l *session) {
 	close(l.readDone)
 	s.loop.do(func() {
 		if s.record.ending() && errors.Is(err, io.EOF) {
-			return // the client has only closed its sending side, and may still wait for the job's result
+			return // the client, a plx command, has closed only its sending side; it may still read the job's result
 		}
 		s.sessions.detach(l, err)
 	})
@@ -245,11 +245,12 @@ const (
 	queueSize    = 1024             // maximum number of messages in the send queue
 )
 
-// session is an open connection to the driver or a visitor.
+// session is an open connection to a client: the driver (the process that
+// controls the job) or a visitor (a command such as plx attach).
 type session struct {
 	raw    interface{ SetWriteDeadline(time.Time) error }
 	conn   *protocol.Conn // message protocol on top of raw
-	driver bool           // true if the client is the driver, false if it is a visitor
+	driver bool           // true if the client is the driver, which controls the job
 
 	out       chan protocol.Message // send queue, with room for 1024 messages (queueSize)
 	finishing context.Context       // cancelled by finish, to make write stop
@@ -258,8 +259,8 @@ type session struct {
 	readDone  chan struct{}         // closed when the method converse has received its last message
 }
 
-// greet opens a connection and receives its first message, Attach. On an error
-// it closes the connection.
+// greet begins a session on a new connection: it receives the first message,
+// which must be Attach. On an error it closes the connection.
 func greet(raw net.Conn) (*session, error) {
 	raw.SetDeadline(time.Now().Add(sockets.GreetingTimeout)) // SetDeadline fails only on a closed connection, and then the next read fails too
 	conn, err := protocol.Open(raw)

@@ -120,8 +120,9 @@ func (r *roster) ask(ctx context.Context, to *member, q message, most time.Durat
 	return a, nil
 }
 
-// decide records that the chief has chosen what to resume from. fresh means
-// that training begins from scratch.
+// decide records that the chief (worker 0) has chosen the checkpoint from
+// which training resumes. fresh is true if it has chosen none and training
+// begins from scratch.
 func (r *roster) decide(fresh bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,7 +152,8 @@ func (r *roster) release() {
 	}
 }
 
-// member is a task as the chief sees it. Any goroutine may call its methods.
+// member is the chief's record of another task; the chief is worker 0. Any
+// goroutine may call its methods.
 type member struct {
 	task  cluster.Task
 	out   *mailbox // messages to the task
@@ -287,8 +289,8 @@ func grouped(tokens []string, seen [][]string) (groups [][]int) {
 	return groups
 }
 
-// report logs which tasks share a folder. If all tasks share one folder, it
-// also logs that second copies are impossible.
+// report logs which tasks share a checkpoint folder. If all tasks share one
+// folder, it also logs that no file has a second copy on another host.
 func (r *roster) report(groups [][]cluster.Task) {
 	hosts := map[string]bool{}
 	for _, t := range r.tasks {

@@ -102,9 +102,11 @@ func (c *Content) add(v layout.Variable, k aggregate.SavedPiece, file string) {
 		Offset: k.Offset, Count: k.Count, Rows: rows, Updates: k.Updates, Slots: len(k.Slots)})
 }
 
-// uniqueName appends "~" to name until name, its rows and its slots differ
-// from all other tensors of the file, and returns the result. Users may give
-// variables any name, such as "x/rows".
+// uniqueName appends "~" to name until the file has no tensor with that name,
+// and returns the result. The names of the tensors with the row numbers
+// (name/rows) and with the optimiser's state (name/slot.N) must be unused too.
+// A clash is possible because users may give variables any name, such as
+// "x/rows".
 func (c *Content) uniqueName(name string, slots int) string {
 	taken := func(name string) bool {
 		for i := range slots {

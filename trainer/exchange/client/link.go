@@ -67,8 +67,9 @@ func openLink(ctx context.Context, h *holders, index int, task cluster.Task, pur
 	return l, nil
 }
 
-// declare sends the declaration. The chief also sends the first values, unless
-// training resumes from a checkpoint.
+// declare sends the declaration (the list of all variables) to the holder. The
+// chief (worker 0) also sends the initial values, unless training resumes from
+// a checkpoint.
 func (l *link) declare(body []byte) error {
 	h := l.holders
 	frames := []wire.Frame{{Header: wire.Header{Kind: wire.Declare}, Payload: body}}
@@ -92,8 +93,8 @@ func (l *link) check(err error) {
 	}
 }
 
-// fail ends the training with err. The error blames this holder, unless err
-// already blames another task.
+// fail ends the training with err. Unless err already blames another task, the
+// error blames the task at the other end of this link.
 func (l *link) fail(err error) {
 	if errors.Is(err, peers.ErrGoodbye) {
 		err = &peers.PeerError{Task: l.session.Task, Addr: l.session.Addr, Err: errors.New("said goodbye in the middle of the training")}
@@ -119,7 +120,8 @@ func (l *link) close(goodbye bool) (err error) {
 	return err
 }
 
-// receive handles the frames from the holder until the connection ends.
+// receive handles the frames from the holder (the task that stores the shard)
+// until the connection ends.
 func (l *link) receive() {
 	defer close(l.over)
 	for ; ; l.steps++ {

@@ -83,8 +83,9 @@ func (m *memory) of(p layout.Piece) []byte {
 	return m.values[p.Variable][p.Offset*size : (p.Offset+p.Count)*size]
 }
 
-// initial returns the initial values of a piece if the chief must send them.
-// It returns nil if the shard holder computes them from a seed.
+// initial returns the initial values of a piece, which the chief (worker 0)
+// sends. It returns nil if the task that stores the piece draws the values
+// from a seed.
 func (m *memory) initial(p layout.Piece) []byte {
 	v := m.d.Variable(p.Variable)
 	if v.Sparse == nil || !v.Sparse.First.Given() {

@@ -21,8 +21,8 @@ type Payload interface {
 	Payload(into []byte) error
 }
 
-// BeginningSize returns the size in bytes of a Step frame's payload.
-// Contributor c begins a step with this frame.
+// BeginningSize returns the size in bytes of the payload of a Step frame, with
+// which contributor c (a worker that sends gradients) begins a step.
 func BeginningSize(c *layout.Contributor) int { return 8 + 4*len(c.Parts) }
 
 // EncodeBeginning returns the payload of a Step frame, with which a worker
@@ -131,6 +131,6 @@ func float(from []byte) float64 { return math.Float64frombits(binary.LittleEndia
 // counted, because it need not occur in every step.
 type Sends wire.Frame
 
-// Counted implements aggregate.Event: Sends events need not occur in every
-// step.
+// Counted implements aggregate.Event. It returns false: a worker does not get
+// a Sends event in every step.
 func (Sends) Counted() bool { return false }

@@ -11,10 +11,11 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// admit returns the shards to which a worker's frame refers. It returns an
-// error if not all workers are ready, or if the frame was sent under another
-// version of the placement than epoch. While variables move, it also refuses
-// the frames that migration.admit refuses.
+// admit checks a frame from a worker and returns this server's shards. It
+// returns an error if not all workers are ready. It also returns one if the
+// worker sent the frame for another epoch, that is, for another distribution
+// of the variables over the servers. While variables move between servers,
+// migration.admit checks the frame too.
 func (s *Server) admit(rank int, h wire.Header, epoch uint32) (*aggregate.Shards, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,8 +65,9 @@ func (s *Server) save(ctx context.Context, e *aggregate.Shards, step, number uin
 	return nil
 }
 
-// Room returns how much memory this host needs for the placement in the
-// declaration next, and how much memory is free.
+// Room returns how much memory this host needs to store the variables as next
+// places them, and how much is free. now is the present declaration; next
+// differs from it in which task stores which part of the variables.
 func (s *Server) Room(now, next *layout.Declaration) transition.RoomError {
 	return s.holder.Room(now, next)
 }
