@@ -120,7 +120,7 @@ type options struct {
 	exclude  []ID            // ids of the GPUs to leave out, sorted; empty if the line has no exclude=
 	nic      string          // network interface over which tasks send data, such as eth0; empty if the line has no nic=
 	values   []string        // values of the line's environment variables. Each NAME=VALUE on the line was replaced by NAME=N before: N is the index of VALUE here.
-	env      []string        // variables as NAME=VALUE, in the order of the line
+	env      []string        // the line's environment variables as NAME=VALUE, in the order of the line
 }
 
 // parseOptions parses the options and variables of a line. values holds the
@@ -178,8 +178,9 @@ func (o *options) set(word string) error {
 	return err
 }
 
-// setVariable adds an environment variable to o.env. number is the text that
-// cutVariables has put in place of the value: an index of o.values.
+// setVariable adds an environment variable to o.env. number is an index of
+// o.values, where the variable's value is; the parser has put it on the line
+// in place of the value.
 func (o *options) setVariable(name, number string) error {
 	n, err := strconv.Atoi(number)
 	if !variableStart().MatchString(name+"=") || err != nil || n >= len(o.values) {

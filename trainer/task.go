@@ -251,7 +251,8 @@ func (t *task) run(ctx context.Context, train func(context.Context, *Job) error)
 	return err
 }
 
-// work calls train, the program's function, and then ends its session.
+// work calls train, the program's function, and then ends the training session
+// that train has begun.
 func (t *task) work(ctx context.Context, train func(context.Context, *Job) error) error {
 	training, cancel := context.WithCancel(ctx)
 	err := hooks.Guarded(func() error { return train(training, t.job) })

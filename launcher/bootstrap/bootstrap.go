@@ -104,8 +104,8 @@ const (
 	// slowest is the minimum speed, in bytes per second, that is assumed for
 	// receiving and hashing a file on a host.
 	slowest = 1 << 20
-	// maxNoise is the maximum number of other bytes that a host may print
-	// before a line of the script.
+	// maxNoise is the maximum number of bytes that a host may print before a
+	// line of the script. A shell start-up file can print such bytes.
 	maxNoise = 1 << 20
 	// maxQuote is the maximum number of bytes of a host's output that an error
 	// message quotes.

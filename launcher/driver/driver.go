@@ -1,17 +1,18 @@
 // Package driver runs a job. It executes the commands of the job's state
 // machine (package jobstate), and reports events to the state machine.
 //
-// The driver holds one connection to the agent of each host, renews the
-// agents' leases, and redials lost connections. It returns the job's verdict
-// when every agent has ended or is lost. For an attached job the driver runs
-// in the plx launch process. For a detached job it runs in the agent on the
-// host of worker:0. The driver works in the same way in both processes.
+// The driver holds one connection to the agent (plx on a host) of each host,
+// renews the agents' leases, and redials lost connections. It returns how the
+// job ended, the verdict, when every agent has ended or is lost. For an
+// attached job (plx launch stays until the end), the driver runs in the plx
+// launch process. For a detached job, it runs in the agent on the host of
+// worker:0. It works in the same way in both processes.
 //
 //	verdict, err := driver.Run(ctx, plan, hosts, driver.Options{Lease: 30 * time.Second})
 //
 // # Files
 //
-//	driver.go   Run: events in, commands out, timers; the end of all agents
+//	driver.go   Run: the loop that passes events to the state machine; the end of all agents
 //	contact.go  one host: dials its agents, one after the other, until the host is lost
 //	pulse.go    detects that this process was suspended
 //	session.go  one connection: queue, write, receive, renew the lease

@@ -150,7 +150,7 @@ func (i *idle) move(ctx context.Context, do protocol.Method, in, out any, feed f
 }
 
 // sendInput reads stdin and sends it to the agent as orders (data that follows
-// a request). It ends with stdin or with the request.
+// a request). It returns at the end of stdin or of the request.
 func sendInput(to *protocol.Pending, stdin io.Reader) {
 	if stdin == nil {
 		return
@@ -214,8 +214,8 @@ func (a *AgentHost) own(ctx context.Context, begin func(context.Context) (*idle,
 }
 
 // newIdle starts an agent. If the job's agent binary is of another plx
-// version, its requests differ. newIdle then sends this plx version to the
-// host and starts it instead.
+// version, this process cannot talk to it. newIdle then sends the binary of
+// this process to the host and starts it instead.
 func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
 	i, err := a.begin(ctx)
 	if _, other := errors.AsType[*protocol.VersionError](err); !other || a.set == nil {
@@ -325,8 +325,9 @@ const (
 	// askAfter is how long a command's start may take before plx runs a second
 	// command, to find the reason for the delay.
 	askAfter = 10 * time.Second
-	// askAgain is how long plx still waits for the first command after the
-	// second command has ended. After that, plx cancels the first command.
+	// askAgain is how much longer plx waits for the slow command after the
+	// second command (see askAfter) has ended. After that, plx cancels the
+	// slow command.
 	askAgain = 2 * time.Second
 )
 

@@ -18,9 +18,9 @@ type save struct {
 }
 
 // starts reports whether a stop that is requested now must wait for a new
-// checkpoint of the chief. There is nothing to save if no task runs. No
-// checkpoint is needed either if the job has made no step since the checkpoint
-// of a change of hosts.
+// checkpoint. If no task runs, there is nothing to save. If v.held is not 0,
+// plx scale has made a checkpoint and paused the job, so that no step is
+// unsaved.
 func (s *save) starts(v view) bool { return v.stage == running && !s.wanted && v.held == 0 }
 
 // begin handles the request to take a checkpoint and then stop.

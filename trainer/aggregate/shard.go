@@ -17,7 +17,7 @@ type Shard struct {
 	layout.Piece
 	rowBytes int                        // bytes of a row of a sparse variable; 0 for a dense variable
 	given    bool                       // true if the chief (worker 0) sends the initial values; false if they are drawn from a seed, or if the variable is dense
-	rowMoved int                        // bytes of a row with its optimiser state, which move together to another holder; 0 for a dense variable
+	rowMoved int                        // bytes of a row with its optimiser state; both are sent when another task becomes the row's holder; 0 for a dense variable
 	divides  bool                       // true if the gradient sum is divided by the number of virtual workers (parts of the batch) that contributed to it
 	measured bool                       // true if the gradient is included in the global gradient norm
 	isLoss   bool                       // true if the shard holds the step's loss and metrics instead of a variable
@@ -60,15 +60,16 @@ func newShard(d *layout.Declaration, plans []*layout.Plan, p layout.Piece, memor
 	return s, err
 }
 
-// Receive reads one contribution to a group's gradient sum, with a payload of
-// length bytes. present is false if the contribution has no rows.
+// Receive reads one input of the gradient sum of a group of workers. read
+// fills a slice with the input's data, which has length bytes. present is
+// false if the input has no rows.
 func (s *Shard) Receive(group, input int, length uint64, read func([]byte) error) (present bool, err error) {
 	return s.sums[group].receive(input, length, read)
 }
 
-// Lend makes the gradients in sum one input of a group's gradient sum. The
-// memory belongs to the caller, who must not change it before the step is
-// over.
+// Lend adds sum to the gradient sum of a group of workers, as the input with
+// the number input. The memory belongs to the caller, who must not change it
+// before the step is over.
 func (s *Shard) Lend(group, input int, sum Sum) { s.sums[group].lend(input, sum) }
 
 // complete records that an input of the gradient sum has arrived, or that the
@@ -235,8 +236,9 @@ func (s *Shard) MaxFrame(from, to int64) uint64 {
 	return MaxRows(int(min(to-from, int64(frameRows(s.rowMoved)))), s.rowMoved)
 }
 
-// Accept stores the rows of a frame that Export wrote on another shard holder.
-// All rows must be in [from, to). next is the row after the last one stored.
+// Accept stores the rows in frame, which the method Export of another Shard
+// has written. All rows must be in [from, to). next is the row after the last
+// one stored.
 func (s *Shard) Accept(frame []byte, from, to int64) (next int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

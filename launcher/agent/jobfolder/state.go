@@ -181,9 +181,9 @@ func boot(machine string) string {
 	return id
 }
 
-// Current returns the state s, updated if the agent that wrote it has died
-// without a verdict. The phase is then Over, and the verdict names processes
-// that the agent may have left.
+// Current returns s. If the agent that wrote s has died before it recorded how
+// the job ended, Current changes two fields of the copy: the phase is Over,
+// and the verdict names processes that the agent may have left.
 func Current(s protocol.State) protocol.State {
 	if s.Phase == protocol.Over || LifeOf(s) != Dead {
 		return s

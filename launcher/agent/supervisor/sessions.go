@@ -237,8 +237,8 @@ func (s *supervisor) visited(l *session, m protocol.Message) {
 }
 
 // Limits of a connection. The supervisor closes a connection that exceeds a
-// limit. When the client reconnects, its first message, State, has the current
-// facts.
+// limit. A client that connects again loses nothing: the supervisor first
+// sends it State, the current state of the job on this host.
 const (
 	writeTimeout = 30 * time.Second // timeout for sending one message
 	closeTimeout = time.Second      // timeout for the client to close its side after the supervisor has closed its own

@@ -29,7 +29,8 @@ type watch struct {
 	requests int           // number of requests for stacks so far; only the supervisor's event loop (field loop) accesses it
 }
 
-// run samples the tasks and the host periodically until the loop ends.
+// run samples the tasks and the host periodically until the supervisor's event
+// loop ends.
 func (w *watch) run() {
 	w.loop.background(func() { w.host.usage.Run(w.loop.quit) })
 	for !within(w.sampler.Every(), w.loop.quit) {

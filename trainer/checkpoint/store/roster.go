@@ -25,7 +25,7 @@ type roster struct {
 	members  map[cluster.Task]*member // the tasks that have sent their hello message
 	groups   [][]cluster.Task         // sets of tasks that share a folder; nil until find has run
 	decided  bool                     // true if the chief has chosen the checkpoint to resume from, or to begin from scratch
-	fresh    bool                     // true if the chief has chosen to begin from scratch; valid if decided is true
+	fresh    bool                     // true if the chief (worker 0) has chosen to begin training from scratch; valid if decided is true
 	complete chan struct{}            // closed when every task of the job has sent its hello message
 	lost     chan error               // gets the error of the first task that is lost; buffered
 }
@@ -157,12 +157,12 @@ func (r *roster) release() {
 type member struct {
 	task  cluster.Task
 	out   *mailbox // messages to the task
-	token string   // name of the probe in the task's folder; other tasks that see this probe share the folder
-	gone  event    // happens when the connection ends; has no error if the chief had allowed the task to end
+	token string   // name of the probe, a subfolder that the task has made in its checkpoint folder; other tasks that see it there share the folder
+	gone  event    // happens when the connection ends; has no error if the chief (worker 0) had allowed the task to end
 
 	restored  atomic.Bool // true if the task will read no more of the chosen checkpoint
 	leaving   atomic.Bool // true if the task has asked to end
-	dismissed atomic.Bool // true if the chief has allowed the task to end
+	dismissed atomic.Bool // true if the chief (worker 0) has allowed the task to end
 	failed    atomic.Bool // true if the task once failed to make a second copy of another task's file
 
 	mu          sync.Mutex
@@ -266,9 +266,10 @@ func (r *roster) find(ctx context.Context) error {
 	return nil
 }
 
-// grouped returns the sets of tasks that share a folder; a set lists indices
-// of tasks. seen[i] has the tokens that task i sees in its folder. Two tasks
-// are in one set if one of them sees the other's token.
+// grouped returns the sets of tasks that share a folder, as lists of task
+// indices. Each task has created a subfolder in its folder: tokens has the
+// names, and seen[i] those that task i sees in its folder. Two tasks are in
+// one set if one of them sees the other's subfolder.
 func grouped(tokens []string, seen [][]string) (groups [][]int) {
 	for i := range tokens {
 		shares := func(group []int) bool {

@@ -57,8 +57,8 @@ var dtypes = map[string]safetensors.Dtype{
 	"int64": safetensors.I64, "uint64": safetensors.U64, "uint8": safetensors.U8,
 }
 
-// OfPieces lists the tensors of all pieces of variables in a shard holder's
-// snapshot. The tensors share the snapshot's memory.
+// OfPieces lists the tensors of all pieces in s, the snapshot of the variables
+// that one task stores. The tensors share the snapshot's memory.
 func OfPieces(s transition.Snapshot) (Content, error) {
 	c := newContent()
 	for _, k := range s.Pieces {
@@ -173,8 +173,8 @@ func OfState(s State, file string) Content {
 }
 
 // ReadCarried reads the recurrent state for rows [from, to) of the global
-// batch. These rows must lie within the rows of s, which is the manifest's
-// entry.
+// batch from file. s describes that file's state in the manifest, and must
+// contain these rows.
 func ReadCarried(file *safetensors.File, s checkpoint.Carried, from, to int) ([]byte, error) {
 	info, ok := file.Tensor(s.Tensor)
 	if !ok || info.Dtype != dtypes[s.Dtype] || !slices.Equal(info.Shape, s.Shape) {

@@ -22,8 +22,8 @@ const (
 	tellTime    = time.Second     // longest time to wait until a holder closes the connection after an error was sent to it
 )
 
-// link is a connection to one shard holder. One goroutine receives frames, and
-// another sends them.
+// link is a worker's connection to one holder (a task that stores variables).
+// One goroutine receives frames, and another sends them.
 type link struct {
 	*holder
 	holders  *holders
@@ -34,7 +34,7 @@ type link struct {
 
 	answered chan aggregate.Outcome  // receives the outcome of each step; a first, zero outcome means that steps may begin
 	over     chan struct{}           // closed after the goroutine that receives frames has ended
-	coming   atomic.Pointer[holding] // pieces of the holder after the current move of variables; nil if no variables are moving
+	coming   atomic.Pointer[holding] // pieces of variables that the holder (the task at the other end) will store after the current move of variables; nil if no variables are moving
 
 	// Only the goroutine that receives frames uses the following fields.
 	steps uint64   // number of completed steps whose updates are in the values that arrive next
@@ -148,7 +148,7 @@ func (l *link) receiveStep() (aggregate.Outcome, error) {
 	left := l.holds.Load().valued
 	first := h.d.FirstStep(h.rank)
 	if l.index < 0 && l.steps == first {
-		left = 0 // only shard holders send the initial values, not the first worker of the host
+		left = 0 // this link leads to the first worker of the host, which sends no initial values: only tasks that store variables do
 	}
 	for {
 		f, err := l.session.Next()
@@ -183,8 +183,8 @@ func (l *link) receiveStep() (aggregate.Outcome, error) {
 	}
 }
 
-// timely returns an error if the holder sent a frame under another placement
-// than the current one.
+// timely returns an error if the sender of a frame uses another version of the
+// placement (which task stores which variables) than this worker.
 func (l *link) timely(f wire.Header) error {
 	if now := l.holds.Load().epoch; f.Epoch != now && f.Kind != wire.Moved {
 		return fmt.Errorf("%s frame of epoch %d, this is epoch %d", f.Kind, f.Epoch, now)

@@ -94,8 +94,8 @@ func (m *memory) initial(p layout.Piece) []byte {
 	return m.first[p.Variable][p.Offset*v.UnitBytes() : (p.Offset+p.Count)*v.UnitBytes()]
 }
 
-// initial reports whether this worker provides the initial values: it is the
-// chief, and training does not resume from a checkpoint.
+// initial reports whether this worker provides the initial values. It does if
+// it is the chief (worker 0) and training does not resume from a checkpoint.
 func (c *Config) initial() bool { return c.Peers.Self.IsChief() && c.Declaration.Checkpoint == "" }
 
 // came calls Config.Arrived for a dense piece whose new value has arrived.

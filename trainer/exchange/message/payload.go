@@ -91,8 +91,9 @@ func DecodeRoom(from []byte) (need, free uint64) {
 	return binary.LittleEndian.Uint64(from), binary.LittleEndian.Uint64(from[8:])
 }
 
-// EncodeCut returns the payload that describes a consistent cut: the number of
-// steps of each group of workers. It is empty for a nil cut.
+// EncodeCut returns the payload that describes a consistent cut: for each
+// group of workers, the number of steps that belong to the cut. It is empty
+// for a nil cut.
 func EncodeCut(cut []uint64) (b []byte) {
 	for _, steps := range cut {
 		b = binary.LittleEndian.AppendUint64(b, steps)
@@ -127,8 +128,8 @@ func appendFloat(into []byte, x float64) []byte {
 
 func float(from []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(from)) }
 
-// Sends is an event that makes a server send the frame to a worker. It is not
-// counted, because it need not occur in every step.
+// Sends is an event that makes a server send this frame to a worker. A worker
+// does not get such an event in every step.
 type Sends wire.Frame
 
 // Counted implements aggregate.Event. It returns false: a worker does not get
