@@ -123,9 +123,9 @@ type options struct {
 	env      []string        // the line's environment variables as NAME=VALUE, in the order of the line
 }
 
-// parseOptions parses the options and variables of a line. values holds the
-// values of the variables, which cutVariables has cut out of the line. The
-// parameter devices is true if the line names devices before the options.
+// parseOptions parses the options and environment variables of a line. In
+// words, each variable is NAME=N, where N is the index of the value in values.
+// The parameter devices is true if the line names devices before the options.
 func parseOptions(words, values []string, devices bool) (options, error) {
 	given := options{seen: map[string]bool{}, values: values}
 	for _, word := range words {

@@ -175,8 +175,8 @@ type Session struct {
 	disk         string   // output of df for the disk of the home directory; "" if the host has not reported it
 	processLimit string   // output of ulimit -u in the remote shell, which a failed script reports; "" if the script has not failed
 	limits       []string // limits of the shell that runs plx: address space and data in KiB, processes, open files
-	home         string   // this host's place among the hosts of Seeds that get plx at the same time; nil before that, and if the host already has plx
-	turn         *turn    // state of this host while it gets plx, from Seeds; nil if the host already had plx, and at the start
+	home         string   // home directory, as an absolute path on the host
+	turn         *turn    // place of this host among the hosts of Seeds that get plx now; nil before that, and if the host already had plx
 	done         bool     // true once the method Done was called
 }
 

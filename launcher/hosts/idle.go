@@ -295,8 +295,8 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 		conn, err = protocol.OpenCalls(s)
 		return err
 	})
-	// An agent of an old plx version, which has no requests, may end before
-	// its greeting arrives. Its stderr then shows the cause.
+	// An agent of an old plx version cannot serve requests. It may end before
+	// its first message arrives here. Its stderr then shows the cause.
 	if said, ok := errors.AsType[*ScriptError](err); ok && strings.Contains(said.Stderr, protocol.KnowsNoCalls) {
 		err = &protocol.VersionError{Got: "before calls"}
 	}

@@ -9,8 +9,8 @@ import (
 
 // save takes a checkpoint before a stop that the user has requested. Until the
 // chief (worker 0) has answered, the job continues to run. If the job finishes
-// or fails in that time, this determines the verdict. A failed job is then not
-// restarted, because the user wants it to end.
+// or fails in that time, that is its final result, and not the stop. A failed
+// job is then not restarted, because the user wants it to end.
 type save struct {
 	wanted  bool            // a stop with a checkpoint has been requested
 	ask     StopAsked       // the stop to carry out after the checkpoint; valid if wanted is true
@@ -34,7 +34,7 @@ func (s *save) begin(v view, ask StopAsked) ([]Command, decision) {
 	}
 	ask.SaveTime = 0
 	if v.stage > running && !v.between() {
-		return nil, stopNow{ask} // no checkpoint: the job has finished or failed, which determines its verdict
+		return nil, stopNow{ask} // no checkpoint: the job has finished or failed before the stop
 	}
 	s.wanted, s.ask = true, ask
 	cause := "the job had not started"
@@ -58,8 +58,8 @@ func (s *save) request(v view, h int) []Command {
 	return []Command{send(h, protocol.Message{Checkpoint: &protocol.Checkpoint{}})}
 }
 
-// awaits reports whether the checkpoint was requested and the chief has not
-// answered yet.
+// awaits reports whether the checkpoint was requested and the chief (worker 0)
+// has not answered yet.
 func (s *save) awaits(now stage) bool { return now == running && s.wanted && s.outcome == nil }
 
 // answered handles the answer of the chief, or of the chief's agent if the
@@ -76,8 +76,9 @@ func (s *save) answered(v view, m cluster.ControlMessage) ([]Command, decision) 
 	return commands, d
 }
 
-// afterEvent is called after each event. If the chief has ended before other
-// workers, it cannot take the checkpoint, and afterEvent cancels the request.
+// afterEvent is called after each event. Only the chief (worker 0) can take
+// the checkpoint. If it has ended before other workers, afterEvent cancels the
+// request.
 func (s *save) afterEvent(v view) ([]Command, decision) {
 	if !v.generation.ended(cluster.Chief) || !s.awaits(v.stage) {
 		return nil, nil

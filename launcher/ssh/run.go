@@ -87,7 +87,7 @@ func (c *Client) copyStreams(ctx context.Context, s *session, stdin io.Reader, o
 		}
 		sent <- feed(s, stdin)
 	}()
-	c.workers.start(func() { // warn early, since the command may run for a long time
+	c.workers.start(func() { // warn about the output of shell start-up files before the command ends, since it may run for a long time
 		for _, begun := range []chan struct{}{out.begun, errs.begun} {
 			select {
 			case <-begun:

@@ -23,14 +23,14 @@ type Shard struct {
 	isLoss   bool                       // true if the shard holds the step's loss and metrics instead of a variable
 	rate     func(rate float64) float64 // returns the variable's learning rate; the parameter is the learning rate of the step
 	lossSum  bool                       // true if the loss of a step is the sum of the virtual workers' losses; false if it is their mean
-	sums     []groupSum                 // by group of workers: the gradient sum of its current step
+	sums     []groupSum                 // indexed by group of workers: the gradient sum of the group's current step
 	device   DeviceMemory               // stores the values, for example on a GPU; nil if the field state stores them; set before the first step
 
 	mu      sync.RWMutex // guards state, updates, counted and uneven
 	state   state
 	updates uint64 // number of steps that were applied to the shard
 	counted bool   // true if SetUpdates has set updates to the count of the shard's previous holder
-	uneven  bool   // true if previous holders may have different values of updates, because the job resumed from a checkpoint
+	uneven  bool   // true if the job resumed from a checkpoint: then the tasks that stored parts of this shard before may have different values of updates
 
 	asking sync.Mutex
 	asked  sparse.Requests // rows that workers have requested, by step; guarded by asking

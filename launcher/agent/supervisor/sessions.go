@@ -47,7 +47,8 @@ func (s *sessions) notice(text string) {
 	s.sendToDriver(protocol.Message{Notice: text})
 }
 
-// show sends a message to every visitor.
+// show sends a message to every visitor, that is, to every connected command
+// such as plx attach.
 func (s *sessions) show(m protocol.Message) {
 	for l := range s.visitors {
 		l.send(m)
@@ -237,8 +238,8 @@ func (s *supervisor) visited(l *session, m protocol.Message) {
 }
 
 // Limits of a connection. The supervisor closes a connection that exceeds a
-// limit. A client that connects again loses nothing: the supervisor first
-// sends it State, the current state of the job on this host.
+// limit. If the client connects again, the supervisor first sends it State, the
+// current state of the job on this host.
 const (
 	writeTimeout = 30 * time.Second // timeout for sending one message
 	closeTimeout = time.Second      // timeout for the client to close its side after the supervisor has closed its own

@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// roster is the chief's list of tasks. It says which tasks are connected and
-// which tasks share a checkpoint folder. Any goroutine may call its methods.
+// roster is the list of tasks that the chief (worker 0) keeps. It says which
+// tasks are connected and which tasks share a checkpoint folder. Any goroutine
+// may call its methods.
 type roster struct {
 	config Config
 	tasks  []cluster.Task // all tasks of the job, connected or not
@@ -24,7 +25,7 @@ type roster struct {
 	mu       sync.Mutex
 	members  map[cluster.Task]*member // the tasks that have sent their hello message
 	groups   [][]cluster.Task         // sets of tasks that share a folder; nil until find has run
-	decided  bool                     // true if the chief has chosen the checkpoint to resume from, or to begin from scratch
+	decided  bool                     // true if the chief (worker 0) has chosen the checkpoint to resume from, or to begin training from scratch
 	fresh    bool                     // true if the chief (worker 0) has chosen to begin training from scratch; valid if decided is true
 	complete chan struct{}            // closed when every task of the job has sent its hello message
 	lost     chan error               // gets the error of the first task that is lost; buffered
@@ -129,9 +130,9 @@ func (r *roster) decide(fresh bool) {
 	r.decided, r.fresh = true, fresh
 }
 
-// release allows tasks to end that have asked to end and are not needed. Until
-// all workers have restored their state, every task that has checkpoint files
-// is needed.
+// release allows tasks to end: those that have asked for it and are not needed
+// any more. Until all workers have restored their state, every task that has
+// checkpoint files is needed.
 func (r *roster) release() {
 	r.mu.Lock()
 	decided, fresh := r.decided, r.fresh
@@ -232,7 +233,8 @@ func (m *member) answer(a message) {
 	}
 }
 
-// find asks every task which probes it sees in its folder. From the answers it
+// find asks every task which probes it sees in its checkpoint folder. A probe
+// is a subfolder that a task has created there. From the answers, find
 // computes which tasks share a folder.
 func (r *roster) find(ctx context.Context) error {
 	members := r.all()

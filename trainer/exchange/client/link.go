@@ -42,9 +42,9 @@ type link struct {
 	body  []byte
 }
 
-// openLink connects to a shard holder, or to the first worker of the host. The
-// link will send the sums of gradients in out. Its first step is the given
-// one.
+// openLink connects to a task that stores variables, or to the first worker of
+// this host, which adds up the gradients of the host's workers. The link will
+// send the sums of gradients in out. Its first step has the number step.
 func openLink(ctx context.Context, h *holders, index int, task cluster.Task, purpose string, out *aggregate.Outbox, step uint64) (*link, error) {
 	session, err := peers.Open(ctx, h.config.Peers, task, h.config.Cluster.Addr(task), purpose, h.d.Silence())
 	if err != nil {
@@ -60,7 +60,7 @@ func openLink(ctx context.Context, h *holders, index int, task cluster.Task, pur
 		answered: make(chan aggregate.Outcome, 1), over: make(chan struct{})}
 	l.requests = &requests{holder: to, jobs: l.sender.jobs, pulls: h.pulls}
 	if index < 0 {
-		step++ // a shard holder first sends the initial values, but the first worker of the host does not
+		step++ // the initial values count as a step of their own, but the first worker of the host sends none: only tasks that store variables do
 	}
 	l.came = slices.Repeat([]uint64{step}, len(now.pieces))
 	l.running.Go(l.receive)
@@ -113,7 +113,7 @@ func (l *link) close(goodbye bool) (err error) {
 	if err == nil {
 		return nil
 	}
-	var told *peers.PeerError // an error of another task, which the holder has reported instead of replying
+	var told *peers.PeerError // an error of another task, which the task at the other end has reported instead of replying
 	if _, cause := l.session.Next(); errors.As(cause, &told) && told.Task != l.session.Task {
 		return cause
 	}

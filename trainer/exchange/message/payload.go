@@ -72,7 +72,8 @@ func DecodeOutcome(from []byte) (aggregate.Outcome, error) {
 }
 
 // EncodeScale returns the payload of a Scale frame: the norm of the gradients,
-// and the factor by which shard holders multiply every gradient to clip it.
+// and the factor for clipping. The tasks that store the variables multiply
+// every gradient by this factor.
 func EncodeScale(norm, factor float64) []byte { return appendFloat(appendFloat(nil, norm), factor) }
 
 // DecodeScale decodes the payload of a Scale frame, which must have PairSize

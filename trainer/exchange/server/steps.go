@@ -33,8 +33,9 @@ func (s *Server) Begin(step uint64, b aggregate.Beginning) error {
 	return s.begin(s.config.Peers.Self.Index, step, b)
 }
 
-// begin counts a step that a worker begins, and reports the step to the shards
-// and to the aggregator, if there is one.
+// begin counts a step that a worker begins, and reports the step to the
+// shards. It also reports it to the aggregator, which adds up the gradients of
+// the workers on a host, if this process has one.
 func (s *Server) begin(rank int, step uint64, b aggregate.Beginning) error {
 	s.mu.Lock()
 	e := s.shards
