@@ -114,8 +114,8 @@ func parseDataAddr(text string) (string, error) {
 // resource file, which lists hosts and their devices.
 type options struct {
 	seen     map[string]bool // names of all options on the line
-	slots    int             // number of slots; 0 if the line has no slots=
-	maxSlots int             // maximum number of slots; 0 if the line has no max_slots=
+	slots    int             // number N of the option slots=N (use the GPUs 0 to N-1, or N workers on the CPU); 0 if the line has no slots=
+	maxSlots int             // number in the option max_slots=, which files for mpirun have; 0 if the line has no max_slots=
 	addr     string          // IP address in canonical form; empty if the line has no addr=
 	exclude  []ID            // ids of the GPUs to leave out, sorted; empty if the line has no exclude=
 	nic      string          // network interface over which tasks send data, such as eth0; empty if the line has no nic=

@@ -29,7 +29,7 @@ import (
 // task is this process in its role as a worker or a server of the job.
 type task struct {
 	job     *Job
-	control *cluster.Control // connection to plx's agent; nil without a launcher
+	control *cluster.Control // connection to plx's agent; nil if plx launch did not start this process
 	quit    chan struct{}
 	running sync.WaitGroup // waits for the goroutine that runs beat, which sends heartbeats
 }

@@ -77,8 +77,8 @@ type Config struct {
 	// nil.
 	Begun    func()
 	Progress envsync.Progress // receives the progress of sending plx; may be nil
-	// BytesSent receives the number of bytes of each piece that this machine sends.
-	// It may be nil.
+	// BytesSent is called whenever this machine has sent a part of plx, with
+	// the number of bytes of that part. It may be nil.
 	BytesSent func(bytes int64)
 }
 
@@ -388,8 +388,8 @@ func (s *Session) send(ctx context.Context, agent envsync.Blob) error {
 	return said.unexpected()
 }
 
-// upload sends plx as a file over a second session. It gives up if there is no
-// progress for stallLimit.
+// upload sends plx as a file over an SSH session of its own, such as sftp. It
+// gives up if there is no progress for stallLimit.
 func (s *Session) upload(ctx context.Context, agent envsync.Blob, packed []byte) error {
 	name := "." + s.Marker + ".gz"
 	size := int64(len(packed))

@@ -37,8 +37,8 @@ import (
 type Host struct {
 	Name  string
 	Agent Dialer // connects to the host's agent; may also implement Reviver, Queuer and Watcher
-	// NoAgentMeansClean is true if ErrNoAgent from Dial proves that no process
-	// that the host's agent started is still running.
+	// NoAgentMeansClean is true if the error ErrNoAgent from Dial proves that
+	// all processes which the host's agent had started have ended.
 	NoAgentMeansClean bool
 }
 
@@ -133,7 +133,7 @@ type driver struct {
 	contacts []*contact // one contact per host, in the order of the hosts' indices
 	events   chan jobstate.Event
 	timers   map[jobstate.Timer]time.Time // time at which each pending timer fires
-	grace    time.Duration                // shortest time between asking tasks to end and killing them that was requested so far; at first Plan.Grace
+	grace    time.Duration                // time between asking tasks to end and killing them; the shortest that was requested so far, at first Plan.Grace
 	verdict  *protocol.Verdict            // final result; nil until the state machine has ended the job
 	done     context.Context              // canceled when Run returns
 	running  sync.WaitGroup               // waits for the goroutines of contacts and pulse
@@ -142,9 +142,9 @@ type driver struct {
 	held     time.Time // when the chief (worker:0) last paused the job for plx scale; zero if never
 }
 
-// Run runs the job and returns its verdict. If ctx is canceled, Run returns at
-// once and does not end the agents, which run until their leases expire. To
-// end a job cleanly, use Options.Stop.
+// Run runs the job and returns its verdict: whether and why it failed. If ctx
+// is canceled, Run returns at once and does not end the agents, which run
+// until their leases expire. To end a job cleanly, use Options.Stop.
 func Run(ctx context.Context, plan protocol.Plan, hosts []Host, opts Options) (protocol.Verdict, error) {
 	if len(hosts) != len(plan.Hosts) || opts.Lease <= 0 {
 		return protocol.Verdict{}, fmt.Errorf("drive %s: %d hosts for a plan of %d, lease %s", plan.Job, len(hosts), len(plan.Hosts), opts.Lease)
@@ -272,8 +272,8 @@ func (d *driver) answer(a jobstate.Answer) {
 	d.contacts[a.Host].out.send(protocol.Message{Scaled: &scaled})
 }
 
-// endMargin is how much longer than the tasks' grace the driver waits for
-// agents to end.
+// endMargin is how much longer the driver waits for agents to end than the
+// tasks' grace, the time between asking tasks to end and killing them.
 const endMargin = 15 * time.Second
 
 // end sends every agent the job's final result. It then waits, up to a time

@@ -91,8 +91,8 @@ func (w *Watch) Heard(host int, s *protocol.ActivityReport) bool {
 func (w *Watch) HasHeard(host int) bool { return w.answers[host] != nil }
 
 // Judge evaluates the answers to the last request. The caller calls it when
-// the hosts of all running tasks have answered. If hold is true, Judge reports
-// no hang.
+// the hosts of all running tasks have answered. If hold is true, the tasks may
+// wait for a checkpoint or for a change of hosts, so Judge reports no hang.
 func (w *Watch) Judge(tasks []Task, hold bool) Advice {
 	if w.waits {
 		return w.explain(tasks)

@@ -48,9 +48,9 @@ func (s *save) begin(v view, ask StopAsked) ([]Command, decision) {
 	return s.end(outcome)
 }
 
-// request asks the chief for the checkpoint, if h is the chief's host and the
-// answer is still missing. It is called again after a reconnection, because
-// the request or the answer may have been lost.
+// request asks the chief (worker 0) for the checkpoint, if h is the chief's
+// host and the chief has not answered. It is called again after a
+// reconnection, because the request or the answer may have been lost.
 func (s *save) request(v view, h int) []Command {
 	if v.generation.ended(cluster.Chief) || !s.awaits(v.stage) || h != v.chief() || !v.hosts[h].reachable() {
 		return nil
@@ -62,9 +62,9 @@ func (s *save) request(v view, h int) []Command {
 // has not answered yet.
 func (s *save) awaits(now stage) bool { return now == running && s.wanted && s.outcome == nil }
 
-// answered handles the answer of the chief, or of the chief's agent if the
-// chief cannot answer. It ignores a second answer, and checkpoints that the
-// program takes without a request.
+// answered handles the answer of the chief (worker 0), or of the agent on its
+// host if the chief cannot answer. It ignores a second answer, and checkpoints
+// that the program takes without a request.
 func (s *save) answered(v view, m cluster.ControlMessage) ([]Command, decision) {
 	if !s.wanted || s.outcome != nil {
 		return nil, nil

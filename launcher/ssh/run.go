@@ -273,9 +273,10 @@ var (
 	errStopped = errors.New("run has returned")
 )
 
-// cleanWriter drops all bytes before the sentinel, a line that the wrapper
-// script prints just before the command starts. It writes the bytes after the
-// sentinel to the underlying writer. After stop was called, it writes nothing.
+// cleanWriter drops all bytes before the sentinel: a line that Run makes the
+// remote shell print just before the command starts. It writes the bytes after
+// the sentinel to the underlying writer. After stop was called, it writes
+// nothing.
 type cleanWriter struct {
 	to       io.Writer
 	begun    chan struct{} // closed once the sentinel has arrived

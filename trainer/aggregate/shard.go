@@ -263,10 +263,10 @@ func (s *Shard) Updates() uint64 {
 	return s.updates
 }
 
-// SetUpdates takes over the number of updates of the previous holder of rows
-// that moved to this shard. All holders of a variable must report the same
-// number. Only after a resume from a checkpoint may they differ; then the
-// highest number is used.
+// SetUpdates sets the number of updates of this shard to that of the task that
+// stored its rows before. All tasks that store rows of one variable must
+// report the same number. Only after a resume from a checkpoint may they
+// differ; then the highest number is used.
 func (s *Shard) SetUpdates(updates uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

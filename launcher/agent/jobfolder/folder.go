@@ -130,8 +130,9 @@ func Root() (string, error) {
 	return filepath.Join(dir, ".plx"), err
 }
 
-// Of returns the folder of a job on the host whose folder has the given name.
-// It rejects names that would lead out of ~/.plx/jobs.
+// Of returns the path of a job's folder on one host: ~/.plx/jobs/JOB/NAME,
+// where name stands for the host. It rejects names that would lead out of
+// ~/.plx/jobs.
 func Of(job, name string) (Folder, error) {
 	for _, element := range []string{job, name} {
 		if err := CheckName(element); err != nil {
@@ -183,7 +184,7 @@ func (f Folder) Create(secret []byte) (least int, err error) {
 	switch {
 	case err == nil && LifeOf(old) != Dead:
 		return 0, fmt.Errorf("job %s already has an agent on this host, pid %d", f.Job(), old.Supervisor)
-	case err == nil && old.Supervisor == 0: // the earlier agent never started a supervisor, so it has run no generation
+	case err == nil && old.Supervisor == 0: // the earlier agent never started a supervisor, so it has started no tasks
 		least = old.Least
 	case err == nil:
 		least = max(old.Least, old.Generation+1)

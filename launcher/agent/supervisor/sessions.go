@@ -28,7 +28,7 @@ const maxVisitors = 256
 // stop and plx scale.
 type sessions struct {
 	log      *log.Logger
-	driver   *session          // the driver's connection; nil if no driver is connected
+	driver   *session          // connection of the driver, the process that controls the job; nil if no driver is connected
 	visitors map[*session]bool // connected visitors
 }
 
@@ -55,9 +55,10 @@ func (s *sessions) show(m protocol.Message) {
 	}
 }
 
-// attach registers a new connection of the driver or of a visitor, and sends
-// the current state on it. A new driver's connection replaces that of the
-// previous driver.
+// attach registers a new connection of the driver (the process that controls
+// the job) or of a visitor (a command such as plx attach), and sends the
+// current state on it. The connection of a new driver replaces that of the
+// previous one.
 func (s *sessions) attach(l *session, state protocol.State) {
 	switch {
 	case l.driver:
@@ -167,8 +168,9 @@ func (s *supervisor) converse(l *session) {
 	})
 }
 
-// handle executes one message of the driver or a visitor. It ignores a driver
-// that a new driver has replaced.
+// handle executes one message of the driver (the process that controls the
+// job) or of a visitor (a command such as plx stop). If a new driver has
+// replaced the driver that sent a message, handle ignores the message.
 func (s *supervisor) handle(l *session, m protocol.Message) {
 	switch {
 	case s.sessions.visitors[l]:
@@ -207,8 +209,8 @@ func (s *supervisor) handle(l *session, m protocol.Message) {
 }
 
 // visited handles a message of a visitor (such as plx stop): it forwards
-// requests to the driver. If no driver is connected, a stop request ends the
-// job on this host directly.
+// requests to the driver, the process that controls the job. If no driver is
+// connected, a stop request ends the job on this host directly.
 func (s *supervisor) visited(l *session, m protocol.Message) {
 	alone := s.sessions.driver == nil || s.record.ending()
 	why := s.host.driver() + " is not connected"

@@ -210,8 +210,8 @@ func (w *watch) stacks(processes map[int][]protocol.Process) map[cluster.Task]lo
 	return texts
 }
 
-// onLoop runs f on the loop and waits until f has returned. It returns false
-// if the loop has ended without running f.
+// onLoop runs f on the supervisor's event loop and waits until f has returned.
+// It returns false if the loop has ended without running f.
 func (w *watch) onLoop(f func()) bool {
 	done := make(chan struct{})
 	w.loop.do(func() {

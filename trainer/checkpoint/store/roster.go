@@ -312,7 +312,7 @@ func (r *roster) report(groups [][]cluster.Task) {
 }
 
 // here returns the groups of tasks that share a folder. It omits tasks that
-// are not present, and empty groups.
+// are not connected or are allowed to end, and groups that are then empty.
 func (r *roster) here() (groups [][]*member) {
 	present := r.present()
 	r.mu.Lock()

@@ -19,7 +19,7 @@ import (
 
 const (
 	goodbyeTime = 5 * time.Second // longest time to wait for a holder's reply to a goodbye
-	tellTime    = time.Second     // longest time to wait until a holder closes the connection after an error was sent to it
+	tellTime    = time.Second     // longest time to wait until a holder (a task that stores variables) closes the connection after an error was sent to it
 )
 
 // link is a worker's connection to one holder (a task that stores variables).
@@ -38,7 +38,7 @@ type link struct {
 
 	// Only the goroutine that receives frames uses the following fields.
 	steps uint64   // number of completed steps whose updates are in the values that arrive next
-	came  []uint64 // indexed by piece: the number of completed steps (field steps) at which the piece's next value is expected
+	came  []uint64 // indexed by piece of a variable: the value that the field steps will have when the piece's next value arrives
 	body  []byte
 }
 
@@ -60,7 +60,7 @@ func openLink(ctx context.Context, h *holders, index int, task cluster.Task, pur
 		answered: make(chan aggregate.Outcome, 1), over: make(chan struct{})}
 	l.requests = &requests{holder: to, jobs: l.sender.jobs, pulls: h.pulls}
 	if index < 0 {
-		step++ // the initial values count as a step of their own, but the first worker of the host sends none: only tasks that store variables do
+		step++ // a task that stores variables first sends the initial values; the first worker of the host sends none, so that its first value arrives one step later
 	}
 	l.came = slices.Repeat([]uint64{step}, len(now.pieces))
 	l.running.Go(l.receive)
@@ -86,7 +86,8 @@ func (l *link) declare(body []byte) error {
 }
 
 // check ends the training if err, the result of a Send, is not nil. If the
-// holder has reported a reason, the training ends with that reason.
+// task at the other end has reported a reason, the training ends with that
+// reason.
 func (l *link) check(err error) {
 	if err != nil {
 		l.fail(l.session.SendFailed(err))
@@ -135,7 +136,7 @@ func (l *link) receive() {
 			}
 		}
 		l.fail(err)
-		l.session.Refuse(l.holders.reason(), tellTime) // send the reason to the holder, so that the holder ends too
+		l.session.Refuse(l.holders.reason(), tellTime) // tell the task at the other end the reason, so that it ends too
 		return
 	}
 }
@@ -234,8 +235,8 @@ func (l *link) room(n int) []byte {
 	return l.body
 }
 
-// squares reads the holder's sums of squares of gradients. The global norm is
-// computed from these sums.
+// squares reads sums of squares of gradients from the holder, the task at the
+// other end of the link. The global norm is computed from these sums.
 func (l *link) squares(f wire.Header) error {
 	h := l.holders
 	if most := aggregate.MaxReport(h.shards.Load().d, l.index); l.index < 0 || f.Length > most {
@@ -276,9 +277,9 @@ func (l *link) end(f wire.Header, first bool, left int) (aggregate.Outcome, erro
 	return message.DecodeOutcome(body)
 }
 
-// change handles the holder's report that variables have moved. left is the
-// number of values that were still expected under the old placement. change
-// returns the number of values to expect under the new placement.
+// change handles the report of the task at the other end that variables have
+// moved. left is the number of values that the worker still expected from it
+// before the move. change returns the number to expect after the move.
 func (l *link) change(f wire.Header, left int) (int, error) {
 	now, next := l.holds.Load(), l.coming.Swap(nil)
 	if next == nil || f.Length != 0 || f.Epoch != next.epoch || f.Step != next.step || left != now.valued {

@@ -73,8 +73,8 @@ func (s *Server) Room(now, next *layout.Declaration) transition.RoomError {
 	return s.holder.Room(now, next)
 }
 
-// Remap requests that variables move, on behalf of the worker in the same
-// process.
+// Remap requests that variables move to other tasks. The worker in the same
+// process calls it.
 func (s *Server) Remap(w *transition.MoveRequest) error {
 	return s.migration.remap(s.config.Peers.Self.Index, w)
 }
@@ -102,8 +102,9 @@ func (s *Server) Leave() {
 	s.left()
 }
 
-// leaves notifies the shards and the aggregator that a worker sends nothing
-// more.
+// leaves notifies the shards that a worker sends nothing more. It also
+// notifies the aggregator, which adds up the gradients of the workers on a
+// host.
 func (s *Server) leaves(rank int) {
 	if s.local.Aggregator != nil {
 		s.local.Aggregator.Rows.Leave(rank)

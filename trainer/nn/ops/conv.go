@@ -172,7 +172,8 @@ func filterGradient[T float](c convolution) recurrent.Pass[T] {
 }
 
 // patchesOf writes the patches of an image into scratch and returns scratch.
-// If the convolution is direct, it returns the image instead.
+// If the convolution is direct (the matrix of patches equals the image), it
+// returns the image instead.
 func patchesOf[T float](c convolution, image, scratch []T) []T {
 	if c.direct() {
 		return image
