@@ -99,10 +99,10 @@ func (c *Carriage) Restore(ctx context.Context) (missing []string, err error) {
 	return missing, nil
 }
 
-// Complete returns feed and adds the recurrent state for each input that feed
-// does not set. For a training step, the caller passes 0 as rows, and the
-// state is that of the previous step. For an evaluation, rows is the size of
-// the batch, and the state is zeros.
+// Complete returns a copy of feed with the recurrent state added for each input
+// that feed does not set. For a training step, the caller passes 0 as rows,
+// and the state is that after the previous step. For an evaluation, rows is the
+// size of the batch, and the state is zeros.
 func (c *Carriage) Complete(feed map[string]tensor.Tensor, rows int) map[string]tensor.Tensor {
 	all := map[string]tensor.Tensor{}
 	maps.Copy(all, feed)

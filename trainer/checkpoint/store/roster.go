@@ -153,7 +153,7 @@ func (r *roster) release() {
 	}
 }
 
-// member is the chief's record of another task; the chief is worker 0. Any
+// member is what the chief (worker 0) knows about one task of the job. Any
 // goroutine may call its methods.
 type member struct {
 	task  cluster.Task

@@ -81,8 +81,8 @@ func EncodeScale(norm, factor float64) []byte { return appendFloat(appendFloat(n
 func DecodeScale(from []byte) (norm, factor float64) { return float(from), float(from[8:]) }
 
 // EncodeRoom returns the payload of the reply to a Room frame. need is the
-// memory in bytes that this host needs after a planned move of variables; free
-// is its free memory in bytes.
+// additional memory in bytes that this host needs for a planned move of
+// variables; free is its free memory in bytes.
 func EncodeRoom(need, free uint64) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, need), free)
 }

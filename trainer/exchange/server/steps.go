@@ -14,7 +14,7 @@ import (
 // admit checks a frame from a worker and returns this server's shards. It
 // returns an error if not all workers are ready. It also returns one if the
 // worker sent the frame for another epoch, that is, for another distribution
-// of the variables over the servers. While variables move between servers,
+// of the variables over the tasks that store them. While variables move,
 // migration.admit checks the frame too.
 func (s *Server) admit(rank int, h wire.Header, epoch uint32) (*aggregate.Shards, error) {
 	s.mu.Lock()
@@ -66,9 +66,9 @@ func (s *Server) save(ctx context.Context, e *aggregate.Shards, step, number uin
 	return nil
 }
 
-// Room returns how much memory this host needs to store the variables as next
-// places them, and how much is free. now is the present declaration; next
-// differs from it in which task stores which part of the variables.
+// Room returns how much additional memory this host needs if variables move
+// between tasks, and how much is free. now and next are the declarations before
+// and after the move: they say which task stores which part of the variables.
 func (s *Server) Room(now, next *layout.Declaration) transition.RoomError {
 	return s.holder.Room(now, next)
 }
