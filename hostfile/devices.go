@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// maxID is the largest accepted GPU id. No driver has more than 64 devices
-	// on a host, so a larger number is probably a port.
+	// maxID is the largest accepted GPU id. No GPU driver has more than 64
+	// devices on a host. A larger number after the host name is probably an
+	// SSH port.
 	maxID    = 63
 	maxCount = 4096 // greatest number of CPU workers or slots of a host
 )
@@ -109,21 +110,22 @@ func parseDataAddr(text string) (string, error) {
 	return addr.Unmap().String(), nil
 }
 
-// options holds the name=value words at the end of a line.
+// options holds the options (NAME=VALUE words) at the end of a line of the
+// resource file, which lists hosts and their devices.
 type options struct {
 	seen     map[string]bool // names of all options on the line
-	slots    int             // number of slots; 0 if the line has no slots=
-	maxSlots int             // maximum number of slots; 0 if the line has no max_slots=
+	slots    int             // number N of the option slots=N (use the GPUs 0 to N-1, or N workers on the CPU); 0 if the line has no slots=
+	maxSlots int             // number in the option max_slots=, which files for mpirun have; 0 if the line has no max_slots=
 	addr     string          // IP address in canonical form; empty if the line has no addr=
 	exclude  []ID            // ids of the GPUs to leave out, sorted; empty if the line has no exclude=
-	nic      string          // name of a network interface; empty if the line has no nic=
-	values   []string        // values of the line's variables; cutVariables has replaced each NAME=VALUE on the line by NAME=N, where N is an index of values
-	env      []string        // variables as NAME=VALUE, in the order of the line
+	nic      string          // network interface over which tasks send data, such as eth0; empty if the line has no nic=
+	values   []string        // values of the line's environment variables. Each NAME=VALUE on the line was replaced by NAME=N before: N is the index of VALUE here.
+	env      []string        // the line's environment variables as NAME=VALUE, in the order of the line
 }
 
-// parseOptions parses the options and variables of a line. values holds the
-// values of the variables, which cutVariables has cut out of the line. The
-// parameter devices is true if the line names devices before the options.
+// parseOptions parses the options and environment variables of a line. In
+// words, each variable is NAME=N, where N is the index of the value in values.
+// The parameter devices is true if the line names devices before the options.
 func parseOptions(words, values []string, devices bool) (options, error) {
 	given := options{seen: map[string]bool{}, values: values}
 	for _, word := range words {
@@ -176,8 +178,9 @@ func (o *options) set(word string) error {
 	return err
 }
 
-// setVariable adds an environment variable to o.env. number is the text that
-// cutVariables has put in place of the value: an index of o.values.
+// setVariable adds an environment variable to o.env. number is an index of
+// o.values, where the variable's value is; the parser has put it on the line
+// in place of the value.
 func (o *options) setVariable(name, number string) error {
 	n, err := strconv.Atoi(number)
 	if !variableStart().MatchString(name+"=") || err != nil || n >= len(o.values) {

@@ -169,8 +169,9 @@ func (r *Row) Remove() {
 	}
 }
 
-// refresh redraws the progress rows. If now is false, it draws them at most
-// once per redrawEvery, and otherwise later. The caller must hold d.mu.
+// refresh redraws the progress rows. If now is false and the last drawing is
+// less than redrawEvery ago, a timer draws them later. The caller must hold
+// d.mu.
 func (d *Display) refresh(now bool) {
 	if !d.canMove(d.base) || !now && time.Since(d.last) < redrawEvery {
 		d.later()

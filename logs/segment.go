@@ -167,8 +167,9 @@ func (s segment) records() (int64, error) {
 	return info.Size() / recordSize, nil
 }
 
-// segments are consecutive segments of a spool, in order and without gaps. Its
-// methods address bytes by their offset in the spool.
+// segments are consecutive files of a spool (the log of one stream of one
+// task), in order and without gaps. Its methods address bytes by their offset
+// in the spool.
 type segments []segment
 
 // openSegments opens the segments that begin at bases. If there is a gap

@@ -29,7 +29,7 @@ import (
 // task is this process in its role as a worker or a server of the job.
 type task struct {
 	job     *Job
-	control *cluster.Control // connection to plx's agent; nil without a launcher
+	control *cluster.Control // connection to plx's agent; nil if plx launch did not start this process
 	quit    chan struct{}
 	running sync.WaitGroup // waits for the goroutine that runs beat, which sends heartbeats
 }
@@ -141,7 +141,7 @@ func (t *task) serveAgent(cancel context.CancelCauseFunc) {
 // statusMessage returns a message to plx's agent of the given kind, with the current
 // step, the loss and the step of the last checkpoint.
 func (t *task) statusMessage(kind cluster.ControlKind) cluster.ControlMessage {
-	m := cluster.ControlMessage{Kind: kind, Step: t.job.progress.steps.Load()} // loaded before session, because Parallelize stores session first and then steps
+	m := cluster.ControlMessage{Kind: kind, Step: t.job.progress.steps.Load()} // read before session: Parallelize sets session before it counts steps, so session is set if steps is not zero
 	if s := t.job.session.Load(); s != nil {
 		m.From = int64(s.from)
 		if store := s.saving.network.store; store != nil {
@@ -251,7 +251,8 @@ func (t *task) run(ctx context.Context, train func(context.Context, *Job) error)
 	return err
 }
 
-// work calls train, the program's function, and then ends its session.
+// work calls train, the program's function, and then ends the training session
+// that train has begun.
 func (t *task) work(ctx context.Context, train func(context.Context, *Job) error) error {
 	training, cancel := context.WithCancel(ctx)
 	err := hooks.Guarded(func() error { return train(training, t.job) })
@@ -361,8 +362,10 @@ func (t *task) checkpoint(asked cluster.ControlMessage) {
 	s.saving.saver.RequestSave(q)
 }
 
-// request converts the agent's message m to a request to the saver. It returns
-// an error if the job could not continue with the hosts that the agent plans.
+// request converts the agent's message m to a request to the saver, which
+// makes checkpoints. If the agent asks for a pause of the training, to change
+// the number of workers, request returns an error if the job cannot run with
+// the new number.
 func (t *task) request(m cluster.ControlMessage) (saver.Request, error) {
 	q := saver.Request{Hold: m.Hold, Number: m.Request, Workers: m.Workers}
 	if !m.Hold {

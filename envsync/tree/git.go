@@ -147,8 +147,7 @@ func (r *repository) named(base, file string) string {
 }
 
 // start starts the process "git check-ignore", which checks one path after
-// another. The method close of ignore ends the process by closing its standard
-// input.
+// another. The process ends when its standard input is closed.
 func (r *repository) start() (err error) {
 	cmd := gitCommand(context.Background(), r.dir, "check-ignore", "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
 	if r.in, err = cmd.StdinPipe(); err != nil {

@@ -48,8 +48,9 @@ func workdir(ctx context.Context, job, folder string) (build func(tree.Sum) erro
 	}, err
 }
 
-// damagedContent changes err to an error with its own code if err means a
-// damaged file in the cache. The launcher then sends that file again.
+// damagedContent gives err a code of its own if err means a damaged file in
+// the cache. The launching machine recognises the code and sends that file
+// again.
 func damagedContent(err error) error {
 	if damaged := (*tree.DamagedError)(nil); errors.As(err, &damaged) {
 		return &protocol.Failure{Code: protocol.CodeDamaged, Text: damaged.Error()}

@@ -60,7 +60,7 @@ func execute(_ context.Context, _ []string, std streams) error {
 // execution is the state of a command that execute runs.
 type execution struct {
 	want      protocol.ExecRequest
-	orders    chan byte        // orders of the launcher, one byte each; ExecStop when the input has ended
+	orders    chan byte        // orders from standard input, one byte each, such as a signal for the command; ExecStop at the end of the input
 	guardGone <-chan os.Signal // receives a signal when the parent, which runs guard, has ended
 	children  *process.Children
 	child     *process.Child

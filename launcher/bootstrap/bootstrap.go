@@ -77,8 +77,8 @@ type Config struct {
 	// nil.
 	Begun    func()
 	Progress envsync.Progress // receives the progress of sending plx; may be nil
-	// BytesSent receives the number of bytes of each piece that this machine sends.
-	// It may be nil.
+	// BytesSent is called whenever this machine has sent a part of plx, with
+	// the number of bytes of that part. It may be nil.
 	BytesSent func(bytes int64)
 }
 
@@ -104,8 +104,8 @@ const (
 	// slowest is the minimum speed, in bytes per second, that is assumed for
 	// receiving and hashing a file on a host.
 	slowest = 1 << 20
-	// maxNoise is the maximum number of other bytes that a host may print
-	// before a line of the script.
+	// maxNoise is the maximum number of bytes that a host may print before a
+	// line of the script. A shell start-up file can print such bytes.
 	maxNoise = 1 << 20
 	// maxQuote is the maximum number of bytes of a host's output that an error
 	// message quotes.
@@ -176,7 +176,7 @@ type Session struct {
 	processLimit string   // output of ulimit -u in the remote shell, which a failed script reports; "" if the script has not failed
 	limits       []string // limits of the shell that runs plx: address space and data in KiB, processes, open files
 	home         string   // home directory, as an absolute path on the host
-	turn         *turn    // state of this host while it gets plx, from Seeds; nil if the host already had plx, and at the start
+	turn         *turn    // place of this host among the hosts of Seeds that get plx now; nil before that, and if the host already had plx
 	done         bool     // true once the method Done was called
 }
 
@@ -227,9 +227,10 @@ func (s *Session) Run(ctx context.Context, stream Stream) error {
 	return err
 }
 
-// Done tells Seeds that sending plx to this host has ended. The function seed
-// makes the host serve its plx binary to other hosts; if seed is nil, the host
-// serves no other hosts. Only the first call of Done has an effect.
+// Done tells Seeds, the hosts that pass plx on to others, that the transfer of
+// plx to this host has ended. The function seed makes this host serve its plx
+// binary too; if seed is nil, it does not. Only the first call of Done has an
+// effect.
 func (s *Session) Done(seed func(context.Context) (Seed, error)) {
 	if s.Seeds != nil && !s.done {
 		s.Seeds.leave(s.turn, s.Plx.Sum, seed)
@@ -387,8 +388,8 @@ func (s *Session) send(ctx context.Context, agent envsync.Blob) error {
 	return said.unexpected()
 }
 
-// upload sends plx as a file over a second session. It gives up if there is no
-// progress for stallLimit.
+// upload sends plx as a file over an SSH session of its own, such as sftp. It
+// gives up if there is no progress for stallLimit.
 func (s *Session) upload(ctx context.Context, agent envsync.Blob, packed []byte) error {
 	name := "." + s.Marker + ".gz"
 	size := int64(len(packed))
@@ -432,8 +433,9 @@ func (s *Session) sendInline(ctx context.Context, agent envsync.Blob, packed []b
 	return said, err
 }
 
-// writeInline sends an order to receive plx, followed by the binary, over the
-// script's session.
+// writeInline sends the plx binary to the script that runs on the host. It
+// uses the stdin of the script: first a command to receive the file, then the
+// file.
 func (s *Session) writeInline(ctx context.Context, agent envsync.Blob, packed []byte) error {
 	from, size, program := io.Reader(bytes.NewReader(packed)), int64(len(packed)), "gzip"
 	if packed == nil {
@@ -600,8 +602,9 @@ func (s *Session) lineWithin(ctx context.Context, limit time.Duration, late erro
 }
 
 // Within calls talk, which reads or writes stream. If talk takes longer than
-// limit, or ctx is canceled, Within cancels the stream, which cannot be used
-// any more. In the first case, the error is late.
+// limit, Within cancels the stream and returns the error late. If ctx is
+// canceled, it cancels the stream too, and returns the cause. A canceled
+// stream is unusable.
 func Within(ctx context.Context, stream Stream, limit time.Duration, late error, talk func() error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
@@ -737,7 +740,8 @@ func troubleIn(said string, first int) string {
 }
 
 // fullOrReadOnly is the number of entries at the start of homeTroubles that
-// are about a full or read-only disk. The network cannot cause these errors.
+// are about a full or read-only disk. On such a disk, a second transfer from
+// another machine fails too.
 const fullOrReadOnly = 3
 
 // explain adds the free disk space to an error if the disk has less than size

@@ -54,9 +54,9 @@ func (t *Table) Write(to Terminal) error {
 func (t *Table) Lines() []string { return t.lines(0, false) }
 
 // longColumn, leastLast and indent are numbers of terminal columns. The
-// table's last column moves to a line below its row in one case: it is wider
-// than longColumn, and less than leastLast would remain for it. This line is
-// indented by indent.
+// table's last column moves to a line below its row if it is wider than
+// longColumn and would get less than leastLast. The new line is indented by
+// indent.
 const leastLast, longColumn, indent = 24, 10, 4
 
 // hangIndent is the indent of the second and further lines of the first column, in

@@ -1,17 +1,18 @@
 // Package driver runs a job. It executes the commands of the job's state
 // machine (package jobstate), and reports events to the state machine.
 //
-// The driver holds one connection to the agent of each host, renews the
-// agents' leases, and redials lost connections. It returns the job's verdict
-// when every agent has ended or is lost. For an attached job the driver runs
-// in the plx launch process. For a detached job it runs in the agent on the
-// host of worker:0. The driver works in the same way in both processes.
+// The driver holds one connection to the agent (plx on a host) of each host,
+// renews the agents' leases, and redials lost connections. It returns how the
+// job ended, the verdict, when every agent has ended or is lost. For an
+// attached job (plx launch stays until the end), the driver runs in the plx
+// launch process. For a detached job, it runs in the agent on the host of
+// worker:0. It works in the same way in both processes.
 //
 //	verdict, err := driver.Run(ctx, plan, hosts, driver.Options{Lease: 30 * time.Second})
 //
 // # Files
 //
-//	driver.go   Run: events in, commands out, timers; the end of all agents
+//	driver.go   Run: the loop that passes events to the state machine; the end of all agents
 //	contact.go  one host: dials its agents, one after the other, until the host is lost
 //	pulse.go    detects that this process was suspended
 //	session.go  one connection: queue, write, receive, renew the lease
@@ -36,8 +37,8 @@ import (
 type Host struct {
 	Name  string
 	Agent Dialer // connects to the host's agent; may also implement Reviver, Queuer and Watcher
-	// NoAgentMeansClean is true if ErrNoAgent from Dial proves that no process
-	// that the host's agent started is still running.
+	// NoAgentMeansClean is true if the error ErrNoAgent from Dial proves that
+	// all processes which the host's agent had started have ended.
 	NoAgentMeansClean bool
 }
 
@@ -119,7 +120,7 @@ type Options struct {
 type Observer interface {
 	PhaseChanged(phase protocol.Phase)
 	Notice(line string)                                      // receives a message for the user
-	HangFound(protocol.Hang)                                 // is called when the job makes no progress; Notice has already received the messages about that
+	HangFound(protocol.Hang)                                 // is called when the job makes no progress; Notice has received the messages about the hang before
 	TasksAssigned(generation int, hosts []protocol.HostPlan) // receives on which hosts the tasks of a new generation (after a restart) run
 }
 
@@ -132,7 +133,7 @@ type driver struct {
 	contacts []*contact // one contact per host, in the order of the hosts' indices
 	events   chan jobstate.Event
 	timers   map[jobstate.Timer]time.Time // time at which each pending timer fires
-	grace    time.Duration                // shortest time between asking tasks to end and killing them that was requested so far; at first Plan.Grace
+	grace    time.Duration                // time between asking tasks to end and killing them; the shortest that was requested so far, at first Plan.Grace
 	verdict  *protocol.Verdict            // final result; nil until the state machine has ended the job
 	done     context.Context              // canceled when Run returns
 	running  sync.WaitGroup               // waits for the goroutines of contacts and pulse
@@ -141,9 +142,9 @@ type driver struct {
 	held     time.Time // when the chief (worker:0) last paused the job for plx scale; zero if never
 }
 
-// Run runs the job and returns its verdict. If ctx is canceled, Run returns at
-// once and does not end the agents, which run until their leases expire. To
-// end a job cleanly, use Options.Stop.
+// Run runs the job and returns its verdict: whether and why it failed. If ctx
+// is canceled, Run returns at once and does not end the agents, which run
+// until their leases expire. To end a job cleanly, use Options.Stop.
 func Run(ctx context.Context, plan protocol.Plan, hosts []Host, opts Options) (protocol.Verdict, error) {
 	if len(hosts) != len(plan.Hosts) || opts.Lease <= 0 {
 		return protocol.Verdict{}, fmt.Errorf("drive %s: %d hosts for a plan of %d, lease %s", plan.Job, len(hosts), len(plan.Hosts), opts.Lease)
@@ -271,13 +272,13 @@ func (d *driver) answer(a jobstate.Answer) {
 	d.contacts[a.Host].out.send(protocol.Message{Scaled: &scaled})
 }
 
-// endMargin is how much longer than the tasks' grace the driver waits for
-// agents to end.
+// endMargin is how much longer the driver waits for agents to end than the
+// tasks' grace, the time between asking tasks to end and killing them.
 const endMargin = 15 * time.Second
 
-// end sends every agent the verdict, and waits until all agents have closed
-// their connections. An agent closes its connection when all the job's
-// processes on its host have ended. The wait has a time limit.
+// end sends every agent the job's final result. It then waits, up to a time
+// limit, until all agents have closed their connections. An agent closes its
+// connection when all processes of the job on its host have ended.
 func (d *driver) end(ctx context.Context) (protocol.Verdict, error) {
 	d.sendEnd()
 	most := max(d.grace+endMargin, d.opts.Lease)
@@ -327,7 +328,8 @@ func (e *UnendedError) Error() string {
 func (e *UnendedError) Unwrap() error { return e.Cause }
 
 // unended returns an error that lists the hosts on which processes of the job
-// may still run. It prints only a note for hosts that have left the job.
+// may still run. Hosts that have left the job are not part of the error: for
+// each of them, unended only prints a note.
 func (d *driver) unended(waited time.Duration) error {
 	var errs []error
 	for i, c := range d.contacts {

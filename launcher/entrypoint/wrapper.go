@@ -14,9 +14,10 @@ import (
 type wrapper struct {
 	sub    string // subcommand before the command, such as "run"; "" if the program has no subcommand
 	values string // options whose value is the next argument; options with numeric values need no entry, see numeric
-	// venv is the value for plx's option --venv that sends the local
-	// environment which the wrapper would use. It is "" if the wrapper does
-	// not select a Python environment.
+	// A wrapper such as "uv run" selects a Python environment on this machine.
+	// venv is the folder of this environment, as a user would write it in
+	// plx's option --venv: plx then copies the environment to the hosts. It is
+	// "" for all other wrappers.
 	venv string
 }
 

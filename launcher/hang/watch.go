@@ -56,9 +56,10 @@ func (w *Watch) every() time.Duration {
 // Round returns the ID of the last request.
 func (w *Watch) Round() int { return w.round }
 
-// Next sends the next request. If the last request asked what the tasks wait
-// for, Next instead explains the hang from the answers that have arrived.
-// tasks are the tasks of the current generation; their field Seen is nil.
+// Next returns the next request, for the caller to send. If the last request
+// asked what the tasks wait for, Next instead explains the hang from the
+// answers that have arrived. tasks are the tasks that run since the job's last
+// restart. The caller does not set their field Seen.
 func (w *Watch) Next(tasks []Task) Advice {
 	if w.waits {
 		return w.explain(tasks)
@@ -90,8 +91,8 @@ func (w *Watch) Heard(host int, s *protocol.ActivityReport) bool {
 func (w *Watch) HasHeard(host int) bool { return w.answers[host] != nil }
 
 // Judge evaluates the answers to the last request. The caller calls it when
-// the hosts of all running tasks have answered. If hold is true, Judge reports
-// no hang.
+// the hosts of all running tasks have answered. If hold is true, the tasks may
+// wait for a checkpoint or for a change of hosts, so Judge reports no hang.
 func (w *Watch) Judge(tasks []Task, hold bool) Advice {
 	if w.waits {
 		return w.explain(tasks)

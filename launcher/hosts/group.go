@@ -49,9 +49,9 @@ func (s *Start) start(ctx context.Context) error {
 	return nil
 }
 
-// Group is a list of agents that this process has started. It renews their
-// leases until another process becomes the job's driver. The caller must call
-// Close.
+// Group is a list of agents that this process has started. An agent ends its
+// job when its lease expires, so Group renews the leases until another process
+// takes over the job. The caller must call Close.
 type Group []*Start
 
 // Start starts all agents, at most FanOut at once, and displays which agents
@@ -66,8 +66,8 @@ func (g Group) Start(ctx context.Context, printer *console.Printer) error {
 	})
 }
 
-// attach makes this process the agent's driver, and returns the state that the
-// agent then reports.
+// attach makes this process the agent's driver (the process that controls the
+// job). The agent replies with its state, which attach returns.
 func attach(conn *protocol.Conn) (protocol.State, error) {
 	if err := conn.Send(protocol.Message{Attach: &protocol.Attach{Driver: true}}); err != nil {
 		return protocol.State{}, err

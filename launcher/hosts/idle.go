@@ -150,7 +150,7 @@ func (i *idle) move(ctx context.Context, do protocol.Method, in, out any, feed f
 }
 
 // sendInput reads stdin and sends it to the agent as orders (data that follows
-// a request). It ends with stdin or with the request.
+// a request). It returns at the end of stdin or of the request.
 func sendInput(to *protocol.Pending, stdin io.Reader) {
 	if stdin == nil {
 		return
@@ -186,7 +186,8 @@ func (i *idle) call(ctx context.Context, limit time.Duration, do protocol.Method
 // HasIdleAgent reports whether the host has an idle agent, which waits for a job.
 func (h *Host) HasIdleAgent() bool { return h.idle.Load() != nil }
 
-// waiting returns the host's idle agent, and starts one if none runs.
+// waiting returns the host's idle agent (one without a job). If none runs, it
+// starts one.
 func (a *AgentHost) waiting(ctx context.Context) (*idle, error) {
 	a.starting.Lock()
 	defer a.starting.Unlock()
@@ -213,8 +214,8 @@ func (a *AgentHost) own(ctx context.Context, begin func(context.Context) (*idle,
 }
 
 // newIdle starts an agent. If the job's agent binary is of another plx
-// version, its requests differ. newIdle then sends this plx version to the
-// host and starts it instead.
+// version, this process cannot talk to it. newIdle then sends the binary of
+// this process to the host and starts it instead.
 func (a *AgentHost) newIdle(ctx context.Context) (*idle, error) {
 	i, err := a.begin(ctx)
 	if _, other := errors.AsType[*protocol.VersionError](err); !other || a.set == nil {
@@ -294,8 +295,8 @@ func (h *Host) start(ctx context.Context, c bootstrap.Config) (*idle, error) {
 		conn, err = protocol.OpenCalls(s)
 		return err
 	})
-	// An agent of an old plx version, which has no requests, may end before
-	// its greeting arrives. Its stderr then shows the cause.
+	// An agent of an old plx version cannot serve requests. It may end before
+	// its first message arrives here. Its stderr then shows the cause.
 	if said, ok := errors.AsType[*ScriptError](err); ok && strings.Contains(said.Stderr, protocol.KnowsNoCalls) {
 		err = &protocol.VersionError{Got: "before calls"}
 	}
@@ -324,8 +325,9 @@ const (
 	// askAfter is how long a command's start may take before plx runs a second
 	// command, to find the reason for the delay.
 	askAfter = 10 * time.Second
-	// askAgain is how long plx still waits for the first command after the
-	// second command has ended. After that, plx cancels the first command.
+	// askAgain is how much longer plx waits for the slow command after the
+	// second command (see askAfter) has ended. After that, plx cancels the
+	// slow command.
 	askAgain = 2 * time.Second
 )
 
@@ -518,8 +520,9 @@ func factsOf(here protocol.Surveyed) (envsync.Facts, error) {
 	return facts, err
 }
 
-// survey asks the agent for the host's facts, and which of the files in likely
-// the host's cache contains. It stores the reply in h.
+// survey asks the agent for facts about the host (such as its platform), and
+// which of the files in likely are in the cache on the host. It stores the
+// reply in h.
 func (i *idle) survey(ctx context.Context, h *Host, likely []envsync.Blob) error {
 	want := protocol.Survey{Blobs: map[string]int64{i.plx.Sum: i.plx.Size}}
 	for _, b := range likely {

@@ -39,9 +39,9 @@ func launchingFolder() (string, error) {
 	return filepath.Join(filepath.Dir(jobs), "launching"), err
 }
 
-// Announce writes the launch's file. By this file, plx stop finds a launch
-// whose job has no record yet. The caller must call done after it has written
-// the record or has given up the launch.
+// Announce writes a file about this launch, so that plx stop finds the launch
+// before it has stored its job. The caller must call done after it has stored
+// the job or has given up the launch.
 func Announce(name, program string) (done func(), err error) {
 	dir, err := launchingFolder()
 	if err == nil {
@@ -139,7 +139,8 @@ func (l Launching) label() string {
 	return l.Program
 }
 
-// launching returns the newest launch without a job that matches the query.
+// launching returns the newest launch that matches the query and has not
+// created its job yet.
 func (q Query) launching() (newest Launching, found bool, err error) {
 	if q.OnHosts {
 		return newest, false, nil

@@ -89,7 +89,7 @@ func (j *Job) feed(ctx context.Context, agents []*hosts.AgentHost, line *live.Li
 // pollUntil polls the hosts every pollInterval and shows the replies in the view,
 // until ctx ends.
 func (j *Job) pollUntil(ctx context.Context, agents []*hosts.AgentHost, line *live.Line, view *top.View) {
-	visits := make([]*hosts.Visitor, len(agents)) // connections, indexed like agents; nil if there is none
+	visits := make([]*hosts.Visitor, len(agents)) // one connection per agent, in the order of agents; nil where there is no connection
 	defer closeAll(visits)
 	again(ctx, func() {
 		shown, tasks := pollOnce(ctx, agents, visits, line)
@@ -163,7 +163,7 @@ func pollAll(ctx context.Context, agents []*hosts.AgentHost, visits []*hosts.Vis
 	ctx, cancel := within(ctx, pollTime)
 	defer cancel()
 	all := make([]hostReply, len(agents))
-	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // the error of Each is ignored: all has the same errors
+	_ = hosts.Each(ctx, agents, func(i int, a *hosts.AgentHost) error { // the error of Each is ignored: it only joins the errors that are in all
 		of := &all[i]
 		of.state, of.seen, of.err = visit(ctx, a, &visits[i], m)
 		if of.err == nil {
@@ -284,8 +284,8 @@ func show(ctx context.Context, printer *console.Printer, cfg top.Config, keys io
 }
 
 // sampleOf converts metrics that an agent collected to a sample, ordered by
-// name. Beside values from logs, values may contain metrics that the program
-// did not print and the steps of plx's trainer.
+// name. Most values come from the program's output. Others, such as the step
+// count, may come directly from plx's trainer.
 func sampleOf(values map[string]metrics.Number) (s metrics.Sample) {
 	for name, n := range values {
 		s = append(s, metrics.Value{Name: name, Number: n})

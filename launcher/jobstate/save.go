@@ -9,8 +9,8 @@ import (
 
 // save takes a checkpoint before a stop that the user has requested. Until the
 // chief (worker 0) has answered, the job continues to run. If the job finishes
-// or fails in that time, this determines the verdict. A failed job is then not
-// restarted, because the user wants it to end.
+// or fails in that time, that is its final result, and not the stop. A failed
+// job is then not restarted, because the user wants it to end.
 type save struct {
 	wanted  bool            // a stop with a checkpoint has been requested
 	ask     StopAsked       // the stop to carry out after the checkpoint; valid if wanted is true
@@ -18,9 +18,9 @@ type save struct {
 }
 
 // starts reports whether a stop that is requested now must wait for a new
-// checkpoint of the chief. There is nothing to save if no task runs. No
-// checkpoint is needed either if the job has made no step since the checkpoint
-// of a change of hosts.
+// checkpoint. If no task runs, there is nothing to save. If v.held is not 0,
+// plx scale has made a checkpoint and paused the job, so that no step is
+// unsaved.
 func (s *save) starts(v view) bool { return v.stage == running && !s.wanted && v.held == 0 }
 
 // begin handles the request to take a checkpoint and then stop.
@@ -34,7 +34,7 @@ func (s *save) begin(v view, ask StopAsked) ([]Command, decision) {
 	}
 	ask.SaveTime = 0
 	if v.stage > running && !v.between() {
-		return nil, stopNow{ask} // no checkpoint: the job has finished or failed, which determines its verdict
+		return nil, stopNow{ask} // no checkpoint: the job has finished or failed before the stop
 	}
 	s.wanted, s.ask = true, ask
 	cause := "the job had not started"
@@ -48,9 +48,9 @@ func (s *save) begin(v view, ask StopAsked) ([]Command, decision) {
 	return s.end(outcome)
 }
 
-// request asks the chief for the checkpoint, if h is the chief's host and the
-// answer is still missing. It is called again after a reconnection, because
-// the request or the answer may have been lost.
+// request asks the chief (worker 0) for the checkpoint, if h is the chief's
+// host and the chief has not answered. It is called again after a
+// reconnection, because the request or the answer may have been lost.
 func (s *save) request(v view, h int) []Command {
 	if v.generation.ended(cluster.Chief) || !s.awaits(v.stage) || h != v.chief() || !v.hosts[h].reachable() {
 		return nil
@@ -58,13 +58,13 @@ func (s *save) request(v view, h int) []Command {
 	return []Command{send(h, protocol.Message{Checkpoint: &protocol.Checkpoint{}})}
 }
 
-// awaits reports whether the checkpoint was requested and the chief has not
-// answered yet.
+// awaits reports whether the checkpoint was requested and the chief (worker 0)
+// has not answered yet.
 func (s *save) awaits(now stage) bool { return now == running && s.wanted && s.outcome == nil }
 
-// answered handles the answer of the chief, or of the chief's agent if the
-// chief cannot answer. It ignores a second answer, and checkpoints that the
-// program takes without a request.
+// answered handles the answer of the chief (worker 0), or of the agent on its
+// host if the chief cannot answer. It ignores a second answer, and checkpoints
+// that the program takes without a request.
 func (s *save) answered(v view, m cluster.ControlMessage) ([]Command, decision) {
 	if !s.wanted || s.outcome != nil {
 		return nil, nil
@@ -76,8 +76,9 @@ func (s *save) answered(v view, m cluster.ControlMessage) ([]Command, decision) 
 	return commands, d
 }
 
-// afterEvent is called after each event. If the chief has ended before other
-// workers, it cannot take the checkpoint, and afterEvent cancels the request.
+// afterEvent is called after each event. Only the chief (worker 0) can take
+// the checkpoint. If it has ended before other workers, afterEvent cancels the
+// request.
 func (s *save) afterEvent(v view) ([]Command, decision) {
 	if !v.generation.ended(cluster.Chief) || !s.awaits(v.stage) {
 		return nil, nil
@@ -107,8 +108,8 @@ func (s *save) end(outcome protocol.Saved) ([]Command, decision) {
 	return notice("%s", text), stopNow{ask}
 }
 
-// record returns the result of the checkpoint for the verdict, or nil if none
-// was requested.
+// record returns the result of the checkpoint, which becomes part of the job's
+// final result. It returns nil if no checkpoint was requested.
 func (s *save) record() *protocol.Saved {
 	if s.wanted && s.outcome == nil {
 		return &protocol.Saved{Cause: "the job ended before it was saved"}

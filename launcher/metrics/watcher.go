@@ -60,7 +60,7 @@ func (w *Watcher) Add(now time.Time, p []byte) {
 			line = w.rest
 		}
 		w.newest = w.newest[:0]
-		if len(line) > w.looked || w.looked == 0 { // if both conditions are false, Flush has already examined this line
+		if len(line) > w.looked || w.looked == 0 { // otherwise Flush has examined the whole line before
 			w.look(now, line)
 		}
 		w.setRest(nil)

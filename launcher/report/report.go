@@ -56,7 +56,7 @@ const (
 	Restarted  = "restart"    // all tasks were started again, as the next generation
 	Hung       = "hang"       // plx found that the job made no progress
 	Checkpoint = "checkpoint" // a checkpoint was completed
-	Noted      = "note"       // the job's driver printed a message, such as why the job restarts
+	Noted      = "note"       // plx printed a message about the job, such as why it restarts
 	Ended      = "end"        // the job has ended
 )
 

@@ -87,7 +87,7 @@ func (c *Client) copyStreams(ctx context.Context, s *session, stdin io.Reader, o
 		}
 		sent <- feed(s, stdin)
 	}()
-	c.workers.start(func() { // warn early, since the command may run for a long time
+	c.workers.start(func() { // warn about the output of shell start-up files before the command ends, since it may run for a long time
 		for _, begun := range []chan struct{}{out.begun, errs.begun} {
 			select {
 			case <-begun:
@@ -273,9 +273,10 @@ var (
 	errStopped = errors.New("run has returned")
 )
 
-// cleanWriter drops all bytes before the sentinel, a line that the wrapper
-// script prints just before the command starts. It writes the bytes after the
-// sentinel to the underlying writer. After stop was called, it writes nothing.
+// cleanWriter drops all bytes before the sentinel: a line that Run makes the
+// remote shell print just before the command starts. It writes the bytes after
+// the sentinel to the underlying writer. After stop was called, it writes
+// nothing.
 type cleanWriter struct {
 	to       io.Writer
 	begun    chan struct{} // closed once the sentinel has arrived

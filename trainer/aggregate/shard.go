@@ -17,20 +17,20 @@ type Shard struct {
 	layout.Piece
 	rowBytes int                        // bytes of a row of a sparse variable; 0 for a dense variable
 	given    bool                       // true if the chief (worker 0) sends the initial values; false if they are drawn from a seed, or if the variable is dense
-	rowMoved int                        // bytes of a row with its optimiser state, which move together to another holder; 0 for a dense variable
-	divides  bool                       // true if the gradient sum is divided by the number of virtual workers (parts of the batch) in it
+	rowMoved int                        // bytes of a row with its optimiser state; both are sent when another task becomes the row's holder; 0 for a dense variable
+	divides  bool                       // true if the gradient sum is divided by the number of virtual workers (parts of the batch) that contributed to it
 	measured bool                       // true if the gradient is included in the global gradient norm
 	isLoss   bool                       // true if the shard holds the step's loss and metrics instead of a variable
 	rate     func(rate float64) float64 // returns the variable's learning rate; the parameter is the learning rate of the step
 	lossSum  bool                       // true if the loss of a step is the sum of the virtual workers' losses; false if it is their mean
-	sums     []groupSum                 // by group of workers: the gradient sum of its current step
+	sums     []groupSum                 // indexed by group of workers: the gradient sum of the group's current step
 	device   DeviceMemory               // stores the values, for example on a GPU; nil if the field state stores them; set before the first step
 
 	mu      sync.RWMutex // guards state, updates, counted and uneven
 	state   state
 	updates uint64 // number of steps that were applied to the shard
 	counted bool   // true if SetUpdates has set updates to the count of the shard's previous holder
-	uneven  bool   // true if previous holders may have different values of updates, because the job resumed from a checkpoint
+	uneven  bool   // true if the job resumed from a checkpoint: then the tasks that stored parts of this shard before may have different values of updates
 
 	asking sync.Mutex
 	asked  sparse.Requests // rows that workers have requested, by step; guarded by asking
@@ -60,15 +60,16 @@ func newShard(d *layout.Declaration, plans []*layout.Plan, p layout.Piece, memor
 	return s, err
 }
 
-// Receive reads one contribution to a group's gradient sum, with a payload of
-// length bytes. present is false if the contribution has no rows.
+// Receive reads one input of the gradient sum of a group of workers. read
+// fills a slice with the input's data, which has length bytes. present is
+// false if the input has no rows.
 func (s *Shard) Receive(group, input int, length uint64, read func([]byte) error) (present bool, err error) {
 	return s.sums[group].receive(input, length, read)
 }
 
-// Lend makes the gradients in sum one input of a group's gradient sum. The
-// memory belongs to the caller, who must not change it before the step is
-// over.
+// Lend adds sum to the gradient sum of a group of workers, as the input with
+// the number input. The memory belongs to the caller, who must not change it
+// before the step is over.
 func (s *Shard) Lend(group, input int, sum Sum) { s.sums[group].lend(input, sum) }
 
 // complete records that an input of the gradient sum has arrived, or that the
@@ -103,8 +104,9 @@ func (g *groupSum) settle(took, measure bool, h DeviceMemory) {
 	}
 }
 
-// settle divides a complete gradient sum by the number of virtual workers, if
-// the gradient is a mean, and computes its sums of squares.
+// settle completes the gradient sum of a group of workers: if the gradient is
+// a mean, settle divides the sum by the number of virtual workers. If measure
+// is true, it also computes the sums of squares for the gradient norm.
 func (s *Shard) settle(group, virtualWorkers int, measure bool) {
 	g := &s.sums[group]
 	switch {
@@ -234,8 +236,9 @@ func (s *Shard) MaxFrame(from, to int64) uint64 {
 	return MaxRows(int(min(to-from, int64(frameRows(s.rowMoved)))), s.rowMoved)
 }
 
-// Accept stores the rows of a frame that Export wrote on another shard holder.
-// All rows must be in [from, to). next is the row after the last one stored.
+// Accept stores the rows in frame, which the method Export of another Shard
+// has written. All rows must be in [from, to). next is the row after the last
+// one stored.
 func (s *Shard) Accept(frame []byte, from, to int64) (next int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,10 +263,10 @@ func (s *Shard) Updates() uint64 {
 	return s.updates
 }
 
-// SetUpdates takes over the number of updates of the previous holder of rows
-// that moved to this shard. All holders of a variable must report the same
-// number. Only after a resume from a checkpoint may they differ; then the
-// highest number is used.
+// SetUpdates sets the number of updates of this shard to that of the task that
+// stored its rows before. All tasks that store rows of one variable must
+// report the same number. Only after a resume from a checkpoint may they
+// differ; then the highest number is used.
 func (s *Shard) SetUpdates(updates uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

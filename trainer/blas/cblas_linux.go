@@ -228,8 +228,9 @@ var straight = []blas.Transpose{blas.NoTrans, blas.Trans}
 // method check moves each of them through the alignments within a cache line.
 type scattered[T float32 | float64] [3][]T
 
-// check calls product with the operands first and second, and the result, at
-// every alignment. It reports whether the result was equal to want each time.
+// check computes product repeatedly, until its two operands and its result
+// have been at every alignment. It reports whether the result always equals
+// want.
 func (at *scattered[T]) check(first, second, want []T, product func(a, b, c *T)) bool {
 	const line = 64
 	steps := line / int(unsafe.Sizeof(T(0)))

@@ -62,8 +62,8 @@ func (m *Manifest) check() error {
 type checker struct {
 	m         *Manifest
 	variables map[string]*Variable // variables of the manifest by name
-	room      map[string]int64     // by file name: bytes that remain for the tensors that have not been checked yet
-	tensors   map[[2]string]bool   // by file and tensor name: true if a part or carried state has named this tensor
+	room      map[string]int64     // by file name: bytes of the file that no tensor checked so far occupies
+	tensors   map[[2]string]bool   // by file and tensor name: true if an entry of the manifest, for a part of a variable or for recurrent state, has named this tensor
 }
 
 func (c *checker) checkVariables() error {

@@ -257,8 +257,8 @@ func (n *notices) note(last string) {
 	}
 }
 
-// print logs one line about the events since the last line, and starts the
-// timer for the next line. The caller holds n.mu.
+// print logs one line that counts the events since the previous line, and
+// starts the timer for the next line. The caller holds n.mu.
 func (n *notices) print() {
 	if n.count == 1 {
 		n.config.logf(n.level, n.one, n.last)

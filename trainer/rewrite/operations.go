@@ -125,8 +125,8 @@ func (c *copier) avgPool(o call) (*gorgonia.Node, error) {
 	return ops.AvgPool(o.in[0], down, across)
 }
 
-// walks returns the vertical and the horizontal movement of a pool's kernel,
-// read from the fields of Gorgonia's pool.
+// walks returns the kernel size, stride and padding of a pooling operation,
+// first vertical, then horizontal. f holds the fields of Gorgonia's operation.
 func walks(f []reflect.Value) (down, across ops.Walk, err error) {
 	at := func(i int) int { return int(f[i].Int()) }
 	north, west, south, east := at(6), at(7), at(8), at(9)

@@ -18,7 +18,8 @@ type Lookup[T wire.Float] struct {
 	combined Rows[T]
 }
 
-// position is a position in a batch and the row that it uses.
+// position is an index in a batch, with the row of the table that the batch
+// uses there.
 type position struct {
 	row int64
 	at  int // index of the position in the batch

@@ -102,8 +102,8 @@ func (f Folder) Task(t cluster.Task) string {
 	return filepath.Join(f.Tasks(), strings.Replace(t.String(), ":", "-", 1))
 }
 
-// ErrorFile returns the path at which a task of a generation writes why it
-// failed.
+// ErrorFile returns the path at which task t writes why it failed. generation
+// is the number of restarts of the job before that.
 func (f Folder) ErrorFile(t cluster.Task, generation int) string {
 	return filepath.Join(string(f), "errors", fmt.Sprintf("%s-%d.%d.json", t.Role, t.Index, generation))
 }
@@ -130,8 +130,9 @@ func Root() (string, error) {
 	return filepath.Join(dir, ".plx"), err
 }
 
-// Of returns the folder of a job on the host whose folder has the given name.
-// It rejects names that would lead out of ~/.plx/jobs.
+// Of returns the path of a job's folder on one host: ~/.plx/jobs/JOB/NAME,
+// where name stands for the host. It rejects names that would lead out of
+// ~/.plx/jobs.
 func Of(job, name string) (Folder, error) {
 	for _, element := range []string{job, name} {
 		if err := CheckName(element); err != nil {
@@ -183,7 +184,7 @@ func (f Folder) Create(secret []byte) (least int, err error) {
 	switch {
 	case err == nil && LifeOf(old) != Dead:
 		return 0, fmt.Errorf("job %s already has an agent on this host, pid %d", f.Job(), old.Supervisor)
-	case err == nil && old.Supervisor == 0: // the earlier agent never started a supervisor, so it has run no generation
+	case err == nil && old.Supervisor == 0: // the earlier agent never started a supervisor, so it has started no tasks
 		least = old.Least
 	case err == nil:
 		least = max(old.Least, old.Generation+1)
@@ -202,7 +203,8 @@ func (f Folder) Create(secret []byte) (least int, err error) {
 // replace atomically writes a file with mode 0600.
 func replace(path string, content []byte) error { return atomicfile.WriteFile(path, content, 0o600) }
 
-// Files returns the cache of the files in folders that plx has sent.
+// Files returns this host's cache of files. plx fills it when it sends folders
+// to the host.
 func Files() (*store.Store, error) {
 	dir, err := Root()
 	return store.Open(filepath.Join(dir, "files")), err

@@ -60,9 +60,9 @@ func (f Folder) WriteState(s protocol.State) error {
 	return nil
 }
 
-// FirstState returns the state of a new agent, which has prepared no tasks
-// yet. Its field Binary names this executable, which later commands on the
-// host start.
+// FirstState returns the state of a new agent, which has prepared no tasks.
+// The field Binary is the path of this plx binary; later commands on the host
+// run it.
 func FirstState(spec protocol.Spec) protocol.State {
 	return protocol.State{
 		Job: spec.Job, Name: spec.Name, Host: spec.Host, HostIndex: spec.HostIndex, Detached: spec.Detached, Lease: spec.Lease,
@@ -181,9 +181,9 @@ func boot(machine string) string {
 	return id
 }
 
-// Current returns the state s, updated if the agent that wrote it has died
-// without a verdict. The phase is then Over, and the verdict names processes
-// that the agent may have left.
+// Current returns s. If the agent that wrote s has died before it recorded how
+// the job ended, Current changes two fields of the copy: the phase is Over,
+// and the verdict names processes that the agent may have left.
 func Current(s protocol.State) protocol.State {
 	if s.Phase == protocol.Over || LifeOf(s) != Dead {
 		return s

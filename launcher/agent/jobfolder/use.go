@@ -26,13 +26,14 @@ const LockName = "lock"
 // because it is about to remove them.
 const LeavingMark = ".leaving-"
 
-// enterTime is how long Enter waits for a running "plx prune --all". It is
-// shorter than the launcher's timeout for the start of an agent.
+// enterTime is how long LockHome waits for a running "plx prune --all". It is
+// shorter than the time that the launching machine allows for the start of an
+// agent.
 const enterTime = 15 * time.Second
 
-// LockHome locks ~/.plx for this process. It waits while another process removes
-// the folder. It fails if that process has removed this executable too; the
-// launcher then has to send plx again.
+// LockHome locks ~/.plx for this process. It waits while another process
+// removes the folder. It fails if that process has removed this executable
+// too: the launching machine then has to send plx again.
 func LockHome() (*HomeLock, error) {
 	dir, err := Root()
 	if err != nil {

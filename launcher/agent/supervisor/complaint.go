@@ -95,7 +95,7 @@ func parseComplaint(text []byte) complaint {
 	if frames := frame().FindAllStringSubmatch(c.traceback, -1); c.cause != "" && len(frames) > 0 {
 		last := frames[len(frames)-1]
 		where := filepath.Base(last[1]) + ":" + last[2]
-		if blob().MatchString(last[1]) { // leave this part out: the file's name is a checksum, which the user does not know
+		if blob().MatchString(last[1]) { // the file's name is a checksum, which means nothing to the user: give only the line
 			where = "line " + last[2]
 		}
 		c.cause += oneLine(fmt.Sprintf(" (%s, in %s)", where, last[3]))

@@ -28,7 +28,7 @@ const maxVisitors = 256
 // stop and plx scale.
 type sessions struct {
 	log      *log.Logger
-	driver   *session          // the driver's connection; nil if no driver is connected
+	driver   *session          // connection of the driver, the process that controls the job; nil if no driver is connected
 	visitors map[*session]bool // connected visitors
 }
 
@@ -47,16 +47,18 @@ func (s *sessions) notice(text string) {
 	s.sendToDriver(protocol.Message{Notice: text})
 }
 
-// show sends a message to every visitor.
+// show sends a message to every visitor, that is, to every connected command
+// such as plx attach.
 func (s *sessions) show(m protocol.Message) {
 	for l := range s.visitors {
 		l.send(m)
 	}
 }
 
-// attach registers a new connection of the driver or of a visitor, and sends
-// the current state on it. A new driver's connection replaces that of the
-// previous driver.
+// attach registers a new connection of the driver (the process that controls
+// the job) or of a visitor (a command such as plx attach), and sends the
+// current state on it. The connection of a new driver replaces that of the
+// previous one.
 func (s *sessions) attach(l *session, state protocol.State) {
 	switch {
 	case l.driver:
@@ -160,14 +162,15 @@ func (s *supervisor) converse(l *session) {
 	close(l.readDone)
 	s.loop.do(func() {
 		if s.record.ending() && errors.Is(err, io.EOF) {
-			return // the client has only closed its sending side, and may still wait for the job's result
+			return // the client, a plx command, has closed only its sending side; it may still read the job's result
 		}
 		s.sessions.detach(l, err)
 	})
 }
 
-// handle executes one message of the driver or a visitor. It ignores a driver
-// that a new driver has replaced.
+// handle executes one message of the driver (the process that controls the
+// job) or of a visitor (a command such as plx stop). If a new driver has
+// replaced the driver that sent a message, handle ignores the message.
 func (s *supervisor) handle(l *session, m protocol.Message) {
 	switch {
 	case s.sessions.visitors[l]:
@@ -206,8 +209,8 @@ func (s *supervisor) handle(l *session, m protocol.Message) {
 }
 
 // visited handles a message of a visitor (such as plx stop): it forwards
-// requests to the driver. If no driver is connected, a stop request ends the
-// job on this host directly.
+// requests to the driver, the process that controls the job. If no driver is
+// connected, a stop request ends the job on this host directly.
 func (s *supervisor) visited(l *session, m protocol.Message) {
 	alone := s.sessions.driver == nil || s.record.ending()
 	why := s.host.driver() + " is not connected"
@@ -237,19 +240,20 @@ func (s *supervisor) visited(l *session, m protocol.Message) {
 }
 
 // Limits of a connection. The supervisor closes a connection that exceeds a
-// limit. When the client reconnects, its first message, State, has the current
-// facts.
+// limit. If the client connects again, the supervisor first sends it State, the
+// current state of the job on this host.
 const (
 	writeTimeout = 30 * time.Second // timeout for sending one message
 	closeTimeout = time.Second      // timeout for the client to close its side after the supervisor has closed its own
 	queueSize    = 1024             // maximum number of messages in the send queue
 )
 
-// session is an open connection to the driver or a visitor.
+// session is an open connection to a client: the driver (the process that
+// controls the job) or a visitor (a command such as plx attach).
 type session struct {
 	raw    interface{ SetWriteDeadline(time.Time) error }
 	conn   *protocol.Conn // message protocol on top of raw
-	driver bool           // true if the client is the driver, false if it is a visitor
+	driver bool           // true if the client is the driver, which controls the job
 
 	out       chan protocol.Message // send queue, with room for 1024 messages (queueSize)
 	finishing context.Context       // cancelled by finish, to make write stop
@@ -258,8 +262,8 @@ type session struct {
 	readDone  chan struct{}         // closed when the method converse has received its last message
 }
 
-// greet opens a connection and receives its first message, Attach. On an error
-// it closes the connection.
+// greet begins a session on a new connection: it receives the first message,
+// which must be Attach. On an error it closes the connection.
 func greet(raw net.Conn) (*session, error) {
 	raw.SetDeadline(time.Now().Add(sockets.GreetingTimeout)) // SetDeadline fails only on a closed connection, and then the next read fails too
 	conn, err := protocol.Open(raw)

@@ -15,9 +15,10 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// watch measures what the tasks do, and reports it to the driver and visitors.
-// It reads /proc in separate goroutines, because such reads can block and the
-// loop must not wait.
+// watch measures what the tasks do. It reports that to the driver (the process
+// that controls the job) and to commands such as plx attach. It reads /proc in
+// separate goroutines: such reads can block, and the supervisor's event loop
+// must not wait for them.
 type watch struct {
 	*parts
 	tasks    *tasks
@@ -25,10 +26,11 @@ type watch struct {
 	program  sentProgram   // the job's program, if plx has sent one
 	failing  string        // last error of measuring, so that each error is logged once; "" if there was none; only run accesses it
 	turn     chan struct{} // semaphore of capacity 1, so that the supervisor works on one Look request at a time
-	requests int           // number of requests for stacks so far; only the loop accesses it
+	requests int           // number of requests for stacks so far; only the supervisor's event loop (field loop) accesses it
 }
 
-// run samples the tasks and the host periodically until the loop ends.
+// run samples the tasks and the host periodically until the supervisor's event
+// loop ends.
 func (w *watch) run() {
 	w.loop.background(func() { w.host.usage.Run(w.loop.quit) })
 	for !within(w.sampler.Every(), w.loop.quit) {
@@ -208,8 +210,8 @@ func (w *watch) stacks(processes map[int][]protocol.Process) map[cluster.Task]lo
 	return texts
 }
 
-// onLoop runs f on the loop and waits until f has returned. It returns false
-// if the loop has ended without running f.
+// onLoop runs f on the supervisor's event loop and waits until f has returned.
+// It returns false if the loop has ended without running f.
 func (w *watch) onLoop(f func()) bool {
 	done := make(chan struct{})
 	w.loop.do(func() {

@@ -42,7 +42,7 @@ func EnterScope(ctx context.Context, name string) bool {
 	if call.Run() != nil {
 		return false
 	}
-	for ctx.Err() == nil { // systemd has only queued the move, so wait until it is visible
+	for ctx.Err() == nil { // systemd moves this process to the scope later: wait until /proc shows the move
 		if text, err := os.ReadFile("/proc/self/cgroup"); err != nil || bytes.Contains(text, []byte(unit)) {
 			return err == nil
 		}

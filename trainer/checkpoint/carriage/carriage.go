@@ -6,11 +6,11 @@
 //	missing, err := c.Restore(ctx)  // from the checkpoint that training resumes from
 //	feed = c.Complete(feed, 0)      // adds the state to the feed of a step
 //	c.Keep()                        // the step begins
-//	err = c.Take(replica, vw, vws)  // a virtual worker has run
+//	err = c.Take(replica, vw, vws)  // a virtual worker (a share of the batch) has run
 //	c.SaveBefore(step)              // a checkpoint was made before that step
 //	c.SaveNow(step)                 // the last checkpoint, after the last step
 //
-// # What it refuses
+// # Limits
 //
 // Package saver decides when a checkpoint is made, and package store writes
 // it. This package only passes copies of the state to the store.
@@ -99,9 +99,10 @@ func (c *Carriage) Restore(ctx context.Context) (missing []string, err error) {
 	return missing, nil
 }
 
-// Complete returns feed with the recurrent state added for each input that
-// feed does not set. In a step, rows is 0. In an evaluation, rows is the size
-// of its batch, and the state is zeros.
+// Complete returns a copy of feed with the recurrent state added for each input
+// that feed does not set. For a training step, the caller passes 0 as rows,
+// and the state is that after the previous step. For an evaluation, rows is the
+// size of the batch, and the state is zeros.
 func (c *Carriage) Complete(feed map[string]tensor.Tensor, rows int) map[string]tensor.Tensor {
 	all := map[string]tensor.Tensor{}
 	maps.Copy(all, feed)
@@ -116,10 +117,10 @@ func (c *Carriage) Complete(feed map[string]tensor.Tensor, rows int) map[string]
 	return all
 }
 
-// Take copies the state that virtual worker vw of vws leaves for the next step
-// from its replica. It overwrites the state that this virtual worker has read
-// for the current step. Several goroutines may call Take, for different
-// virtual workers.
+// Take reads from a replica the state that virtual worker vw (a share of the
+// batch) leaves for the next step. vws is the number of virtual workers. The
+// new state overwrites the state with which the current step began. Several
+// goroutines may call Take, for different virtual workers.
 func (c *Carriage) Take(one *replica.Replica, vw, vws int) error {
 	for i, s := range c.states {
 		n := len(s.memory) / vws
@@ -146,7 +147,8 @@ func (c *Carriage) Keep() {
 }
 
 // SaveBefore passes the state from the beginning of the current step to the
-// store. step is the number of steps made before the current step.
+// store (which writes checkpoints). step is the number of steps made before
+// the current step.
 func (c *Carriage) SaveBefore(step int) { c.save(step, func(s carried) []byte { return s.before }) }
 
 // SaveNow passes the current state to the store. step is the number of steps

@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// roster is the chief's list of tasks. It says which tasks are connected and
-// which tasks share a checkpoint folder. Any goroutine may call its methods.
+// roster is the list of tasks that the chief (worker 0) keeps. It says which
+// tasks are connected and which tasks share a checkpoint folder. Any goroutine
+// may call its methods.
 type roster struct {
 	config Config
 	tasks  []cluster.Task // all tasks of the job, connected or not
@@ -24,8 +25,8 @@ type roster struct {
 	mu       sync.Mutex
 	members  map[cluster.Task]*member // the tasks that have sent their hello message
 	groups   [][]cluster.Task         // sets of tasks that share a folder; nil until find has run
-	decided  bool                     // true if the chief has chosen the checkpoint to resume from, or to begin from scratch
-	fresh    bool                     // true if the chief has chosen to begin from scratch; valid if decided is true
+	decided  bool                     // true if the chief (worker 0) has chosen the checkpoint to resume from, or to begin training from scratch
+	fresh    bool                     // true if the chief (worker 0) has chosen to begin training from scratch; valid if decided is true
 	complete chan struct{}            // closed when every task of the job has sent its hello message
 	lost     chan error               // gets the error of the first task that is lost; buffered
 }
@@ -120,17 +121,18 @@ func (r *roster) ask(ctx context.Context, to *member, q message, most time.Durat
 	return a, nil
 }
 
-// decide records that the chief has chosen what to resume from. fresh means
-// that training begins from scratch.
+// decide records that the chief (worker 0) has chosen the checkpoint from
+// which training resumes. fresh is true if it has chosen none and training
+// begins from scratch.
 func (r *roster) decide(fresh bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.decided, r.fresh = true, fresh
 }
 
-// release allows tasks to end that have asked to end and are not needed. Until
-// all workers have restored their state, every task that has checkpoint files
-// is needed.
+// release allows tasks to end: those that have asked for it and are not needed
+// any more. Until all workers have restored their state, every task that has
+// checkpoint files is needed.
 func (r *roster) release() {
 	r.mu.Lock()
 	decided, fresh := r.decided, r.fresh
@@ -151,16 +153,17 @@ func (r *roster) release() {
 	}
 }
 
-// member is a task as the chief sees it. Any goroutine may call its methods.
+// member is what the chief (worker 0) knows about one task of the job. Any
+// goroutine may call its methods.
 type member struct {
 	task  cluster.Task
 	out   *mailbox // messages to the task
-	token string   // name of the probe in the task's folder; other tasks that see this probe share the folder
-	gone  event    // happens when the connection ends; has no error if the chief had allowed the task to end
+	token string   // name of the probe, a subfolder that the task has made in its checkpoint folder; other tasks that see it there share the folder
+	gone  event    // happens when the connection ends; has no error if the chief (worker 0) had allowed the task to end
 
 	restored  atomic.Bool // true if the task will read no more of the chosen checkpoint
 	leaving   atomic.Bool // true if the task has asked to end
-	dismissed atomic.Bool // true if the chief has allowed the task to end
+	dismissed atomic.Bool // true if the chief (worker 0) has allowed the task to end
 	failed    atomic.Bool // true if the task once failed to make a second copy of another task's file
 
 	mu          sync.Mutex
@@ -230,7 +233,8 @@ func (m *member) answer(a message) {
 	}
 }
 
-// find asks every task which probes it sees in its folder. From the answers it
+// find asks every task which probes it sees in its checkpoint folder. A probe
+// is a subfolder that a task has created there. From the answers, find
 // computes which tasks share a folder.
 func (r *roster) find(ctx context.Context) error {
 	members := r.all()
@@ -264,9 +268,10 @@ func (r *roster) find(ctx context.Context) error {
 	return nil
 }
 
-// grouped returns the sets of tasks that share a folder; a set lists indices
-// of tasks. seen[i] has the tokens that task i sees in its folder. Two tasks
-// are in one set if one of them sees the other's token.
+// grouped returns the sets of tasks that share a folder, as lists of task
+// indices. Each task has created a subfolder in its folder: tokens has the
+// names, and seen[i] those that task i sees in its folder. Two tasks are in
+// one set if one of them sees the other's subfolder.
 func grouped(tokens []string, seen [][]string) (groups [][]int) {
 	for i := range tokens {
 		shares := func(group []int) bool {
@@ -287,8 +292,8 @@ func grouped(tokens []string, seen [][]string) (groups [][]int) {
 	return groups
 }
 
-// report logs which tasks share a folder. If all tasks share one folder, it
-// also logs that second copies are impossible.
+// report logs which tasks share a checkpoint folder. If all tasks share one
+// folder, it also logs that no file has a second copy on another host.
 func (r *roster) report(groups [][]cluster.Task) {
 	hosts := map[string]bool{}
 	for _, t := range r.tasks {
@@ -307,7 +312,7 @@ func (r *roster) report(groups [][]cluster.Task) {
 }
 
 // here returns the groups of tasks that share a folder. It omits tasks that
-// are not present, and empty groups.
+// are not connected or are allowed to end, and groups that are then empty.
 func (r *roster) here() (groups [][]*member) {
 	present := r.present()
 	r.mu.Lock()

@@ -57,8 +57,8 @@ var dtypes = map[string]safetensors.Dtype{
 	"int64": safetensors.I64, "uint64": safetensors.U64, "uint8": safetensors.U8,
 }
 
-// OfPieces lists the tensors of all pieces of variables in a shard holder's
-// snapshot. The tensors share the snapshot's memory.
+// OfPieces lists the tensors of all pieces in s, the snapshot of the variables
+// that one task stores. The tensors share the snapshot's memory.
 func OfPieces(s transition.Snapshot) (Content, error) {
 	c := newContent()
 	for _, k := range s.Pieces {
@@ -102,9 +102,11 @@ func (c *Content) add(v layout.Variable, k aggregate.SavedPiece, file string) {
 		Offset: k.Offset, Count: k.Count, Rows: rows, Updates: k.Updates, Slots: len(k.Slots)})
 }
 
-// uniqueName appends "~" to name until name, its rows and its slots differ
-// from all other tensors of the file, and returns the result. Users may give
-// variables any name, such as "x/rows".
+// uniqueName appends "~" to name until the file has no tensor with that name,
+// and returns the result. The names of the tensors with the row numbers
+// (name/rows) and with the optimiser's state (name/slot.N) must be unused too.
+// A clash is possible because users may give variables any name, such as
+// "x/rows".
 func (c *Content) uniqueName(name string, slots int) string {
 	taken := func(name string) bool {
 		for i := range slots {
@@ -171,8 +173,8 @@ func OfState(s State, file string) Content {
 }
 
 // ReadCarried reads the recurrent state for rows [from, to) of the global
-// batch. These rows must lie within the rows of s, which is the manifest's
-// entry.
+// batch from file. s describes that file's state in the manifest, and must
+// contain these rows.
 func ReadCarried(file *safetensors.File, s checkpoint.Carried, from, to int) ([]byte, error) {
 	info, ok := file.Tensor(s.Tensor)
 	if !ok || info.Dtype != dtypes[s.Dtype] || !slices.Equal(info.Shape, s.Shape) {

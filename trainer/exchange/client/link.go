@@ -19,11 +19,11 @@ import (
 
 const (
 	goodbyeTime = 5 * time.Second // longest time to wait for a holder's reply to a goodbye
-	tellTime    = time.Second     // longest time to wait until a holder closes the connection after an error was sent to it
+	tellTime    = time.Second     // longest time to wait until a holder (a task that stores variables) closes the connection after an error was sent to it
 )
 
-// link is a connection to one shard holder. One goroutine receives frames, and
-// another sends them.
+// link is a worker's connection to one holder (a task that stores variables).
+// One goroutine receives frames, and another sends them.
 type link struct {
 	*holder
 	holders  *holders
@@ -34,17 +34,17 @@ type link struct {
 
 	answered chan aggregate.Outcome  // receives the outcome of each step; a first, zero outcome means that steps may begin
 	over     chan struct{}           // closed after the goroutine that receives frames has ended
-	coming   atomic.Pointer[holding] // pieces of the holder after the current move of variables; nil if no variables are moving
+	coming   atomic.Pointer[holding] // pieces of variables that the holder (the task at the other end) will store after the current move of variables; nil if no variables are moving
 
 	// Only the goroutine that receives frames uses the following fields.
 	steps uint64   // number of completed steps whose updates are in the values that arrive next
-	came  []uint64 // indexed by piece: the number of completed steps (field steps) at which the piece's next value is expected
+	came  []uint64 // indexed by piece of a variable: the value that the field steps will have when the piece's next value arrives
 	body  []byte
 }
 
-// openLink connects to a shard holder, or to the first worker of the host. The
-// link will send the sums of gradients in out. Its first step is the given
-// one.
+// openLink connects to a task that stores variables, or to the first worker of
+// this host, which adds up the gradients of the host's workers. The link will
+// send the sums of gradients in out. Its first step has the number step.
 func openLink(ctx context.Context, h *holders, index int, task cluster.Task, purpose string, out *aggregate.Outbox, step uint64) (*link, error) {
 	session, err := peers.Open(ctx, h.config.Peers, task, h.config.Cluster.Addr(task), purpose, h.d.Silence())
 	if err != nil {
@@ -60,15 +60,16 @@ func openLink(ctx context.Context, h *holders, index int, task cluster.Task, pur
 		answered: make(chan aggregate.Outcome, 1), over: make(chan struct{})}
 	l.requests = &requests{holder: to, jobs: l.sender.jobs, pulls: h.pulls}
 	if index < 0 {
-		step++ // a shard holder first sends the initial values, but the first worker of the host does not
+		step++ // a task that stores variables first sends the initial values; the first worker of the host sends none, so that its first value arrives one step later
 	}
 	l.came = slices.Repeat([]uint64{step}, len(now.pieces))
 	l.running.Go(l.receive)
 	return l, nil
 }
 
-// declare sends the declaration. The chief also sends the first values, unless
-// training resumes from a checkpoint.
+// declare sends the declaration (the list of all variables) to the holder. The
+// chief (worker 0) also sends the initial values, unless training resumes from
+// a checkpoint.
 func (l *link) declare(body []byte) error {
 	h := l.holders
 	frames := []wire.Frame{{Header: wire.Header{Kind: wire.Declare}, Payload: body}}
@@ -85,15 +86,16 @@ func (l *link) declare(body []byte) error {
 }
 
 // check ends the training if err, the result of a Send, is not nil. If the
-// holder has reported a reason, the training ends with that reason.
+// task at the other end has reported a reason, the training ends with that
+// reason.
 func (l *link) check(err error) {
 	if err != nil {
 		l.fail(l.session.SendFailed(err))
 	}
 }
 
-// fail ends the training with err. The error blames this holder, unless err
-// already blames another task.
+// fail ends the training with err. Unless err already blames another task, the
+// error blames the task at the other end of this link.
 func (l *link) fail(err error) {
 	if errors.Is(err, peers.ErrGoodbye) {
 		err = &peers.PeerError{Task: l.session.Task, Addr: l.session.Addr, Err: errors.New("said goodbye in the middle of the training")}
@@ -112,14 +114,15 @@ func (l *link) close(goodbye bool) (err error) {
 	if err == nil {
 		return nil
 	}
-	var told *peers.PeerError // an error of another task, which the holder has reported instead of replying
+	var told *peers.PeerError // an error of another task, which the task at the other end has reported instead of replying
 	if _, cause := l.session.Next(); errors.As(cause, &told) && told.Task != l.session.Task {
 		return cause
 	}
 	return err
 }
 
-// receive handles the frames from the holder until the connection ends.
+// receive handles the frames from the holder (the task that stores the shard)
+// until the connection ends.
 func (l *link) receive() {
 	defer close(l.over)
 	for ; ; l.steps++ {
@@ -133,7 +136,7 @@ func (l *link) receive() {
 			}
 		}
 		l.fail(err)
-		l.session.Refuse(l.holders.reason(), tellTime) // send the reason to the holder, so that the holder ends too
+		l.session.Refuse(l.holders.reason(), tellTime) // tell the task at the other end the reason, so that it ends too
 		return
 	}
 }
@@ -146,7 +149,7 @@ func (l *link) receiveStep() (aggregate.Outcome, error) {
 	left := l.holds.Load().valued
 	first := h.d.FirstStep(h.rank)
 	if l.index < 0 && l.steps == first {
-		left = 0 // only shard holders send the initial values, not the first worker of the host
+		left = 0 // this link leads to the first worker of the host, which sends no initial values: only tasks that store variables do
 	}
 	for {
 		f, err := l.session.Next()
@@ -181,8 +184,8 @@ func (l *link) receiveStep() (aggregate.Outcome, error) {
 	}
 }
 
-// timely returns an error if the holder sent a frame under another placement
-// than the current one.
+// timely returns an error if the sender of a frame uses another version of the
+// placement (which task stores which variables) than this worker.
 func (l *link) timely(f wire.Header) error {
 	if now := l.holds.Load().epoch; f.Epoch != now && f.Kind != wire.Moved {
 		return fmt.Errorf("%s frame of epoch %d, this is epoch %d", f.Kind, f.Epoch, now)
@@ -232,8 +235,8 @@ func (l *link) room(n int) []byte {
 	return l.body
 }
 
-// squares reads the holder's sums of squares of gradients. The global norm is
-// computed from these sums.
+// squares reads sums of squares of gradients from the holder, the task at the
+// other end of the link. The global norm is computed from these sums.
 func (l *link) squares(f wire.Header) error {
 	h := l.holders
 	if most := aggregate.MaxReport(h.shards.Load().d, l.index); l.index < 0 || f.Length > most {
@@ -274,9 +277,9 @@ func (l *link) end(f wire.Header, first bool, left int) (aggregate.Outcome, erro
 	return message.DecodeOutcome(body)
 }
 
-// change handles the holder's report that variables have moved. left is the
-// number of values that were still expected under the old placement. change
-// returns the number of values to expect under the new placement.
+// change handles the report of the task at the other end that variables have
+// moved. left is the number of values that the worker still expected from it
+// before the move. change returns the number to expect after the move.
 func (l *link) change(f wire.Header, left int) (int, error) {
 	now, next := l.holds.Load(), l.coming.Swap(nil)
 	if next == nil || f.Length != 0 || f.Epoch != next.epoch || f.Step != next.step || left != now.valued {

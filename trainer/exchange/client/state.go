@@ -83,8 +83,9 @@ func (m *memory) of(p layout.Piece) []byte {
 	return m.values[p.Variable][p.Offset*size : (p.Offset+p.Count)*size]
 }
 
-// initial returns the initial values of a piece if the chief must send them.
-// It returns nil if the shard holder computes them from a seed.
+// initial returns the initial values of a piece, which the chief (worker 0)
+// sends. It returns nil if the task that stores the piece draws the values
+// from a seed.
 func (m *memory) initial(p layout.Piece) []byte {
 	v := m.d.Variable(p.Variable)
 	if v.Sparse == nil || !v.Sparse.First.Given() {
@@ -93,8 +94,8 @@ func (m *memory) initial(p layout.Piece) []byte {
 	return m.first[p.Variable][p.Offset*v.UnitBytes() : (p.Offset+p.Count)*v.UnitBytes()]
 }
 
-// initial reports whether this worker provides the initial values: it is the
-// chief, and training does not resume from a checkpoint.
+// initial reports whether this worker provides the initial values. It does if
+// it is the chief (worker 0) and training does not resume from a checkpoint.
 func (c *Config) initial() bool { return c.Peers.Self.IsChief() && c.Declaration.Checkpoint == "" }
 
 // came calls Config.Arrived for a dense piece whose new value has arrived.

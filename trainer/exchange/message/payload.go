@@ -21,8 +21,8 @@ type Payload interface {
 	Payload(into []byte) error
 }
 
-// BeginningSize returns the size in bytes of a Step frame's payload.
-// Contributor c begins a step with this frame.
+// BeginningSize returns the size in bytes of the payload of a Step frame, with
+// which contributor c (a worker that sends gradients) begins a step.
 func BeginningSize(c *layout.Contributor) int { return 8 + 4*len(c.Parts) }
 
 // EncodeBeginning returns the payload of a Step frame, with which a worker
@@ -72,15 +72,17 @@ func DecodeOutcome(from []byte) (aggregate.Outcome, error) {
 }
 
 // EncodeScale returns the payload of a Scale frame: the norm of the gradients,
-// and the factor by which shard holders multiply every gradient to clip it.
+// and the factor for clipping. The tasks that store the variables multiply
+// every gradient by this factor.
 func EncodeScale(norm, factor float64) []byte { return appendFloat(appendFloat(nil, norm), factor) }
 
 // DecodeScale decodes the payload of a Scale frame, which must have PairSize
 // bytes.
 func DecodeScale(from []byte) (norm, factor float64) { return float(from), float(from[8:]) }
 
-// EncodeRoom returns the payload of the reply to a Room frame: the bytes of
-// memory that a new placement needs, and the free bytes.
+// EncodeRoom returns the payload of the reply to a Room frame. need is the
+// additional memory in bytes that this host needs for a planned move of
+// variables; free is its free memory in bytes.
 func EncodeRoom(need, free uint64) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, need), free)
 }
@@ -91,8 +93,9 @@ func DecodeRoom(from []byte) (need, free uint64) {
 	return binary.LittleEndian.Uint64(from), binary.LittleEndian.Uint64(from[8:])
 }
 
-// EncodeCut returns the payload that describes a consistent cut: the number of
-// steps of each group of workers. It is empty for a nil cut.
+// EncodeCut returns the payload that describes a consistent cut: for each
+// group of workers, the number of steps that belong to the cut. It is empty
+// for a nil cut.
 func EncodeCut(cut []uint64) (b []byte) {
 	for _, steps := range cut {
 		b = binary.LittleEndian.AppendUint64(b, steps)
@@ -127,10 +130,10 @@ func appendFloat(into []byte, x float64) []byte {
 
 func float(from []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(from)) }
 
-// Sends is an event that makes a server send the frame to a worker. It is not
-// counted, because it need not occur in every step.
+// Sends is an event that makes a server send this frame to a worker. A worker
+// does not get such an event in every step.
 type Sends wire.Frame
 
-// Counted implements aggregate.Event: Sends events need not occur in every
-// step.
+// Counted implements aggregate.Event. It returns false: a worker does not get
+// a Sends event in every step.
 func (Sends) Counted() bool { return false }

@@ -11,10 +11,11 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// admit returns the shards to which a worker's frame refers. It returns an
-// error if not all workers are ready, or if the frame was sent under another
-// version of the placement than epoch. While variables move, it also refuses
-// the frames that migration.admit refuses.
+// admit checks a frame from a worker and returns this server's shards. It
+// returns an error if not all workers are ready. It also returns one if the
+// worker sent the frame for another epoch, that is, for another distribution
+// of the variables over the tasks that store them. While variables move,
+// migration.admit checks the frame too.
 func (s *Server) admit(rank int, h wire.Header, epoch uint32) (*aggregate.Shards, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,8 +33,9 @@ func (s *Server) Begin(step uint64, b aggregate.Beginning) error {
 	return s.begin(s.config.Peers.Self.Index, step, b)
 }
 
-// begin counts a step that a worker begins, and reports the step to the shards
-// and to the aggregator, if there is one.
+// begin counts a step that a worker begins, and reports the step to the
+// shards. It also reports it to the aggregator, which adds up the gradients of
+// the workers on a host, if this process has one.
 func (s *Server) begin(rank int, step uint64, b aggregate.Beginning) error {
 	s.mu.Lock()
 	e := s.shards
@@ -64,14 +66,15 @@ func (s *Server) save(ctx context.Context, e *aggregate.Shards, step, number uin
 	return nil
 }
 
-// Room returns how much memory this host needs for the placement in the
-// declaration next, and how much memory is free.
+// Room returns how much additional memory this host needs if variables move
+// between tasks, and how much is free. now and next are the declarations before
+// and after the move: they say which task stores which part of the variables.
 func (s *Server) Room(now, next *layout.Declaration) transition.RoomError {
 	return s.holder.Room(now, next)
 }
 
-// Remap requests that variables move, on behalf of the worker in the same
-// process.
+// Remap requests that variables move to other tasks. The worker in the same
+// process calls it.
 func (s *Server) Remap(w *transition.MoveRequest) error {
 	return s.migration.remap(s.config.Peers.Self.Index, w)
 }
@@ -99,8 +102,9 @@ func (s *Server) Leave() {
 	s.left()
 }
 
-// leaves notifies the shards and the aggregator that a worker sends nothing
-// more.
+// leaves notifies the shards that a worker sends nothing more. It also
+// notifies the aggregator, which adds up the gradients of the workers on a
+// host.
 func (s *Server) leaves(rank int) {
 	if s.local.Aggregator != nil {
 		s.local.Aggregator.Rows.Leave(rank)

@@ -17,8 +17,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Alignment is the alignment in bytes of every planned value: the size of a
-// cache line.
+// Alignment is the alignment in bytes of every value in the memory that a
+// compiled program plans for its values: the size of a cache line.
 const Alignment = 64
 
 // Elements returns the number of elements of a tensor of that shape. An empty

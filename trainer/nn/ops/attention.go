@@ -89,7 +89,8 @@ func attend[T float](a attention, out []T, in [][]T) {
 }
 
 // gradients adds the gradients of query and memory to the graph. The third
-// input, the weights, has no gradient of its own.
+// input (weights) gets none: the weights are computed from query and memory,
+// and the gradients of these two account for them.
 func (a attention) gradients(in gorgonia.Nodes, _, dy *gorgonia.Node) (gorgonia.Nodes, error) {
 	query, memory, weights := in[0], in[1], in[2]
 	b := &adder{what: "attention", dtype: a.dtype}

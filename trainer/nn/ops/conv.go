@@ -153,8 +153,8 @@ func imageGradient[T float](c convolution) recurrent.Pass[T] {
 	}
 }
 
-// filterGradient computes the gradient of the filters. It adds up the images
-// in the order of the batch.
+// filterGradient computes the gradient of the filters. It adds up the
+// gradients that the images contribute, in the order of the batch.
 func filterGradient[T float](c convolution) recurrent.Pass[T] {
 	patches := scratch[T](c)
 	p := product{m: c.filters / c.groups, n: c.patch() / c.groups, k: c.places(), right: true}
@@ -172,7 +172,8 @@ func filterGradient[T float](c convolution) recurrent.Pass[T] {
 }
 
 // patchesOf writes the patches of an image into scratch and returns scratch.
-// If the convolution is direct, it returns the image instead.
+// If the convolution is direct (the matrix of patches equals the image), it
+// returns the image instead.
 func patchesOf[T float](c convolution, image, scratch []T) []T {
 	if c.direct() {
 		return image

@@ -41,7 +41,7 @@ func Max(x *gorgonia.Node, axes ...int) (*gorgonia.Node, error) {
 	}
 	o := newOp(what, dtype, kept, choose(dtype, maximum[float32], maximum[float64], p)).with(diff, 0)
 	if slices.Contains(axes, 0) {
-		o.makes(RowsAveraged) // with more rows, the result would be a larger maximum, not a sum
+		o.makes(RowsAveraged) // treated as a mean and not as a sum: the maximum does not grow with the number of rows as a sum does
 	}
 	return o.apply(x)
 }

@@ -106,7 +106,8 @@ func Fill(t Type, x float64, n int) (Operation, error) {
 	return over("move", "fill_"+t.word(), []string{"out"}, n, word, n), check("fill", n)
 }
 
-// At copies the element of a at index to out.
+// At returns an operation that copies one element of a, the one at index, to
+// out.
 func At(t Type, index int) (Operation, error) {
 	return strided(t, "read", "element", []int{1}, []int{1}, index)
 }
