@@ -133,8 +133,9 @@ type liveness struct {
 // idle returns the time since the agent's last message.
 func (h liveness) idle() time.Duration { return time.Since(h.heard) }
 
-// startTimeout is the minimum time that a new agent has to send its first
-// message. Its lease begins only later.
+// startTimeout is the minimum time that the driver waits for the first message
+// of a new agent. After the first message, the agent counts as lost when it
+// has been silent for the duration of its lease.
 const startTimeout = 30 * time.Second
 
 // timeout returns how long the agent may send nothing before it counts as

@@ -232,8 +232,8 @@ type stamper struct {
 
 // suspended is the largest accepted drift between wall clock and monotonic
 // clock from one renewal to the next. A larger drift means that this machine
-// slept or that its time was set. The stamper then starts a clock with a new
-// name.
+// slept or that its time was set. The next timestamps then have a new clock
+// name and count from a new zero point.
 const suspended = time.Second
 
 func (s *stamper) stamp(now time.Time) protocol.Renew {

@@ -81,9 +81,10 @@ func (s *Set) home(ctx context.Context) (ssh.Config, error) {
 // the binaries that were built.
 type agents struct {
 	printer *console.Printer
-	guess   envsync.Blob // binary that most hosts will need; plx offers it to a host before it knows the platform; zero if unknown
-	// If only is not nil, it returns the binary for a platform, which replaces
-	// the running plx. It returns an error for a platform without a binary.
+	guess   envsync.Blob // binary that most hosts will need; plx offers it to a host whose platform is not known yet; zero if unknown
+	// only is nil if agents run the same plx version as this process.
+	// Otherwise it returns the agent's binary for a platform, or an error if
+	// it has none.
 	only func(envsync.Platform) (envsync.Blob, error)
 
 	mu   sync.Mutex

@@ -63,8 +63,8 @@ func Stacks(ctx context.Context, q Query, full bool) error {
 	return err
 }
 
-// printPlaces prints the newest known place of each task in its program. texts
-// are the stacks on each host, indexed like present.
+// printPlaces prints what each task was doing in its newest stack. texts are
+// the stacks on each host, indexed like present.
 func printPlaces(t console.Terminal, present []*hosts.AgentHost, texts []string) error {
 	last := map[cluster.Task]time.Time{}
 	doing := map[cluster.Task]hang.Doing{}

@@ -3,8 +3,8 @@ package protocol
 import "time"
 
 // ExecRequest is the parameter of the method DoExec: a command that an agent
-// runs. An Order to the call contains bytes, each of which is ExecBeat,
-// ExecStop or ExecKill.
+// runs. While the command runs, the caller sends Order messages. Each byte in
+// them is ExecBeat, ExecStop or ExecKill.
 type ExecRequest struct {
 	// Mark identifies the command's processes: it is in the environment
 	// variables of all of them, as that of a job is in its tasks. If the agent

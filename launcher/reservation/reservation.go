@@ -54,8 +54,9 @@ type Host struct {
 	Claims []protocol.Claim
 }
 
-// Held represents reserved GPUs. Until Close, it keeps the agents waiting for
-// the job. A nil *Held has no GPUs.
+// Held represents reserved GPUs. Until Close is called, it sends messages to
+// the agents that hold the locks, because an agent without messages ends. A
+// nil *Held has no GPUs.
 type Held struct {
 	stop    context.CancelFunc
 	keeping sync.WaitGroup

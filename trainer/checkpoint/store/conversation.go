@@ -20,7 +20,7 @@ type kind string
 // others from the chief to a task. A request has a Number, and its answer has
 // the same Number.
 const (
-	hello    kind = "hello"    // task to chief: I have opened my store; the probe in my folder is named Token
+	hello    kind = "hello"    // task to chief: I have opened my store, and created a probe (a folder with a random name, here in Token) in my checkpoint folder
 	answer   kind = "answer"   // task to chief: the answer to the request of the same Number, or an error in Err
 	reported kind = "report"   // task to chief: Report says that my part of a save, or my copy of a file, is done or has failed
 	restored kind = "restored" // task to chief: I have restored everything and read no more of the checkpoint
@@ -325,8 +325,8 @@ func announce(folder *checkpoint.Folder) (m message, err error) {
 	return m, err
 }
 
-// held converts an announced, which came in a message, back to a
-// checkpoint.FolderCopy.
+// held converts the form in which a message describes a folder's copy of a
+// checkpoint back to a checkpoint.FolderCopy.
 func (a announced) held() checkpoint.FolderCopy {
 	h := checkpoint.FolderCopy{ID: a.ID, Damage: a.Damage, Files: a.Files}
 	if len(a.Manifest) > 0 {

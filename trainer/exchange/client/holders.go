@@ -180,8 +180,9 @@ func await[T any](ctx context.Context, h *holders, answer <-chan T) (T, error) {
 	return none, h.hangUp()
 }
 
-// connect opens all links in parallel. The links will send the sums of
-// gradients in out. Their first step is the given one.
+// connect opens all links (connections to shard holders) in parallel. The
+// links will send the gradient sums that out collects. step is the number of
+// the first step.
 func (h *holders) connect(ctx context.Context, out *aggregate.Outbox, step uint64) error {
 	for _, l := range h.locals {
 		l.start()

@@ -41,7 +41,7 @@ type peer struct {
 	chief *chief       // handles requests that only the chief may make; nil if this worker is not the chief
 
 	// The mutex mu of the server guards the fields below.
-	lost   bool    // true if the worker was lost and training continues without it
+	lost   bool    // the first step that does not count the lost worker; nil until the first shard holder has announced this step
 	counts *uint64 // first step without the lost worker; nil if the first shard holder has not announced it
 }
 
@@ -54,7 +54,7 @@ func newPeer(from peers.Peer, s *Server) *peer {
 	p.ctx, p.cancel = context.WithCancelCause(s.ctx)
 	if from.Task.IsChief() {
 		p.chief = &chief{peer: p, copied: make(chan struct{})}
-		close(p.chief.copied) // no cut is being copied yet
+		close(p.chief.copied) // closed means: no checkpoint is being copied at the moment
 	}
 	return p
 }

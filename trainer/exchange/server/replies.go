@@ -109,7 +109,8 @@ func (r *replies) answer(step uint64, e *aggregate.Shards, requested []message.R
 }
 
 // sendEarly sends those requested rows that no worker had requested for the
-// current step. The current step will hardly change them.
+// current step. If the current step changes one nevertheless, the final reply
+// repeats the row.
 func (r *replies) sendEarly(step uint64, all []dueRows, to *peers.Session) error {
 	var now []message.Share
 	for i := range all {
