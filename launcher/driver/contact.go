@@ -208,8 +208,8 @@ func (c *contact) connect(ctx context.Context, conn *protocol.Conn) (connected b
 	return true, c.serve(ctx, conn)
 }
 
-// dial dials the agent. If the host is a Queuer, dial first waits until the
-// host may be dialed.
+// dial dials the agent. If the host is a Queuer, which limits how many hosts
+// are dialed at the same time, dial first waits for this host's turn.
 func (c *contact) dial(ctx context.Context) (*protocol.Conn, error) {
 	if q, waits := c.host.Agent.(Queuer); waits {
 		waiting, cancel := context.WithCancel(ctx)
@@ -320,9 +320,9 @@ func (c *contact) revive(ctx context.Context) *protocol.Conn {
 	}
 }
 
-// attempt tries once to start a new agent. If the job ends during the attempt,
-// it continues for a few seconds, because a half-started agent would run until
-// its lease expires.
+// attempt tries once to start a new agent. If the job ends meanwhile, attempt
+// goes on for a few seconds, because a half-started agent would run until its
+// lease expires.
 func (c *contact) attempt(ctx context.Context) (*protocol.Conn, error) {
 	ctx, cancel := withinTime(ctx, reviving)
 	defer cancel()

@@ -122,8 +122,8 @@ func (s *Set) Agent(ctx context.Context, p envsync.Platform) (envsync.Blob, erro
 	return s.agents.of(ctx, p)
 }
 
-// UseAgent makes s send another binary to the hosts than the running plx.
-// of(p) is that binary for the platform p. guess is the binary for most hosts.
+// UseAgent makes s send a binary of(p) to hosts of the platform p, instead of
+// the binary of the plx that runs here. guess is the binary for most hosts.
 func (s *Set) UseAgent(guess envsync.Blob, of func(envsync.Platform) (envsync.Blob, error)) {
 	s.agents.guess, s.agents.only = guess, of
 }

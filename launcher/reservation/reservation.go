@@ -127,8 +127,8 @@ func (r Request) wait(ctx context.Context, all group) error {
 	}
 }
 
-// Close stops the messages that keep the agents waiting for the job. Close of
-// a nil *Held does nothing.
+// Close stops sending the messages without which the agents would end while
+// they wait for the job. Close of a nil *Held does nothing.
 func (b *Held) Close() {
 	if b == nil {
 		return

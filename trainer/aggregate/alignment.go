@@ -27,7 +27,7 @@ type Alignment struct {
 	limits   []uint64     // by group of workers: the first step that may not be applied yet; nil means that every step may be applied
 	since    time.Time    // time at which Freeze set limits; the zero time means that Freeze was never called
 	agreed   bool         // true if limits are the steps that the checkpoint contains (the cut), set by Agree; false if they are the steps that this holder had applied at Freeze
-	copied   bool         // true if this holder has copied its values at the cut
+	copied   bool         // true if this holder has copied the values for the checkpoint
 	holds    bool         // true if limits stay in force after the copy until GoOn is called, so that training pauses
 	groups   []*group
 

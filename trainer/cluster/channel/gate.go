@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Gate accepts connections. At most 512 of them at a time may have not yet
-// proved the job's secret:
+// Gate accepts connections. It limits the unproved connections, whose other
+// end has not yet proved that it knows the job's secret, to 512 at a time:
 //
 //	gate := channel.NewGate(config, self)
 //	ln = gate.Listener(ln)
@@ -20,7 +20,7 @@ import (
 // most unproved connections. So an attacker with one address cannot displace
 // the connections of another address. The Gate closes the oldest unproved
 // connection of the address if it is at least one second old, and otherwise
-// the newest one. One second is enough to prove the secret. A dialler whose
+// the newest one. One second is enough for the proof. A dialler whose
 // connection was closed may dial again. Any goroutine may use a Gate.
 type Gate struct {
 	config Config

@@ -32,17 +32,17 @@ type peer struct {
 	ctx     context.Context         // canceled when the training ends or the worker is lost; its cause is the reason
 	cancel  context.CancelCauseFunc // cancels ctx with the reason when the worker is lost, so that no goroutine continues to wait for the worker
 
-	// Only the reader goroutine uses the following fields, with two
-	// exceptions: the writer calls rows.end, and settle uses step after the
-	// worker is lost.
+	// Only the goroutine that reads the connection uses the following fields,
+	// with two exceptions: the writing goroutine calls rows.end, and settle
+	// uses step after the worker is lost.
 	epoch uint32       // placement version that the worker's next frames must have
 	step  contribution // which gradients of the current step have arrived
 	rows  replies      // rows that the worker has requested and not received yet
 	chief *chief       // handles requests that only the chief may make; nil if this worker is not the chief
 
 	// The mutex mu of the server guards the fields below.
-	lost   bool    // the first step that does not count the lost worker; nil until the first shard holder has announced this step
-	counts *uint64 // first step without the lost worker; nil if the first shard holder has not announced it
+	lost   bool    // true if the worker was lost and training continues without it
+	counts *uint64 // first step that does not count the lost worker; nil until the first shard holder has announced this step
 }
 
 func newPeer(from peers.Peer, s *Server) *peer {
@@ -190,8 +190,8 @@ func (p *peer) begin(h wire.Header, e *aggregate.Shards) error {
 	return nil
 }
 
-// want handles a prefetch request. It requests rows for the step after the
-// last step that the worker has begun.
+// want handles a prefetch request: the worker asks for the rows that it will
+// need in its next step.
 func (p *peer) want(h wire.Header, e *aggregate.Shards) error {
 	if !e.Declaration().Sync.InStep() {
 		return fmt.Errorf("wants rows of step %d, and workers are not in step", h.Step)

@@ -125,8 +125,8 @@ func (r *replies) sendEarly(step uint64, all []dueRows, to *peers.Session) error
 	return to.Send(r.reply.Frame(wire.EarlyReply, step, now))
 }
 
-// leave stores rows for the final reply, which the writer sends. It returns
-// false if the step has already ended.
+// leave stores rows for the final reply, which another goroutine sends at the
+// end of the step. It returns false if the step has already ended.
 func (r *replies) leave(all []dueRows) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

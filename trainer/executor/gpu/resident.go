@@ -14,8 +14,8 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Updates describes how a machine updates its fixed values (the model's
-// variables) on the GPU: see Machine.Reside.
+// Updates describes how a machine (a program that runs on a GPU) updates its
+// fixed values, the model's variables, on the GPU: see Machine.Reside.
 type Updates struct {
 	// Rules has one optimiser rule for each fixed value (a variable or running
 	// statistic). The program's gradients update the first values. The
