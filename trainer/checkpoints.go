@@ -100,9 +100,9 @@ func (s *saving) describe(cut []uint64) store.Expected {
 }
 
 // last makes the checkpoint at the end of training. step is the number of
-// steps taken. Workers with recurrent state (Model.Carried) leave together,
-// because the chief may still request that state after a worker has taken its
-// last step.
+// steps taken. Workers with recurrent state (Model.Carried) wait for each
+// other before they end, because the chief may request that state after a
+// worker's last step.
 func (s *saving) last(ctx context.Context, step int) error {
 	if s.network.store == nil {
 		return nil

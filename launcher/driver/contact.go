@@ -105,9 +105,8 @@ func (c *contact) settle(err error, clear time.Time) {
 }
 
 // outcome returns why the agent's end was not confirmed. It returns nil if the
-// end was confirmed. It also returns nil if the lost agent's lease has
-// expired, because none of its processes can run then. waited is only a part
-// of the error's text.
+// end was confirmed, or if the lost agent's lease has expired, because none of
+// its processes can run then. waited is only mentioned in the error's text.
 func (c *contact) outcome(waited time.Duration) error {
 	select {
 	case <-c.over:

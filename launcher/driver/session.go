@@ -93,8 +93,8 @@ func (c *contact) reportTasks(m protocol.Message) {
 const drainTime = 2 * time.Second
 
 // write sends the queued messages on conn, and closes conn at the end. Only
-// this goroutine can block on a slow network. If receive or renew closes conn,
-// the blocked Send returns.
+// the goroutine that runs write can block on a slow network. If receive or
+// renew closes conn, the blocked Send returns.
 func write(ctx context.Context, conn *protocol.Conn, queue <-chan protocol.Message) {
 	defer conn.Close()
 	for {

@@ -43,8 +43,8 @@ func (s *Set) overCommand(ctx context.Context, reach Reach, like via.Config) err
 }
 
 // orHome returns a Dialer that connects to a node by a Slurm job step. After
-// the Slurm job has ended, the Dialer connects to this machine instead. This
-// machine shares its home directory with the nodes.
+// the Slurm job has ended, the Dialer connects to this machine instead, which
+// shares its home directory with the nodes.
 func (s *Set) orHome(run slurm.Run, step transport.Dialer) transport.Dialer {
 	return func(ctx context.Context) (transport.Transport, error) {
 		conn, err := step(ctx)

@@ -34,8 +34,8 @@ type Executed struct {
 	Status int `json:"status"` // exit status as a shell reports it: 128 + N if signal N ended the command
 }
 
-// Bytes of an Order to a running command. The end of its orders has the effect
-// of ExecStop.
+// Bytes of an Order to a running command. If the caller ends the stream of
+// Orders, the agent stops the command as for ExecStop.
 const (
 	ExecBeat = '.' // renews the lease: the command may run for ExecRequest.Lease without a further Order
 	ExecStop = 't' // sends SIGTERM to the command, and SIGKILL after the grace period

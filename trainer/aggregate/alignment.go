@@ -67,7 +67,8 @@ func (a *Alignment) exit() {
 	}
 }
 
-// wake makes CopyCut check again whether all steps before the cut are applied.
+// wake makes CopyCut check again whether all steps that the checkpoint
+// contains are applied.
 func (a *Alignment) wake() {
 	select {
 	case a.moved <- struct{}{}:
@@ -76,7 +77,8 @@ func (a *Alignment) wake() {
 }
 
 // Freeze returns, by group of workers, the number of steps that are applied to
-// at least one shard. Until the cut is copied, no later step is applied.
+// at least one shard. No later step is applied until the values for the
+// checkpoint are copied.
 func (a *Alignment) Freeze() ([]uint64, error) {
 	a.applying.Lock()
 	defer a.applying.Unlock()
@@ -181,6 +183,7 @@ func (a *Alignment) CopyCut(stop <-chan struct{}, do func(since time.Time)) {
 	}
 }
 
-// Alignment returns the state of consistent cuts on this shard holder; nil if
-// the synchronization mode needs no cut for a checkpoint.
+// Alignment returns the state with which this shard holder stops every worker
+// group at the right step for a checkpoint. It is nil if all workers are in
+// the same step.
 func (s *Shards) Alignment() *Alignment { return s.steps.align }

@@ -302,8 +302,9 @@ func (l *link) data(h wire.Header) error {
 	}
 	rest := l.rest
 	l.rest = nil
-	// Add follows the check of g.err under g.mu. So the exchange, which calls
-	// users.Wait after the group broke, does not miss this goroutine.
+	// Add 1 while g.mu is locked, after the check that the group is not
+	// broken. When the group breaks, the exchange calls users.Wait and so
+	// waits for this goroutine.
 	e.users.Add(1)
 	g.mu.Unlock()
 	defer e.users.Done()

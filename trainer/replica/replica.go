@@ -313,7 +313,7 @@ func (r *Replica) Check(feed map[string]tensor.Tensor, vws int) error {
 	for _, l := range r.model.Lookups {
 		known = append(known, l.Feed())
 	}
-	for _, name := range slices.Sorted(maps.Keys(feed)) { // check names first, because an input with a misspelt name in the feed is also missing
+	for _, name := range slices.Sorted(maps.Keys(feed)) { // check names first: a misspelt name also leaves an input without a value, and that error would hide the cause
 		if !slices.Contains(known, name) {
 			return fmt.Errorf("the model has no input %q: its inputs are %q", name, known)
 		}

@@ -42,9 +42,9 @@ const (
 // which fields are set.
 type message struct {
 	Kind kind `json:"kind"`
-	// Number pairs a request with its answer. In a begin message it is instead
-	// the number of the shard holders' snapshots. In all other messages it is
-	// 0.
+	// Number pairs a request with its answer. A begin message uses it for the
+	// number that the shard holders give to this save. In all other messages
+	// it is 0.
 	Number  uint64                    `json:"number,omitempty"`
 	Err     string                    `json:"error,omitempty"` // why the sender failed; empty means success
 	ID      string                    `json:"id,omitempty"`    // ID of the checkpoint that the message is about

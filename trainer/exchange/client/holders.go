@@ -35,10 +35,10 @@ type holders struct {
 	local      *local               // the server of this worker's shards; nil if this worker holds no shards
 	aggregator *localsum.Aggregator // adds gradients for the workers of the host; nil if this worker does not do that
 
-	// passing counts goroutines that received a frame from one holder and send
-	// a frame to the other holders because of it. Only receivers and local
-	// servers start these goroutines, so none starts after the receivers and
-	// servers have ended.
+	// passing counts goroutines that react to a frame from one holder by
+	// sending a frame to the other holders. Only the receivers and the local
+	// servers start them. So once these have ended, no further goroutine
+	// starts.
 	passing sync.WaitGroup
 
 	shards   atomic.Pointer[shardMap]
@@ -112,8 +112,8 @@ func (h *holders) working() error {
 }
 
 // hangUp closes all links and returns the reason why the training has ended.
-// It first sends the reason to the shard holders. Without it, they would
-// report a lost connection. hangUp takes at most tellTime.
+// It sends this reason to the shard holders first. Otherwise they would report
+// a lost connection. hangUp takes at most tellTime.
 func (h *holders) hangUp() error {
 	reason := h.reason()
 	h.each(func(l *link) { l.session.CloseWithError(reason, tellTime) })
@@ -266,11 +266,13 @@ func (h *holders) begin(ctx context.Context) error {
 	return nil
 }
 
-// lead sets the connections to which the two gates pass sums of gradients.
+// lead sets the connections to which the two gates pass gradient sums. A gate
+// holds a sum back until it may be sent.
+//
 // Sums from own (this worker's gate) go to the first worker of the host if
-// that worker adds the gradients of the variable. Otherwise they go directly
-// to the shard holders. Sums from host (the gate for the sums of the whole
-// host) go to the holders.
+// that worker adds the gradients of the variable for the host. Otherwise they
+// go directly to the shard holders. Sums from host (the gate for the sums of
+// the whole host) go to the holders.
 func (h *holders) lead(own, host *gate) {
 	var direct, aggregated []*sender
 	for i, l := range h.links {

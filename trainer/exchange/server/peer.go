@@ -274,7 +274,7 @@ func (p *peer) remap(h wire.Header, e *aggregate.Shards) error {
 	if err := p.readJSON(h, &w); err != nil {
 		return err
 	}
-	follows := e.Contributor(p.rank) == nil || len(e.All()) == 0 // this server receives no steps of the worker, so p.step.begun may be less than the worker's number of steps
+	follows := e.Contributor(p.rank) == nil || len(e.All()) == 0 // true if this server receives no steps of the worker, so that p.step.begun may be less than the worker's number of steps
 	if begun := p.step.begun; p.step.need > 0 || w.Step < begun || w.Step > begun && !follows {
 		return fmt.Errorf("wants variables to move before step %d, during step %d with %d gradients to come", w.Step, begun, p.step.need)
 	}

@@ -18,8 +18,9 @@ import (
 // The goroutine that reads the worker's connection handles the requests.
 // Between two steps it answers a prefetch request completely. During a step it
 // sends an early reply with those requested rows that no worker had requested
-// for the current step, because this step will hardly change them. The writer
-// goroutine sends the other rows in a final reply at the end of the step.
+// for the current step. At the end of the step, the writer goroutine sends a
+// final reply: the other rows, and the early rows that the step has changed
+// nevertheless.
 type replies struct {
 	requested uint64 // step of the last prefetch request, plus 1; 0 means that there was none
 	reply     message.Reply

@@ -82,9 +82,9 @@ func (r *Resident) plan() (all room) {
 	return all
 }
 
-// sums returns the number of sums of squares for the gradients of the first
-// fixed values together. The parameter values is the number of these fixed
-// values.
+// sums returns how many sums of squares the gradients of the first fixed
+// values (such as variables) have together. The parameter values is the number
+// of these fixed values.
 func (r *Resident) sums(values int) (n int) {
 	p := r.machine.program
 	if r.updates.Block == 0 {
