@@ -62,8 +62,9 @@ func (s *saving) tooLate(step, writing int) {
 		step, writing, s.training.config.CheckpointEverySteps)
 }
 
-// before must be called before each step. It lets the carriage keep the
-// recurrent state from before the step, which a checkpoint may need.
+// before must be called before each step. It lets the field carriage, which
+// keeps this worker's recurrent state, remember the state before the step for
+// a checkpoint.
 func (s *saving) before() {
 	if !s.restored {
 		s.restored = true

@@ -165,10 +165,9 @@ func (a *Alignment) run() {
 	}
 }
 
-// CopyCut applies the updates before the cut and then calls do, which copies
-// the values. The argument of do is the time at which Freeze was called; no
-// later step was applied since. CopyCut returns after do, or when stop is
-// closed.
+// CopyCut applies all updates that the checkpoint contains and no later ones.
+// It then calls do, which copies the values. The argument of do is the time at
+// which Freeze was called. CopyCut returns after do, or when stop is closed.
 func (a *Alignment) CopyCut(stop <-chan struct{}, do func(since time.Time)) {
 	for a.run(); ; {
 		if a.copy(do) {

@@ -106,8 +106,8 @@ type Carried struct {
 }
 
 // A manifest file is exactly {"sum":"<SHA-256 of the value of
-// checkpoint>","checkpoint":{...}}. Every version of the format has this
-// frame, so that a reader can tell a damaged manifest from one in a newer
+// checkpoint>","checkpoint":{...}}. Every version of the format has this outer
+// form, so that a reader can tell a damaged manifest from one in a newer
 // format.
 const (
 	beforeSum  = `{"sum":"`

@@ -96,10 +96,10 @@ func (r *Resident) sums(values int) (n int) {
 	return n
 }
 
-// Reside makes later runs of the machine update its fixed values on the GPU.
-// Gradients, and outputs that replace values, are no longer copied to the
-// host, and Run no longer calls ready. A run whose loss is not finite updates
-// nothing.
+// Reside makes later runs of the machine update its fixed values (the model's
+// variables) on the GPU. From then on, runs do not copy gradients to the host,
+// nor outputs that replace values, and Run does not call ready. A run whose
+// loss is not finite updates nothing.
 //
 // The first run copies the values from the host to the GPU; later runs do not.
 // The error is a *MemoryError if the GPU has too little free memory for the
@@ -220,8 +220,8 @@ func (r *Resident) Update(i int, s optimizer.Step) {
 }
 
 // Updated returns the numbers that Update last set for fixed value i. If
-// Updates.Block is not 0, the run did not use their Scale but computed the
-// factor itself.
+// Updates.Block is not 0, the run did not use the factor Scale in them: it
+// computed the factor from the norm of the gradients.
 func (r *Resident) Updated(i int) optimizer.Step { return r.parts[i].step }
 
 // Squares appends the sums of squares of fixed value i's gradient in the last
