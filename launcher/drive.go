@@ -113,8 +113,9 @@ func (d *drive) namesOf(held func(*member) bool) func() []string {
 	}
 }
 
-// unstarted and runs are values for the parameter held of namesOf: states of a
-// member for which the job waits.
+// unstarted, runs and unended are values for the parameter held of namesOf.
+// Each reports whether the job is waiting for the member: until its tasks have
+// started, while they run, or until its files are counted.
 func unstarted(m *member) bool { return !m.began.Load() }
 func runs(m *member) bool      { return m.running.Load() > 0 }
 func unended(m *member) bool   { return m.made.Load() == nil }

@@ -241,9 +241,9 @@ func (c *contact) resetTimeout() {
 	}
 }
 
-// neverStarted returns the error for an agent that has never sent its State.
-// It adds first, the first connection error, to end, because first may be the
-// only hint at the cause, such as a full disk.
+// neverStarted returns the error for an agent that never sent its first State
+// message. It adds first, the first connection error, to end, because first
+// may be the only hint at the cause, such as a full disk.
 func (c *contact) neverStarted(end, first error) error {
 	if c.alive().met || first == nil || strings.Contains(first.Error(), strings.TrimPrefix(end.Error(), ErrNoAgent.Error()+": ")) {
 		return end

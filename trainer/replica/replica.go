@@ -125,8 +125,8 @@ func (r *Replica) plan(train bool) executor.Plan {
 	return p
 }
 
-// locate stores the memory of the program's inputs, and allocates the memory
-// of the lookups' gradients.
+// locate keeps references to the memory of the program's inputs, and allocates
+// the memory of the lookups' gradients.
 func (r *Replica) locate(train bool) {
 	for i := range r.model.Inputs {
 		r.inputs = append(r.inputs, r.program.Input(i))

@@ -206,7 +206,7 @@ func converse(ctx context.Context, s *peers.Session, out *mailbox, handle func(m
 		}
 	}
 	if ctx.Err() != nil && !errors.Is(err, errDone) {
-		err = context.Cause(ctx) // Return the cause of ctx instead: the error of a closed session does not name it.
+		err = context.Cause(ctx) // Return the cause of ctx instead: the error of a closed session does not say why it was closed.
 	}
 	cancel(err)
 	sending.Wait()

@@ -57,8 +57,8 @@ func newHolders(config *Config, memory *memory) *holders {
 }
 
 // serve creates the servers that this process needs. r is nil if this worker
-// does not add gradients for its host. A worker without shards also serves its
-// listener, to refuse workers that connect to it by mistake.
+// does not add gradients for its host. A worker without shards accepts
+// connections too, but only to refuse workers that connect to it by mistake.
 func (h *holders) serve(r *localsum.Aggregator) error {
 	self := h.config.Peers.Self
 	holds := h.d.HolderIndex(self) >= 0
@@ -291,8 +291,8 @@ func (h *holders) lead(own, host *gate) {
 	host.lead(aggregated)
 }
 
-// tell sends a frame to all shard holders that have pieces and are in other
-// tasks.
+// tell sends a frame to all shard holders in other tasks that have pieces of
+// variables.
 func (h *holders) tell(frame wire.Frame) error {
 	for l := range h.holding {
 		if err := l.session.Send(frame); err != nil {

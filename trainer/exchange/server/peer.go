@@ -59,10 +59,11 @@ func newPeer(from peers.Peer, s *Server) *peer {
 	return p
 }
 
-// subscribe makes m deliver the worker's events to the returned channel. The
-// parameter room is the capacity of the channel, which must suffice for all
-// events that can be pending, so that delivery never blocks. After the worker
-// is lost, its events may be dropped.
+// subscribe makes m deliver the worker's events (what this shard holder sends
+// to the worker in a step) to the returned channel. The parameter room is the
+// channel's capacity. It must suffice for all events that can be pending, so
+// that delivery never blocks. After the worker is lost, its events may be
+// dropped.
 func (p *peer) subscribe(m *members, room int) <-chan aggregate.Event {
 	events := make(chan aggregate.Event, room)
 	m.tell[p.rank] = func(e aggregate.Event) {
@@ -235,8 +236,8 @@ func (p *peer) commit(h wire.Header, e *aggregate.Shards) error {
 	return p.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Verdict, Part: uint32(v), Step: current}})
 }
 
-// fetch handles a worker's request for the values after h.Step steps. The
-// shards reply after that number of steps is complete.
+// fetch handles a worker's request for the values of the variables after
+// h.Step steps. The shards reply once that many steps are complete.
 func (p *peer) fetch(h wire.Header, e *aggregate.Shards) error {
 	if p.step.need > 0 {
 		return fmt.Errorf("asks for values during step %d, with %d gradients to come", p.step.begun, p.step.need)

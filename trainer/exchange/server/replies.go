@@ -49,8 +49,9 @@ func (r *replies) begin() {
 	r.busy = true
 }
 
-// read reads and checks a prefetch request. begun is the number of steps that
-// the worker has begun; the request must be for the next step.
+// read reads and checks a prefetch request, in which the worker asks for the
+// rows of its next step. begun is the number of steps that the worker has
+// begun; the request must be for the step after these.
 func (r *replies) read(h wire.Header, e *aggregate.Shards, begun uint64, from message.Payload) ([]message.Rows, error) {
 	if h.Step != begun || r.requested == begun+1 {
 		return nil, fmt.Errorf("wants rows of step %d, %d steps were begun, or twice", h.Step, begun)
