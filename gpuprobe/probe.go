@@ -23,7 +23,7 @@ type Runner interface {
 
 // DefaultToolTime is the time limit for one call of nvidia-smi if
 // Options.ToolTime is 0. Without persistence mode, each call initialises the
-// driver, which takes up to 40 s on a machine with many GPUs.
+// NVIDIA driver, which takes up to 40 s on a machine with many GPUs.
 const DefaultToolTime = time.Minute
 
 // Options sets the time limits of a probe.
@@ -53,8 +53,8 @@ const (
 	outputLimit = 1 << 20
 	stderrLimit = 4 << 10
 	// endGrace is how long Runner.Run may continue after the script has
-	// printed its last line. Run continues longer only if an nvidia-smi hangs
-	// and keeps the output open.
+	// printed its last line. Run only continues longer if a call of nvidia-smi
+	// hangs and keeps the output open.
 	endGrace = time.Second
 )
 

@@ -113,8 +113,9 @@ func (d *drive) namesOf(held func(*member) bool) func() []string {
 	}
 }
 
-// unstarted and runs are values for the parameter held of namesOf: states of a
-// member for which the job waits.
+// unstarted, runs and unended are values for the parameter held of namesOf.
+// Each reports whether the job is waiting for the member: until its tasks have
+// started, while they run, or until its files are counted.
 func unstarted(m *member) bool { return !m.began.Load() }
 func runs(m *member) bool      { return m.running.Load() > 0 }
 func unended(m *member) bool   { return m.made.Load() == nil }
@@ -174,8 +175,8 @@ func (d *drive) run(ctx context.Context) (int, error) {
 	record := d.record()
 	d.launch.report(record, verdict, d.out)
 	d.keep(ctx, stops, record)
-	// named does not include the files in a --chdir directory. If --output was
-	// given, its patterns may match files there, so print the hint too.
+	// named counts no files in a --chdir directory. With --output, files there
+	// may match the patterns, so print the hint in that case too.
 	if d.launch.cfg.Fetch == "" && (named > 0 || len(d.launch.cfg.Output) > 0 && d.launch.cfg.Chdir != "") {
 		d.launch.printer.Printf("hint: plx fetch %s DIR brings the outputs to this machine", d.launch.job)
 	}
@@ -439,8 +440,9 @@ func (d *drive) add(m *member) driver.Host {
 	return driver.Host{Name: m.agent.Name(), Agent: m, NoAgentMeansClean: true}
 }
 
-// record returns the member's part of the job's record. now is the host's
-// entry in the current layout, or the zero value if there is no layout.
+// record returns what the job's record stores about this host. now is the
+// host's entry in the job's current layout, or the zero value if there is no
+// layout.
 func (m *member) record(now protocol.HostPlan) jobs.HostRecord {
 	tasks := m.tasks
 	if m.joined && len(now.Tasks) > 0 {
@@ -604,8 +606,8 @@ func (d *drive) join(ctx context.Context, j protocol.Joining) driver.Host {
 }
 
 // joining opens a connection to a host on which plx scale has started an
-// agent. If that fails, it returns the error, and a placeholder for the host
-// that no connection can use.
+// agent. If that fails, it returns the error together with a host whose
+// connection attempts all fail with this error.
 func (d *drive) joining(ctx context.Context, j protocol.Joining) (a *hosts.AgentHost, err error) {
 	line, err := hosts.ReadPlan(j.HostPlan)
 	if err == nil {

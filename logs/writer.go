@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Writer appends the output of one stream of a task to its spool. Its methods
-// may be called from any goroutine. A source must have at most one Writer at a
-// time.
+// Writer appends one output stream of a task (stdout or stderr) to the
+// stream's log files, the spool. Its methods may be called from any goroutine.
+// There must be at most one Writer per stream at a time.
 type Writer struct {
 	mu           sync.Mutex
 	src          Source

@@ -62,8 +62,9 @@ func (s *saving) tooLate(step, writing int) {
 		step, writing, s.training.config.CheckpointEverySteps)
 }
 
-// before must be called before each step. It lets the carriage keep the
-// recurrent state from before the step, which a checkpoint may need.
+// before must be called before each step. It lets the field carriage, which
+// keeps this worker's recurrent state, remember the state before the step for
+// a checkpoint.
 func (s *saving) before() {
 	if !s.restored {
 		s.restored = true
@@ -100,9 +101,9 @@ func (s *saving) describe(cut []uint64) store.Expected {
 }
 
 // last makes the checkpoint at the end of training. step is the number of
-// steps taken. Workers with recurrent state (Model.Carried) leave together,
-// because the chief may still request that state after a worker has taken its
-// last step.
+// steps taken. Workers with recurrent state (Model.Carried) wait for each
+// other before they end, because the chief may request that state after a
+// worker's last step.
 func (s *saving) last(ctx context.Context, step int) error {
 	if s.network.store == nil {
 		return nil
@@ -110,7 +111,7 @@ func (s *saving) last(ctx context.Context, step int) error {
 	s.before()
 	s.carriage.SaveNow(int(s.client.Step()))
 	if s.saver != nil && !s.training.declared.Sync.InStep() {
-		s.network.group.Close() // the chief calls no further collective (such as an all-reduce), so other workers must not wait for it in one
+		s.network.group.Close() // the chief joins no further collective (such as an all-reduce); Close makes a collective fail on workers that wait for the chief
 	}
 	if err := s.saver.Conclude(ctx, step); err != nil {
 		return err
@@ -140,7 +141,7 @@ func (t *training) restore(ctx context.Context, n *network) error {
 		m := n.source.Manifest()
 		t.resumed = m
 		t.declared.First, t.declared.Checkpoint = m.Step, m.ID
-		if err := m.Fits(t.checkpointed(), m.Optimizer); err != nil { // m's own optimiser always fits; this program trains nothing and needs none
+		if err := m.Fits(t.checkpointed(), m.Optimizer); err != nil { // check only the variables: m fits its own optimiser, and a program that evaluates needs no optimiser
 			return foreignError{err}
 		}
 		return nil
@@ -204,7 +205,7 @@ func (e foreignError) Unwrap() error { return e.error }
 func (t *training) carries(ctx context.Context, n *network) (*carriage.Carriage, error) {
 	from, to := t.feeds()
 	c := carriage.Config{Store: n.store, InStep: t.declared.Sync.InStep(), From: from, To: to, Rows: t.rows}
-	if n.source == nil { // OpenCheckpoint restores no recurrent state, because every evaluation begins with zeros
+	if n.source == nil { // a model opened with OpenCheckpoint is only evaluated, and every evaluation begins with zeros, so no recurrent state is read
 		c.Checkpoint = t.declared.Checkpoint
 	}
 	for name := range t.model.Carried {

@@ -15,7 +15,7 @@ import (
 // values in two builds of the model in one process.
 type repeatable struct {
 	first map[string][sha256.Size]byte // SHA-256 of each variable's initial value in the first build; nil before the first build
-	more  bool                         // true once a second build was compared; see then ignores later builds
+	more  bool                         // true once a second build was compared; the method see then ignores later builds
 }
 
 // see records the initial values of a build, or compares them with those of

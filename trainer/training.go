@@ -205,7 +205,7 @@ type training struct {
 	model     Model                // nodes of the first replica's graph, after rewriting
 	group     *replica.Group       // this worker's replicas (copies) of the graph
 	made      rewrite.Made         // result of rewriting the program's graph: replaced operations, new tables
-	frozen    gorgonia.Nodes       // leaves with a gradient that the model lists nowhere; reported as a warning
+	frozen    gorgonia.Nodes       // nodes with a value and a gradient that the model lists neither as variables nor as frozen; reported in a warning
 	declared  layout.Declaration   // description of the training for all tasks; newTraining and restore fill it
 	resumed   *checkpoint.Manifest // checkpoint from which training resumes; nil if it begins from scratch
 	updated   string               // which device updates the variables, for the log line at the start; empty without a GPU

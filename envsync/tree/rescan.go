@@ -13,9 +13,10 @@ import (
 
 // Rescan returns a copy of f with the present content of its files. It reads
 // again only files that have changed since Scan, and does not look for new
-// files. It omits the file at the path without ("" omits none), files that no
-// longer exist, and files that change while Rescan reads them. But if Gather
-// has read the file, a missing or changing file is an error.
+// files. It omits the file at the path without ("" omits none).
+//
+// Rescan also omits files that no longer exist, or that change while Rescan
+// reads them. If f came from Gather instead of Scan, such a file is an error.
 func (f *Folder) Rescan(ctx context.Context, without string) (*Folder, error) {
 	again := *f
 	again.Entries, again.read, again.excluded = nil, time.Now(), maps.Clone(f.excluded)

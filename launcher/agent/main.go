@@ -36,7 +36,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 			return fail(stderr, err)
 		}
 	}
-	if args[0] != becomeName { // "become" passes its socket, its control channel and the GPU locks on to the task
+	if args[0] != becomeName { // the subcommand "become" passes its socket, its control channel and the GPU locks on to the task, so it must not mark them close-on-exec
 		if err := closeOnExec(); err != nil {
 			return fail(stderr, err)
 		}

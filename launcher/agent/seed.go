@@ -30,7 +30,8 @@ type seed struct {
 	end func() // stops the server; nil if none runs
 }
 
-// begin starts a server and returns its port. An earlier server stops.
+// begin starts a server that sends the plx binary, and returns its port. It
+// stops the server of an earlier call.
 func (s *seed) begin(_ context.Context, of protocol.Seed) (port int, err error) {
 	if of.Token == "" {
 		return 0, errors.New("serve plx to other hosts: no token")

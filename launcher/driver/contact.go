@@ -105,9 +105,8 @@ func (c *contact) settle(err error, clear time.Time) {
 }
 
 // outcome returns why the agent's end was not confirmed. It returns nil if the
-// end was confirmed. It also returns nil if the lost agent's lease has
-// expired, because none of its processes can run then. waited is only a part
-// of the error's text.
+// end was confirmed, or if the lost agent's lease has expired, because none of
+// its processes can run then. waited is only mentioned in the error's text.
 func (c *contact) outcome(waited time.Duration) error {
 	select {
 	case <-c.over:
@@ -133,8 +132,9 @@ type liveness struct {
 // idle returns the time since the agent's last message.
 func (h liveness) idle() time.Duration { return time.Since(h.heard) }
 
-// startTimeout is the minimum time that a new agent has to send its first
-// message. Its lease begins only later.
+// startTimeout is the minimum time that the driver waits for the first message
+// of a new agent. After the first message, the agent counts as lost when it
+// has been silent for the duration of its lease.
 const startTimeout = 30 * time.Second
 
 // timeout returns how long the agent may send nothing before it counts as
@@ -207,8 +207,8 @@ func (c *contact) connect(ctx context.Context, conn *protocol.Conn) (connected b
 	return true, c.serve(ctx, conn)
 }
 
-// dial dials the agent. If the host is a Queuer, dial first waits until the
-// host may be dialed.
+// dial dials the agent. If the host is a Queuer, which limits how many hosts
+// are dialed at the same time, dial first waits for this host's turn.
 func (c *contact) dial(ctx context.Context) (*protocol.Conn, error) {
 	if q, waits := c.host.Agent.(Queuer); waits {
 		waiting, cancel := context.WithCancel(ctx)
@@ -241,9 +241,9 @@ func (c *contact) resetTimeout() {
 	}
 }
 
-// neverStarted returns the error for an agent that has never sent its State.
-// It adds first, the first connection error, to end, because first may be the
-// only hint at the cause, such as a full disk.
+// neverStarted returns the error for an agent that never sent its first State
+// message. It adds first, the first connection error, to end, because first
+// may be the only hint at the cause, such as a full disk.
 func (c *contact) neverStarted(end, first error) error {
 	if c.alive().met || first == nil || strings.Contains(first.Error(), strings.TrimPrefix(end.Error(), ErrNoAgent.Error()+": ")) {
 		return end
@@ -319,9 +319,9 @@ func (c *contact) revive(ctx context.Context) *protocol.Conn {
 	}
 }
 
-// attempt tries once to start a new agent. If the job ends during the attempt,
-// it continues for a few seconds, because a half-started agent would run until
-// its lease expires.
+// attempt tries once to start a new agent. If the job ends meanwhile, attempt
+// goes on for a few seconds, because a half-started agent would run until its
+// lease expires.
 func (c *contact) attempt(ctx context.Context) (*protocol.Conn, error) {
 	ctx, cancel := withinTime(ctx, reviving)
 	defer cancel()

@@ -93,8 +93,8 @@ func (c *contact) reportTasks(m protocol.Message) {
 const drainTime = 2 * time.Second
 
 // write sends the queued messages on conn, and closes conn at the end. Only
-// this goroutine can block on a slow network. If receive or renew closes conn,
-// the blocked Send returns.
+// the goroutine that runs write can block on a slow network. If receive or
+// renew closes conn, the blocked Send returns.
 func write(ctx context.Context, conn *protocol.Conn, queue <-chan protocol.Message) {
 	defer conn.Close()
 	for {
@@ -232,8 +232,8 @@ type stamper struct {
 
 // suspended is the largest accepted drift between wall clock and monotonic
 // clock from one renewal to the next. A larger drift means that this machine
-// slept or that its time was set. The stamper then starts a clock with a new
-// name.
+// slept or that its time was set. The next timestamps then have a new clock
+// name and count from a new zero point.
 const suspended = time.Second
 
 func (s *stamper) stamp(now time.Time) protocol.Renew {

@@ -48,15 +48,17 @@ type Program struct {
 	Trainer bool   // true if the program contains plx's trainer package, so that it can use parameter servers
 	// AskHosts is true if only the hosts can find out whether the program
 	// contains plx's trainer package. It is true for a command on the hosts,
-	// unless that is a known interpreter, wrapper or launcher.
+	// unless plx knows the command as an interpreter, a wrapper (such as
+	// numactl) or a launcher (such as torchrun).
 	AskHosts bool
 	// SeesAllDevices is true if the program, or a program that it starts,
 	// selects its device by LOCAL_RANK. Programs for torchrun do. Each task
 	// then sees the devices of all workers on its host.
 	SeesAllDevices bool
-	// Launcher is the launcher, such as mpirun, that the program is or starts;
-	// "" if none was found. Where names the script and the line that start the
-	// launcher; "" if each worker executes the launcher directly.
+	// Launcher is the name of a launcher (a program such as mpirun that starts
+	// processes), if the program is one or starts one; otherwise "". Where
+	// names the script and the line that start it; "" if each worker executes
+	// it directly.
 	Launcher, Where string
 	Notes           []string // lines to print for the user, for example about arguments that name local files
 }

@@ -235,9 +235,9 @@ func IsBlob(path string) bool {
 	return ok && IsSafe(sum)
 }
 
-// ReadPlan converts a HostPlan that an agent has sent to a host. It rejects a
-// plan that names a command other than an agent, because the sender could make
-// this machine run it.
+// ReadPlan converts a HostPlan that an agent has sent to a host. It accepts an
+// agent path only if it is in the host's content cache, because plx runs this
+// path as a command.
 func ReadPlan(p protocol.HostPlan) (hostfile.Host, error) {
 	lines, err := hostfile.ParseLines([]string{p.Line})
 	if err != nil {

@@ -43,8 +43,8 @@ func (s *Set) overCommand(ctx context.Context, reach Reach, like via.Config) err
 }
 
 // orHome returns a Dialer that connects to a node by a Slurm job step. After
-// the Slurm job has ended, the Dialer connects to this machine instead. This
-// machine shares its home directory with the nodes.
+// the Slurm job has ended, the Dialer connects to this machine instead, which
+// shares its home directory with the nodes.
 func (s *Set) orHome(run slurm.Run, step transport.Dialer) transport.Dialer {
 	return func(ctx context.Context) (transport.Transport, error) {
 		conn, err := step(ctx)
@@ -81,9 +81,10 @@ func (s *Set) home(ctx context.Context) (ssh.Config, error) {
 // the binaries that were built.
 type agents struct {
 	printer *console.Printer
-	guess   envsync.Blob // binary that most hosts will need; plx offers it to a host before it knows the platform; zero if unknown
-	// If only is not nil, it returns the binary for a platform, which replaces
-	// the running plx. It returns an error for a platform without a binary.
+	guess   envsync.Blob // binary that most hosts will need; plx offers it to a host whose platform is not known yet; zero if unknown
+	// only is nil if agents run the same plx version as this process.
+	// Otherwise it returns the agent's binary for a platform, or an error if
+	// it has none.
 	only func(envsync.Platform) (envsync.Blob, error)
 
 	mu   sync.Mutex
@@ -121,8 +122,8 @@ func (s *Set) Agent(ctx context.Context, p envsync.Platform) (envsync.Blob, erro
 	return s.agents.of(ctx, p)
 }
 
-// UseAgent makes s send another binary to the hosts than the running plx.
-// of(p) is that binary for the platform p. guess is the binary for most hosts.
+// UseAgent makes s send a binary of(p) to hosts of the platform p, instead of
+// the binary of the plx that runs here. guess is the binary for most hosts.
 func (s *Set) UseAgent(guess envsync.Blob, of func(envsync.Platform) (envsync.Blob, error)) {
 	s.agents.guess, s.agents.only = guess, of
 }

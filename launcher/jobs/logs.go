@@ -196,7 +196,7 @@ func attach(ctx context.Context, q Query, shown logs.Options, lines int) (int, e
 	}
 	generation := ""
 	if j.Restarts {
-		if state, err := j.chief().State(ctx); err == nil && state.Generation > 0 { // an error is ignored: j.print below meets it again and reports it
+		if state, err := j.chief().State(ctx); err == nil && state.Generation > 0 { // ignore the error: j.print below gets the same error and reports it
 			generation = fmt.Sprintf(", generation %d", state.Generation)
 		}
 	}

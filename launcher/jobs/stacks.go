@@ -21,10 +21,10 @@ import (
 // stacksTime bounds the request for the stacks of one host's tasks.
 const stacksTime = time.Minute
 
-// Stacks prints at which place in its program each task of a running job is.
-// Tasks at the same place share a line. If full is true, it prints the
-// complete stacks. For a job that has ended because it hung, Stacks prints the
-// stacks that the agents wrote to files before they ended the job.
+// Stacks prints where in its program each task of a running job is at the
+// moment. Tasks that are at the same place share a line. If full is true, it
+// prints the complete stacks. For a job that has ended because it hung, Stacks
+// prints the stacks that the agents wrote to files before they ended the job.
 func Stacks(ctx context.Context, q Query, full bool) error {
 	j, err := q.open(ctx, false)
 	if err != nil {
@@ -63,8 +63,8 @@ func Stacks(ctx context.Context, q Query, full bool) error {
 	return err
 }
 
-// printPlaces prints the newest known place of each task in its program. texts
-// are the stacks on each host, indexed like present.
+// printPlaces prints what each task was doing in its newest stack. texts are
+// the stacks on each host, indexed like present.
 func printPlaces(t console.Terminal, present []*hosts.AgentHost, texts []string) error {
 	last := map[cluster.Task]time.Time{}
 	doing := map[cluster.Task]hang.Doing{}

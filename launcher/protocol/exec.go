@@ -3,8 +3,8 @@ package protocol
 import "time"
 
 // ExecRequest is the parameter of the method DoExec: a command that an agent
-// runs. An Order to the call contains bytes, each of which is ExecBeat,
-// ExecStop or ExecKill.
+// runs. While the command runs, the caller sends Order messages. Each byte in
+// them is ExecBeat, ExecStop or ExecKill.
 type ExecRequest struct {
 	// Mark identifies the command's processes: it is in the environment
 	// variables of all of them, as that of a job is in its tasks. If the agent
@@ -34,8 +34,8 @@ type Executed struct {
 	Status int `json:"status"` // exit status as a shell reports it: 128 + N if signal N ended the command
 }
 
-// Bytes of an Order to a running command. The end of its orders has the effect
-// of ExecStop.
+// Bytes of an Order to a running command. If the caller ends the stream of
+// Orders, the agent stops the command as for ExecStop.
 const (
 	ExecBeat = '.' // renews the lease: the command may run for ExecRequest.Lease without a further Order
 	ExecStop = 't' // sends SIGTERM to the command, and SIGKILL after the grace period

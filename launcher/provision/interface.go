@@ -301,7 +301,8 @@ func (r *Recipe) checkReach(_ context.Context, on []*Target) error {
 	line := inner.Resource.WithoutSettings()
 	line.DataAddr = cmp.Or(inner.Facts.ServerAddr, "IP")
 	// SSH connects to the host by a loopback address, so the host is this
-	// machine. Suggest an address of this machine for the line.
+	// machine. Suggest an address of this machine for the host's line in the
+	// resource file.
 	if ip, err := netip.ParseAddr(line.DataAddr); err != nil || ip.IsLoopback() {
 		line.DataAddr = cmp.Or(ownAddress(elsewhere), "IP")
 	}

@@ -54,8 +54,9 @@ type Host struct {
 	Claims []protocol.Claim
 }
 
-// Held represents reserved GPUs. Until Close, it keeps the agents waiting for
-// the job. A nil *Held has no GPUs.
+// Held represents reserved GPUs. Until Close is called, it sends messages to
+// the agents that hold the locks, because an agent without messages ends. A
+// nil *Held has no GPUs.
 type Held struct {
 	stop    context.CancelFunc
 	keeping sync.WaitGroup
@@ -126,8 +127,8 @@ func (r Request) wait(ctx context.Context, all group) error {
 	}
 }
 
-// Close stops the messages that keep the agents waiting for the job. Close of
-// a nil *Held does nothing.
+// Close stops sending the messages without which the agents would end while
+// they wait for the job. Close of a nil *Held does nothing.
 func (b *Held) Close() {
 	if b == nil {
 		return

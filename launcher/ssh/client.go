@@ -123,11 +123,11 @@ func (c *Client) giveUp(cause error) {
 	c.once.Do(func() {
 		c.cause = cause
 		close(c.stop)
-		// Close the net.Conn itself: ssh.Client.Close may block behind a write
-		// that the network does not accept. Through a jump host even closing
-		// the net.Conn may block, until the connection to the jump host
-		// closes. The error of Close is ignored, since the connection is lost
-		// anyway.
+		// Close the net.Conn itself: ssh.Client.Close may wait for a pending
+		// write that the network does not accept. Through a jump host even
+		// closing the net.Conn may block, until the connection to the jump
+		// host closes. The error of Close is ignored, since the connection is
+		// lost anyway.
 		c.workers.start(func() { _ = c.conn.Close() })
 	})
 }

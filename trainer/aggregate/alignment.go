@@ -26,8 +26,8 @@ type Alignment struct {
 	applying sync.RWMutex // held for reading while a gradient sum is applied, for writing while the fields below change
 	limits   []uint64     // by group of workers: the first step that may not be applied yet; nil means that every step may be applied
 	since    time.Time    // time at which Freeze set limits; the zero time means that Freeze was never called
-	agreed   bool         // true if Agree has set limits to the cut; false if limits are the steps that this holder had applied at Freeze
-	copied   bool         // true if this holder has copied its values at the cut
+	agreed   bool         // true if limits are the steps that the checkpoint contains (the cut), set by Agree; false if they are the steps that this holder had applied at Freeze
+	copied   bool         // true if this holder has copied the values for the checkpoint
 	holds    bool         // true if limits stay in force after the copy until GoOn is called, so that training pauses
 	groups   []*group
 
@@ -67,7 +67,8 @@ func (a *Alignment) exit() {
 	}
 }
 
-// wake makes CopyCut check again whether all steps before the cut are applied.
+// wake makes CopyCut check again whether all steps that the checkpoint
+// contains are applied.
 func (a *Alignment) wake() {
 	select {
 	case a.moved <- struct{}{}:
@@ -76,7 +77,8 @@ func (a *Alignment) wake() {
 }
 
 // Freeze returns, by group of workers, the number of steps that are applied to
-// at least one shard. Until the cut is copied, no later step is applied.
+// at least one shard. No later step is applied until the values for the
+// checkpoint are copied.
 func (a *Alignment) Freeze() ([]uint64, error) {
 	a.applying.Lock()
 	defer a.applying.Unlock()
@@ -92,8 +94,8 @@ func (a *Alignment) Freeze() ([]uint64, error) {
 
 // Agree sets the cut: the number of steps of each group that the checkpoint
 // contains. A group begins a step only when all holders have all its earlier
-// steps, so no holder lags by more than one step. If holds is true, training
-// pauses from the copy until GoOn is called.
+// steps, so no holder lags by more than one step. If holds is true, updates
+// stop once the values at the cut are copied, until GoOn is called.
 func (a *Alignment) Agree(cut []uint64, holds bool) error {
 	a.applying.Lock()
 	defer a.applying.Unlock()
@@ -109,9 +111,10 @@ func (a *Alignment) Agree(cut []uint64, holds bool) error {
 	return nil
 }
 
-// copy calls do if all steps before the cut are applied, and reports whether
-// it called do. While do runs, no step is applied. The argument of do is the
-// time at which Freeze was called.
+// copy calls do, which copies the values for the checkpoint, if all steps
+// before the cut are applied. It reports whether it called do. While do runs,
+// no step is applied. The argument of do is the time at which Freeze was
+// called.
 func (a *Alignment) copy(do func(since time.Time)) bool {
 	a.applying.Lock()
 	defer a.applying.Unlock()
@@ -127,8 +130,9 @@ func (a *Alignment) copy(do func(since time.Time)) bool {
 	return true
 }
 
-// GoOn ends the pause of updates after the copy of the cut. If GoOn is called
-// before the copy, no pause follows the copy.
+// GoOn lets updates continue that stopped after the values of the checkpoint
+// were copied. If GoOn is called before the copy, updates do not stop after
+// it.
 func (a *Alignment) GoOn() {
 	a.applying.Lock()
 	if a.holds = false; a.copied {
@@ -138,8 +142,8 @@ func (a *Alignment) GoOn() {
 	a.run()
 }
 
-// held returns the number of updates that wait until the values at the cut are
-// copied.
+// held returns the number of updates that wait until the checkpoint has copied
+// the values that they would change.
 func (a *Alignment) held() int {
 	if a == nil {
 		return 0
@@ -161,10 +165,9 @@ func (a *Alignment) run() {
 	}
 }
 
-// CopyCut applies the updates before the cut and then calls do, which copies
-// the values. The argument of do is the time at which Freeze was called; no
-// later step was applied since. CopyCut returns after do, or when stop is
-// closed.
+// CopyCut applies all updates that the checkpoint contains and no later ones.
+// It then calls do, which copies the values. The argument of do is the time at
+// which Freeze was called. CopyCut returns after do, or when stop is closed.
 func (a *Alignment) CopyCut(stop <-chan struct{}, do func(since time.Time)) {
 	for a.run(); ; {
 		if a.copy(do) {
@@ -179,6 +182,7 @@ func (a *Alignment) CopyCut(stop <-chan struct{}, do func(since time.Time)) {
 	}
 }
 
-// Alignment returns the state of consistent cuts on this shard holder; nil if
-// the synchronization mode needs no cut for a checkpoint.
+// Alignment returns the state with which this shard holder stops every worker
+// group at the right step for a checkpoint. It is nil if all workers are in
+// the same step.
 func (s *Shards) Alignment() *Alignment { return s.steps.align }

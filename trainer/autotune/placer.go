@@ -90,8 +90,9 @@ func (p placer) cut(d division, parts int) division {
 	return d
 }
 
-// bounds returns the number of partitions with which a search starts, and the
-// smallest and largest that it tries. All are 0 if no table has a partitioner.
+// bounds returns the number of partitions with which the autotuner's search
+// starts, and the smallest and largest number that it tries. All are 0 if no
+// table has a partitioner.
 func (p placer) bounds(d division) (start, least, most int) {
 	for i, fewest := range p.least {
 		if fewest == 0 {

@@ -106,8 +106,8 @@ type Carried struct {
 }
 
 // A manifest file is exactly {"sum":"<SHA-256 of the value of
-// checkpoint>","checkpoint":{...}}. Every version of the format has this
-// frame, so that a reader can tell a damaged manifest from one in a newer
+// checkpoint>","checkpoint":{...}}. Every version of the format has this outer
+// form, so that a reader can tell a damaged manifest from one in a newer
 // format.
 const (
 	beforeSum  = `{"sum":"`
@@ -170,8 +170,8 @@ func decode(b []byte) (*Manifest, error) {
 	return &m, m.check()
 }
 
-// openEnvelope checks the frame of a manifest file and its SHA-256, and
-// returns the JSON of the checkpoint in it.
+// openEnvelope checks the format and the SHA-256 of a manifest file, in which
+// both surround the checkpoint's JSON. It returns that JSON.
 func openEnvelope(b []byte) ([]byte, error) {
 	switch {
 	case len(b) > maxManifest:

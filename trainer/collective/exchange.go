@@ -247,9 +247,9 @@ func (l *link) take(h wire.Header) error {
 	}
 }
 
-// checkNext returns an error if m does not announce the exchange after the
-// peer's last one. If it returns nil, no goroutine reads field early any more,
-// and the caller may overwrite that field.
+// checkNext returns an error unless m announces the exchange that directly
+// follows the one that the peer announced last. If it returns nil, no
+// goroutine reads the field early any more, so the caller may overwrite it.
 func (l *link) checkNext(m message) error {
 	g := l.group
 	g.mu.Lock()
@@ -302,8 +302,9 @@ func (l *link) data(h wire.Header) error {
 	}
 	rest := l.rest
 	l.rest = nil
-	// Add follows the check of g.err under g.mu. So the exchange, which calls
-	// users.Wait after the group broke, does not miss this goroutine.
+	// Add 1 while g.mu is locked, after the check that the group is not
+	// broken. When the group breaks, the exchange calls users.Wait and so
+	// waits for this goroutine.
 	e.users.Add(1)
 	g.mu.Unlock()
 	defer e.users.Done()

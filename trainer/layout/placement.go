@@ -59,7 +59,7 @@ func (p placer) check() error {
 func (p placer) settle(pieces []Piece) {
 	d, servers := p.d, p.servers
 	holds := make([]bool, servers+len(d.Workers))
-	holds[0] = len(pieces) == 0 // if the model has no variables, the first holder still holds the loss
+	holds[0] = len(pieces) == 0 // a model without variables also needs a holder, because the first holder stores the loss
 	for _, piece := range pieces {
 		holds[piece.Holder] = true
 	}
@@ -230,9 +230,9 @@ type Transfer struct {
 	Old, New Piece
 }
 
-// Transfers returns the rows of all new pieces that do not equal an old piece.
-// Each row occurs once, ordered by variable and row. Both lists must cover the
-// same variables.
+// Transfers compares two placements of the same variables. It returns the rows
+// whose piece in new has no equal piece in old. Each row occurs once, ordered
+// by variable and row.
 func Transfers(old, new []Piece) (all []Transfer) {
 	old, new = inOrder(old), inOrder(new)
 	for len(old) > 0 && len(new) > 0 {

@@ -62,11 +62,10 @@ type mode struct {
 	// step of their group.
 	pace func(number int, steps []uint64) Pace
 
-	// selection returns a new Selection: the state that decides, on the first
-	// shard holder, whose gradients are used. first is the number of the first
-	// step. A nil selection means that all gradients are used. With a
-	// selection the workers compete, so they complete different numbers of
-	// steps.
+	// selection returns a new Selection, with which the first shard holder
+	// decides whose gradients are used. first is the number of the first step.
+	// If selection is nil, all gradients are used. Otherwise workers can
+	// complete different numbers of steps.
 	selection func(number, workers int, first uint64) Selection
 }
 
@@ -106,8 +105,8 @@ type Pace interface {
 	// steps, and that their gradients are applied to all shards of this
 	// holder. rank is the group's first worker.
 	Applied(rank int, steps uint64) []int
-	// Wait records that a worker requests the values after the given number of
-	// steps.
+	// Wait records that a worker, after the given number of steps, asks for
+	// new values.
 	Wait(rank int, steps uint64) ([]int, error)
 	// Leave records that the worker with this rank takes no further step.
 	Leave(rank int) []int

@@ -28,9 +28,9 @@ func newClock(number int, steps []uint64) Pace {
 }
 
 // clock is the Pace of the mode ssp. A worker that has finished n steps waits
-// until every other worker has finished n-bound steps; workers that take no
-// further step do not count. A step counts as finished when this shard holder
-// has applied it to all its shards.
+// until every other worker has finished at least n minus bound steps. Workers
+// that take no further step do not count. A step counts as finished when this
+// shard holder has applied it to all its shards.
 type clock struct {
 	bound uint64 // maximum number of steps that a worker may be ahead of the slowest worker
 

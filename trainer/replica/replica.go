@@ -39,7 +39,7 @@ type Replica struct {
 	program *executor.Program
 	kept    []gorgonia.Value // values of the variables in Model.Kept, shared by all replicas of the Group
 	inputs  []*tensor.Dense  // in the order of Model.Inputs: the tensor that the program reads
-	shard   [2]*tensor.Dense // in the order of Model.Shard: the tensor that the program reads, or nil
+	shard   [2]*tensor.Dense // in the order of Model.Shard: the tensor that the program reads; nil if the model lacks this input
 	places  [][]Place        // indexed by embedding table: inputs that receive the rows of the table's lookups
 	// gradients is the memory to which the program writes gradients: those of
 	// the variables, then those of the lookups. The caller sets a variable's
@@ -58,10 +58,9 @@ type Place struct {
 	Name string // name under which the caller feeds the indices
 	N    int    // number of indices for one virtual worker
 	Rows []byte // memory of the input, N rows
-	// Whole is true if the table was a variable in the user's graph and the
-	// indices are one of its inputs. As for any input, the caller may then
-	// feed N indices for several virtual workers; each of them uses the same
-	// N.
+	// Whole is true if the user's graph had the table as a variable and the
+	// indices as an input. As with any input, the caller may then feed only N
+	// indices for several virtual workers, which all use these N indices.
 	Whole bool
 }
 
@@ -126,8 +125,8 @@ func (r *Replica) plan(train bool) executor.Plan {
 	return p
 }
 
-// locate stores the memory of the program's inputs, and allocates the memory
-// of the lookups' gradients.
+// locate keeps references to the memory of the program's inputs, and allocates
+// the memory of the lookups' gradients.
 func (r *Replica) locate(train bool) {
 	for i := range r.model.Inputs {
 		r.inputs = append(r.inputs, r.program.Input(i))
@@ -169,7 +168,8 @@ func (r *Replica) locate(train bool) {
 // have no GPU kernel.
 func (r *Replica) OnCPU() []string { return r.program.OnCPU() }
 
-// Places returns the inputs of all lookups of a table.
+// Places returns, for each lookup in an embedding table, the input that
+// receives the rows.
 func (r *Replica) Places(table int) []Place { return r.places[table] }
 
 // TableGradient returns the gradients of all rows of a table that the last
@@ -181,7 +181,7 @@ func (r *Replica) TableGradient(table int) []byte { return r.tables[table] }
 func (r *Replica) SetGradient(variable int, memory []byte) { r.gradients[variable] = memory }
 
 // Gradient returns gradient i of the last run. The gradients of the variables
-// come first, then those of the lookups.
+// come first, then those of the embedding lookups.
 func (r *Replica) Gradient(i int) []byte { return r.gradients[i] }
 
 // Gradients returns the number of gradients, of variables and lookups
@@ -239,8 +239,8 @@ func (r *Replica) states() int {
 	return len(r.model.States)
 }
 
-// State fills a slice (to) with the value of the node Batch of state i, which
-// the last training run computed.
+// State fills a slice (to) with the batch value of running average i
+// (Model.States[i].Batch), which the last training run computed.
 func (r *Replica) State(i int, to []byte) error {
 	if err := memory.Copy(to, r.program.Output(i)); err != nil {
 		return fmt.Errorf("state %q: %w", r.model.States[i].Variable.Name(), err)
@@ -313,7 +313,7 @@ func (r *Replica) Check(feed map[string]tensor.Tensor, vws int) error {
 	for _, l := range r.model.Lookups {
 		known = append(known, l.Feed())
 	}
-	for _, name := range slices.Sorted(maps.Keys(feed)) { // check names first, because an input with a misspelt name in the feed is also missing
+	for _, name := range slices.Sorted(maps.Keys(feed)) { // check names first: a misspelt name also leaves an input without a value, and that error would hide the cause
 		if !slices.Contains(known, name) {
 			return fmt.Errorf("the model has no input %q: its inputs are %q", name, known)
 		}

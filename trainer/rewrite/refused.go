@@ -154,10 +154,10 @@ func operands(n *gorgonia.Node, text string) (a, b *gorgonia.Node) {
 	return below[0], below[len(below)-1]
 }
 
-// refusedNorm refuses gorgonia.Norm with an odd p whose argument is no
-// absolute value, and with p 0. It recognises Norm by the operations that it
-// consists of: the sum of the elements' powers, to the power of 1/p. For an
-// odd p Gorgonia forgets to take absolute values.
+// refusedNorm refuses two uses of gorgonia.Norm: with p 0, and with an odd p
+// unless the argument is an absolute value. For an odd p Gorgonia forgets to
+// take absolute values. refusedNorm recognises Norm by its operations: the sum
+// of the elements' powers, to the power of 1/p.
 func refusedNorm(o call) string {
 	sum, inverse := operands(o.n, "^ false")
 	if name, _, err := vertex.Fields(opOf(sum)); err != nil || name != "sumOp" {

@@ -76,10 +76,10 @@ const (
 	Collective                 // worker: an announcement or data of package collective
 	Remap                      // worker: JSON with the new assignment of pieces to holders, and the first step for which it is valid
 	Move                       // holder to another holder: rows of sparse variables that move to the receiver
-	Moved                      // holder to a worker: all its rows have arrived; holder to a holder: it has sent all rows of a range
+	Moved                      // holder to a worker: the holder has received all rows that move to it; holder to another holder: the sender has sent all rows of a range
 	Room                       // worker: JSON list of pieces, to ask if the holder has memory for them; holder: reply
-	Cut                        // chief: request to begin the cut (steps per group of workers) of a checkpoint; holder: reply, one u64 per group, which counts also partly applied steps
-	Alone                      // chief: it takes no further step; holder: reply, all other workers have left
+	Cut                        // chief: before a checkpoint, stop applying steps and report how many are applied; holder: reply, one u64 per group of workers, which counts partly applied steps too
+	Alone                      // chief: it takes no further step; holder: reply, once all other workers have left
 	Save                       // chief: save a checkpoint after Step steps, or after the numbers of steps in the payload (one u64 per group of workers); Offset is the number of earlier saves
 	Without                    // first holder: worker Part is lost and takes part only in steps before Step; workers forward the frame
 	Message                    // any task: JSON about checkpoints, see checkpoint/store and checkpoint/transfer

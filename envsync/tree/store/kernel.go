@@ -56,9 +56,9 @@ var blocks = sync.Pool{New: func() any { return new([small]byte) }}
 type readError struct{ error }
 
 // copyAll copies size bytes from the descriptor from to the descriptor to, and
-// returns their SHA-256. If cloned is true, the bytes have been cloned
-// already, and copyAll only hashes them. For files of a few pages this takes a
-// third less time than letting the kernel copy the bytes.
+// returns their SHA-256. If cloned is true, the file system has already cloned
+// the bytes, and copyAll only hashes them. Copying in this process takes a
+// third less time for files of a few pages than letting the kernel copy.
 func copyAll(to, from int, size int64, cloned bool) (sum tree.Sum, err error) {
 	block := blocks.Get().(*[small]byte)
 	defer blocks.Put(block)

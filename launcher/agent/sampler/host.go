@@ -160,8 +160,9 @@ func (h *Host) Use(owners map[string]string) protocol.HostUse {
 	return use
 }
 
-// until returns the host's use between the counters c and the later counters
-// next. passed is the time between the two.
+// until returns the host's use of CPU, memory and network between the reading
+// of the counters c and the later reading next. passed is the time between the
+// two.
 func (c counters) until(next counters, passed time.Duration) protocol.Sample {
 	s := protocol.Sample{Memory: next.memoryUsed}
 	busy, idle := float64(since(c.busy, next.busy)), float64(since(c.idle, next.idle))

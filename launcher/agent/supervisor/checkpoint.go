@@ -51,9 +51,9 @@ func (c *checkpoint) ask(chief *task, m protocol.Checkpoint) {
 	}
 }
 
-// resume sends the chief a message to continue training, if it has paused
-// after a checkpoint. No reply is needed: if the chief does not read the
-// message, its heartbeats show that it is still paused.
+// resume sends the chief (worker 0) a message to continue training, if the
+// chief has paused after a checkpoint. No reply is needed: if the chief does
+// not read the message, its heartbeats show that it is paused.
 func (c *checkpoint) resume(chief *task, request int) {
 	if chief == nil || !chief.alive() || !chief.report.native {
 		return

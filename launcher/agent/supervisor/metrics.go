@@ -21,7 +21,7 @@ type reported struct {
 	mu       sync.Mutex
 	history  metrics.History
 	streams  [2]*metrics.Watcher // parsers of stdout and stderr, in this order
-	lastStep int64               // step in the task's last control message; 0 before the first message with a step
+	lastStep int64               // training step in the task's last message on plx's control channel; 0 before the first message with a step
 	saved    int64               // number of training steps in the newest checkpoint that the task has reported; 0 before the first checkpoint
 	changed  bool                // true if history has values that are not on disk yet
 
@@ -125,8 +125,9 @@ const (
 	saveUseEvery     = time.Minute
 )
 
-// saveMetrics saves the tasks' metrics periodically until the loop ends. It
-// runs in its own goroutine, so a hanging disk blocks nothing else.
+// saveMetrics saves the tasks' metrics periodically until the supervisor's
+// loop ends. It runs in its own goroutine, so a hanging disk blocks nothing
+// else.
 func (w *watch) saveMetrics() {
 	saved := time.Now()
 	for pause := saveMetricsFirst; !within(pause, w.loop.quit); pause = saveMetricsEvery {

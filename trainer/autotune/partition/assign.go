@@ -35,10 +35,11 @@ func Assign(loads, base []float64) []int {
 	return holders
 }
 
-// Keep exchanges the holders of an assignment, so that fewer rows have to
-// move. All pieces that are assigned to one holder form a group and stay
-// together. Keep gives one group after the other to the holder that already
-// has the most of it. It begins with the group of which a holder has the most.
+// Keep exchanges the holders of an assignment with each other, so that fewer
+// rows have to move. All pieces of one holder form a group and stay together.
+// For each group and holder, Keep adds up how much of the group the holder has
+// now. It takes these pairs in order, the largest amount first. It gives the
+// group to the holder unless one of the two was already in an earlier choice.
 //
 // here[i] is how much of piece i each holder has now. Keep is only useful if
 // all holders have the same load from other variables.

@@ -20,7 +20,7 @@ type kind string
 // others from the chief to a task. A request has a Number, and its answer has
 // the same Number.
 const (
-	hello    kind = "hello"    // task to chief: I have opened my store; the probe in my folder is named Token
+	hello    kind = "hello"    // task to chief: I have opened my store, and created a probe (a folder with a random name, here in Token) in my checkpoint folder
 	answer   kind = "answer"   // task to chief: the answer to the request of the same Number, or an error in Err
 	reported kind = "report"   // task to chief: Report says that my part of a save, or my copy of a file, is done or has failed
 	restored kind = "restored" // task to chief: I have restored everything and read no more of the checkpoint
@@ -42,9 +42,9 @@ const (
 // which fields are set.
 type message struct {
 	Kind kind `json:"kind"`
-	// Number pairs a request with its answer. In a begin message it is instead
-	// the number of the shard holders' snapshots. In all other messages it is
-	// 0.
+	// Number pairs a request with its answer. A begin message uses it for the
+	// number that the shard holders give to this save. In all other messages
+	// it is 0.
 	Number  uint64                    `json:"number,omitempty"`
 	Err     string                    `json:"error,omitempty"` // why the sender failed; empty means success
 	ID      string                    `json:"id,omitempty"`    // ID of the checkpoint that the message is about
@@ -206,7 +206,7 @@ func converse(ctx context.Context, s *peers.Session, out *mailbox, handle func(m
 		}
 	}
 	if ctx.Err() != nil && !errors.Is(err, errDone) {
-		err = context.Cause(ctx) // Return the cause of ctx instead: the error of a closed session does not name it.
+		err = context.Cause(ctx) // Return the cause of ctx instead: the error of a closed session does not say why it was closed.
 	}
 	cancel(err)
 	sending.Wait()
@@ -325,8 +325,8 @@ func announce(folder *checkpoint.Folder) (m message, err error) {
 	return m, err
 }
 
-// held converts an announced, which came in a message, back to a
-// checkpoint.FolderCopy.
+// held converts the form in which a message describes a folder's copy of a
+// checkpoint back to a checkpoint.FolderCopy.
 func (a announced) held() checkpoint.FolderCopy {
 	h := checkpoint.FolderCopy{ID: a.ID, Damage: a.Damage, Files: a.Files}
 	if len(a.Manifest) > 0 {

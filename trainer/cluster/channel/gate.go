@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Gate accepts connections. At most 512 of them at a time may have not yet
-// proved the job's secret:
+// Gate accepts connections. It limits the unproved connections, whose other
+// end has not yet proved that it knows the job's secret, to 512 at a time:
 //
 //	gate := channel.NewGate(config, self)
 //	ln = gate.Listener(ln)
@@ -20,7 +20,7 @@ import (
 // most unproved connections. So an attacker with one address cannot displace
 // the connections of another address. The Gate closes the oldest unproved
 // connection of the address if it is at least one second old, and otherwise
-// the newest one. One second is enough to prove the secret. A dialler whose
+// the newest one. One second is enough for the proof. A dialler whose
 // connection was closed may dial again. Any goroutine may use a Gate.
 type Gate struct {
 	config Config
@@ -28,11 +28,11 @@ type Gate struct {
 	limit  int // maximum number of unproved connections
 
 	mu       sync.Mutex
-	unproved []unproved // connections that have not proved the secret yet, oldest first
+	unproved []unproved // connections whose other end has not yet proved that it knows the secret, oldest first
 }
 
-// unproved is a connection whose other end has not proved the job's secret
-// yet.
+// unproved is a connection whose other end has not yet proved that it knows
+// the job's secret.
 type unproved struct {
 	conn  net.Conn
 	from  string // address of the other end, without a port
@@ -88,7 +88,7 @@ func (g *Gate) enter(conn net.Conn) {
 	if len(g.unproved) > g.limit {
 		i := g.connToClose()
 		if tcp, ok := g.unproved[i].conn.(*net.TCPConn); ok {
-			tcp.SetLinger(0) // a linger time of 0 makes the other end get a connection reset, which it does not mistake for a refused proof
+			tcp.SetLinger(0) // a linger time of 0 sends a connection reset: after a normal close, the other end would assume that this task refused its proof
 		}
 		g.unproved[i].conn.Close() // an error of Close does not matter: Accept gets and reports the error of the closed connection
 		g.unproved = slices.Delete(g.unproved, i, i+1)

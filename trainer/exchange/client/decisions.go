@@ -17,11 +17,11 @@ import (
 // slowest workers.
 type decision struct {
 	verdict policy.Verdict
-	step    uint64 // step for which the first holder currently accepts gradients
+	step    uint64 // step for which the first shard holder accepts gradients at the moment
 }
 
-// Error implements error, because a decision that the training has ended is
-// the error of an interrupted wait.
+// Error makes decision an error: if the training ends while the method answer
+// waits, answer returns the decision as its error.
 func (r decision) Error() string { return "the training has ended" }
 
 // commit asks the first shard holder whether it accepts this worker's

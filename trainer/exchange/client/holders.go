@@ -35,10 +35,10 @@ type holders struct {
 	local      *local               // the server of this worker's shards; nil if this worker holds no shards
 	aggregator *localsum.Aggregator // adds gradients for the workers of the host; nil if this worker does not do that
 
-	// passing counts goroutines that received a frame from one holder and send
-	// a frame to the other holders because of it. Only receivers and local
-	// servers start these goroutines, so none starts after the receivers and
-	// servers have ended.
+	// passing counts goroutines that react to a frame from one holder by
+	// sending a frame to the other holders. Only the receivers and the local
+	// servers start them. So once these have ended, no further goroutine
+	// starts.
 	passing sync.WaitGroup
 
 	shards   atomic.Pointer[shardMap]
@@ -57,8 +57,8 @@ func newHolders(config *Config, memory *memory) *holders {
 }
 
 // serve creates the servers that this process needs. r is nil if this worker
-// does not add gradients for its host. A worker without shards also serves its
-// listener, to refuse workers that connect to it by mistake.
+// does not add gradients for its host. A worker without shards accepts
+// connections too, but only to refuse workers that connect to it by mistake.
 func (h *holders) serve(r *localsum.Aggregator) error {
 	self := h.config.Peers.Self
 	holds := h.d.HolderIndex(self) >= 0
@@ -112,8 +112,8 @@ func (h *holders) working() error {
 }
 
 // hangUp closes all links and returns the reason why the training has ended.
-// It first sends the reason to the shard holders. Without it, they would
-// report a lost connection. hangUp takes at most tellTime.
+// It sends this reason to the shard holders first. Otherwise they would report
+// a lost connection. hangUp takes at most tellTime.
 func (h *holders) hangUp() error {
 	reason := h.reason()
 	h.each(func(l *link) { l.session.CloseWithError(reason, tellTime) })
@@ -180,8 +180,9 @@ func await[T any](ctx context.Context, h *holders, answer <-chan T) (T, error) {
 	return none, h.hangUp()
 }
 
-// connect opens all links in parallel. The links will send the sums of
-// gradients in out. Their first step is the given one.
+// connect opens all links (connections to shard holders) in parallel. The
+// links will send the gradient sums that out collects. step is the number of
+// the first step.
 func (h *holders) connect(ctx context.Context, out *aggregate.Outbox, step uint64) error {
 	for _, l := range h.locals {
 		l.start()
@@ -265,11 +266,13 @@ func (h *holders) begin(ctx context.Context) error {
 	return nil
 }
 
-// lead sets the connections to which the two gates pass sums of gradients.
+// lead sets the connections to which the two gates pass gradient sums. A gate
+// holds a sum back until it may be sent.
+//
 // Sums from own (this worker's gate) go to the first worker of the host if
-// that worker adds the gradients of the variable. Otherwise they go directly
-// to the shard holders. Sums from host (the gate for the sums of the whole
-// host) go to the holders.
+// that worker adds the gradients of the variable for the host. Otherwise they
+// go directly to the shard holders. Sums from host (the gate for the sums of
+// the whole host) go to the holders.
 func (h *holders) lead(own, host *gate) {
 	var direct, aggregated []*sender
 	for i, l := range h.links {
@@ -288,8 +291,8 @@ func (h *holders) lead(own, host *gate) {
 	host.lead(aggregated)
 }
 
-// tell sends a frame to all shard holders that have pieces and are in other
-// tasks.
+// tell sends a frame to all shard holders in other tasks that have pieces of
+// variables.
 func (h *holders) tell(frame wire.Frame) error {
 	for l := range h.holding {
 		if err := l.session.Send(frame); err != nil {

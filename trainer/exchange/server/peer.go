@@ -32,9 +32,9 @@ type peer struct {
 	ctx     context.Context         // canceled when the training ends or the worker is lost; its cause is the reason
 	cancel  context.CancelCauseFunc // cancels ctx with the reason when the worker is lost, so that no goroutine continues to wait for the worker
 
-	// Only the reader goroutine uses the following fields, with two
-	// exceptions: the writer calls rows.end, and settle uses step after the
-	// worker is lost.
+	// Only the goroutine that reads the connection uses the following fields,
+	// with two exceptions: the writing goroutine calls rows.end, and settle
+	// uses step after the worker is lost.
 	epoch uint32       // placement version that the worker's next frames must have
 	step  contribution // which gradients of the current step have arrived
 	rows  replies      // rows that the worker has requested and not received yet
@@ -42,7 +42,7 @@ type peer struct {
 
 	// The mutex mu of the server guards the fields below.
 	lost   bool    // true if the worker was lost and training continues without it
-	counts *uint64 // first step without the lost worker; nil if the first shard holder has not announced it
+	counts *uint64 // first step that does not count the lost worker; nil until the first shard holder has announced this step
 }
 
 func newPeer(from peers.Peer, s *Server) *peer {
@@ -54,15 +54,16 @@ func newPeer(from peers.Peer, s *Server) *peer {
 	p.ctx, p.cancel = context.WithCancelCause(s.ctx)
 	if from.Task.IsChief() {
 		p.chief = &chief{peer: p, copied: make(chan struct{})}
-		close(p.chief.copied) // no cut is being copied yet
+		close(p.chief.copied) // closed means: no checkpoint is being copied at the moment
 	}
 	return p
 }
 
-// subscribe makes m deliver the worker's events to the returned channel. The
-// parameter room is the capacity of the channel, which must suffice for all
-// events that can be pending, so that delivery never blocks. After the worker
-// is lost, its events may be dropped.
+// subscribe makes m deliver the worker's events (what this shard holder sends
+// to the worker in a step) to the returned channel. The parameter room is the
+// channel's capacity. It must suffice for all events that can be pending, so
+// that delivery never blocks. After the worker is lost, its events may be
+// dropped.
 func (p *peer) subscribe(m *members, room int) <-chan aggregate.Event {
 	events := make(chan aggregate.Event, room)
 	m.tell[p.rank] = func(e aggregate.Event) {
@@ -190,8 +191,8 @@ func (p *peer) begin(h wire.Header, e *aggregate.Shards) error {
 	return nil
 }
 
-// want handles a prefetch request. It requests rows for the step after the
-// last step that the worker has begun.
+// want handles a prefetch request: the worker asks for the rows that it will
+// need in its next step.
 func (p *peer) want(h wire.Header, e *aggregate.Shards) error {
 	if !e.Declaration().Sync.InStep() {
 		return fmt.Errorf("wants rows of step %d, and workers are not in step", h.Step)
@@ -235,8 +236,8 @@ func (p *peer) commit(h wire.Header, e *aggregate.Shards) error {
 	return p.session.Send(wire.Frame{Header: wire.Header{Kind: wire.Verdict, Part: uint32(v), Step: current}})
 }
 
-// fetch handles a worker's request for the values after h.Step steps. The
-// shards reply after that number of steps is complete.
+// fetch handles a worker's request for the values of the variables after
+// h.Step steps. The shards reply once that many steps are complete.
 func (p *peer) fetch(h wire.Header, e *aggregate.Shards) error {
 	if p.step.need > 0 {
 		return fmt.Errorf("asks for values during step %d, with %d gradients to come", p.step.begun, p.step.need)
@@ -274,7 +275,7 @@ func (p *peer) remap(h wire.Header, e *aggregate.Shards) error {
 	if err := p.readJSON(h, &w); err != nil {
 		return err
 	}
-	follows := e.Contributor(p.rank) == nil || len(e.All()) == 0 // this server receives no steps of the worker, so p.step.begun may be less than the worker's number of steps
+	follows := e.Contributor(p.rank) == nil || len(e.All()) == 0 // true if this server receives no steps of the worker, so that p.step.begun may be less than the worker's number of steps
 	if begun := p.step.begun; p.step.need > 0 || w.Step < begun || w.Step > begun && !follows {
 		return fmt.Errorf("wants variables to move before step %d, during step %d with %d gradients to come", w.Step, begun, p.step.need)
 	}

@@ -18,8 +18,9 @@ import (
 // The goroutine that reads the worker's connection handles the requests.
 // Between two steps it answers a prefetch request completely. During a step it
 // sends an early reply with those requested rows that no worker had requested
-// for the current step, because this step will hardly change them. The writer
-// goroutine sends the other rows in a final reply at the end of the step.
+// for the current step. At the end of the step, the writer goroutine sends a
+// final reply: the other rows, and the early rows that the step has changed
+// nevertheless.
 type replies struct {
 	requested uint64 // step of the last prefetch request, plus 1; 0 means that there was none
 	reply     message.Reply
@@ -48,8 +49,9 @@ func (r *replies) begin() {
 	r.busy = true
 }
 
-// read reads and checks a prefetch request. begun is the number of steps that
-// the worker has begun; the request must be for the next step.
+// read reads and checks a prefetch request, in which the worker asks for the
+// rows of its next step. begun is the number of steps that the worker has
+// begun; the request must be for the step after these.
 func (r *replies) read(h wire.Header, e *aggregate.Shards, begun uint64, from message.Payload) ([]message.Rows, error) {
 	if h.Step != begun || r.requested == begun+1 {
 		return nil, fmt.Errorf("wants rows of step %d, %d steps were begun, or twice", h.Step, begun)
@@ -109,7 +111,8 @@ func (r *replies) answer(step uint64, e *aggregate.Shards, requested []message.R
 }
 
 // sendEarly sends those requested rows that no worker had requested for the
-// current step. The current step will hardly change them.
+// current step. If the current step changes one nevertheless, the final reply
+// repeats the row.
 func (r *replies) sendEarly(step uint64, all []dueRows, to *peers.Session) error {
 	var now []message.Share
 	for i := range all {
@@ -124,8 +127,8 @@ func (r *replies) sendEarly(step uint64, all []dueRows, to *peers.Session) error
 	return to.Send(r.reply.Frame(wire.EarlyReply, step, now))
 }
 
-// leave stores rows for the final reply, which the writer sends. It returns
-// false if the step has already ended.
+// leave stores rows for the final reply, which another goroutine sends at the
+// end of the step. It returns false if the step has already ended.
 func (r *replies) leave(all []dueRows) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

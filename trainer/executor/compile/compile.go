@@ -61,7 +61,7 @@ type compiler struct {
 }
 
 // fold turns small values that depend only on constants into constants. The
-// machine computes each of them once, before the first run.
+// executor computes each of them once, before the first run.
 func (c *compiler) fold() {
 	var folded []*Value
 	for _, v := range c.builder.values {

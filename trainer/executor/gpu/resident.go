@@ -14,15 +14,15 @@ import (
 	"gorgonia.org/tensor"
 )
 
-// Updates describes how a machine updates its fixed values (the model's
-// variables) on the GPU: see Machine.Reside.
+// Updates describes how a machine (a program that runs on a GPU) updates its
+// fixed values, the model's variables, on the GPU: see Machine.Reside.
 type Updates struct {
-	// Rules has one optimiser rule for each fixed value. The first values are
-	// updated by the program's gradients. The remaining values are updated by
-	// the program's first outputs, one output each.
+	// Rules has one optimiser rule for each fixed value (a variable or running
+	// statistic). The program's gradients update the first values. The
+	// program's first outputs update the remaining values, one output each.
 	Rules []optimizer.Settings
-	// Block is the number of elements of a gradient per sum of squares, for
-	// Resident.Squares. 0 means that no norm is computed.
+	// Block is the number of elements of a gradient that one sum of squares
+	// covers, for Resident.Squares. 0 means that no norm is computed.
 	Block int
 	// Limit is the largest allowed norm of all gradients together; larger
 	// gradients are scaled down to it. 0 means no limit. A limit requires a
@@ -30,10 +30,11 @@ type Updates struct {
 	Limit float64
 }
 
-// Resident is the state of a machine that updates its fixed values on the GPU.
-// The values and the optimiser's state stay in GPU memory. The host's copy is
-// out of date until Fetch or Values writes it. A nil Resident is valid, and
-// begin, end, Values, Fetch, Bytes and close do nothing for it.
+// Resident is the state of a machine (a program loaded onto a GPU) that
+// updates its fixed values, such as variables, on the GPU. The values and the
+// optimiser's state stay in GPU memory. The host's copy is out of date until
+// Fetch or Values writes it. A nil Resident is valid, and begin, end, Values,
+// Fetch, Bytes and close do nothing for it.
 //
 // TODO: no real GPU has run this. Updates with NVIDIA's driver are untested,
 // and so is the speed of a whole run recorded as one graph.
@@ -81,9 +82,9 @@ func (r *Resident) plan() (all room) {
 	return all
 }
 
-// sums returns the number of sums of squares for the gradients of the first
-// fixed values together. The parameter values is the number of these fixed
-// values.
+// sums returns how many sums of squares the gradients of the first fixed
+// values (such as variables) have together. The parameter values is the number
+// of these fixed values.
 func (r *Resident) sums(values int) (n int) {
 	p := r.machine.program
 	if r.updates.Block == 0 {
@@ -95,10 +96,10 @@ func (r *Resident) sums(values int) (n int) {
 	return n
 }
 
-// Reside makes later runs of the machine update its fixed values on the GPU.
-// Gradients, and outputs that replace values, are no longer copied to the
-// host, and Run no longer calls ready. A run whose loss is not finite updates
-// nothing.
+// Reside makes later runs of the machine update its fixed values (the model's
+// variables) on the GPU. From then on, runs do not copy gradients to the host,
+// nor outputs that replace values, and Run does not call ready. A run whose
+// loss is not finite updates nothing.
 //
 // The first run copies the values from the host to the GPU; later runs do not.
 // The error is a *MemoryError if the GPU has too little free memory for the
@@ -193,8 +194,9 @@ func (r *Resident) work() (all []work, err error) {
 	return all, err
 }
 
-// source returns the value that updates fixed value i. It is the fixed value's
-// gradient, or one of the first outputs if the fixed value has no gradient.
+// source returns the value with which an update changes fixed value i (a
+// variable or running statistic). It is the gradient of i, or one of the first
+// outputs if i has no gradient.
 func (r *Resident) source(i int) *compile.Value {
 	p := r.machine.program
 	if i < len(p.Gradients) {
@@ -208,9 +210,9 @@ func (r *Resident) source(i int) *compile.Value {
 // writes it back.
 func (r *Resident) Hold(i int, slots [][]byte) { r.parts[i].kept = slots }
 
-// Update sets the learning rate and the other numbers for the next run's
-// update of fixed value i. If Updates.Block is not 0, the run ignores s.Scale
-// and computes the factor itself.
+// Update sets the learning rate and the other numbers with which the next run
+// updates fixed value i. If Updates.Block is not 0, the run ignores the factor
+// s.Scale: it computes the factor from the norm of the gradients.
 func (r *Resident) Update(i int, s optimizer.Step) {
 	p := &r.parts[i]
 	p.step = s
@@ -218,8 +220,8 @@ func (r *Resident) Update(i int, s optimizer.Step) {
 }
 
 // Updated returns the numbers that Update last set for fixed value i. If
-// Updates.Block is not 0, the run did not use their Scale but computed the
-// factor itself.
+// Updates.Block is not 0, the run did not use the factor Scale in them: it
+// computed the factor from the norm of the gradients.
 func (r *Resident) Updated(i int) optimizer.Step { return r.parts[i].step }
 
 // Squares appends the sums of squares of fixed value i's gradient in the last
@@ -261,8 +263,8 @@ func (r *Resident) end() error {
 	return r.machine.send(&r.squares)
 }
 
-// in copies host memory (from) to a GPU address (to), through the pinned
-// memory of fixed value p.
+// in copies host memory (from) to a GPU address (to). The data passes through
+// the pinned memory of p, a fixed value such as a variable.
 func (r *Resident) in(p *part, to device.Pointer, from []byte) error {
 	copy(p.feed.host, from)
 	if err := r.machine.feeds.stream.In(to, p.feed.host); err != nil {
@@ -271,8 +273,8 @@ func (r *Resident) in(p *part, to device.Pointer, from []byte) error {
 	return r.machine.settle(r.machine.feeds.stream)
 }
 
-// out copies GPU memory at an address (from) to host memory (to), through the
-// pinned memory of fixed value p.
+// out copies GPU memory at an address (from) to host memory (to). The data
+// passes through the pinned memory of p, a fixed value such as a variable.
 func (r *Resident) out(p *part, to []byte, from device.Pointer) error {
 	if err := r.machine.out.Out(p.feed.host, from); err != nil {
 		return err

@@ -16,7 +16,7 @@ var files embed.FS
 // the first lines of the files state.
 const (
 	LeastCapability = 70   // compute capability of the GPU; 70 means 7.0
-	LeastCUDA       = 9000 // the driver must support at least this CUDA version; PTX 6.0 came with CUDA 9.0
+	LeastCUDA       = 9000 // the NVIDIA driver must support at least this CUDA version; PTX 6.0 came with CUDA 9.0
 )
 
 // Module is one PTX file with several kernels.
