@@ -205,8 +205,9 @@ func (p *Receiver) serve() {
 	for {
 		raw, err := p.port.Accept()
 		if err != nil {
-			// Close has closed the port. On any other error, hosts that wait
-			// for a connection time out and get the stream from the sender.
+			// Accept fails after Close has closed the port. On any other
+			// error, hosts that wait for this host to accept them time out.
+			// They then get the stream from the sending machine.
 			return
 		}
 		select {

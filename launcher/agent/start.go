@@ -258,7 +258,8 @@ func (r *running) relay(launcher streams, first protocol.Message) error {
 	return err
 }
 
-// Timeouts of waitForDeath, measured from the end of the agent's stream.
+// Timeouts of waitForDeath. The time counts from the end of the connection to
+// the agent.
 const (
 	endingTimeout = 300 * time.Millisecond // how long to wait for signs that the agent is ending
 	endTimeout    = 10 * time.Second       // how long to wait for the end of the agent's processes

@@ -16,7 +16,7 @@ type host struct {
 
 	up           bool   // true once the driver has connected to an agent on this host
 	disconnected string // why there is no connection to the agent; empty if connected, or if the first connection is still being opened
-	lost         bool   // the agent is lost; false again when a new agent connects
+	lost         bool   // true if plx has given up the connection to this agent; false again when a new agent connects
 	leaving      bool   // the agent is shutting down although the job has not asked for that
 	tasksMayRun  bool   // the agent is lost, but its tasks may still run until its lease expires
 	revivable    bool   // the agent is lost, but the driver can reach the host and may soon start a new agent

@@ -123,9 +123,10 @@ func (m *Machine) said(h int, s protocol.TaskMessage) {
 }
 
 // missed converts the state of an agent that has just connected into the
-// messages that the driver may have missed. These are the chief's report that
-// it tolerates losses, the tasks' last steps, exits, and failures of tasks
-// that have not exited yet.
+// messages that the driver may have missed. These are the tasks' last steps,
+// their exits, and failures of tasks that have not exited yet. Another is the
+// message in which the chief (worker 0) says that it tolerates losses of
+// workers.
 func missed(s protocol.State) []protocol.Message {
 	var all []protocol.Message
 	said := func(t cluster.Task, m cluster.ControlMessage) {

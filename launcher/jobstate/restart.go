@@ -17,8 +17,8 @@ const (
 	// steadyTime is how long a generation must run without a failure to reset
 	// the backoff and the count of failures in a row.
 	steadyTime = 10 * time.Minute
-	// maxBlamed is the number of failures in a row after which the blamed host
-	// gets no more tasks.
+	// maxBlamed is a number of failures of the job in a row. A host to which
+	// plx attributes that many gets no more tasks.
 	maxBlamed = 3
 )
 
@@ -30,9 +30,10 @@ type restart struct {
 	doubled int  // number of times that the backoff (delay before a restart) has been doubled; 0 again after steadyTime without a failure
 	coming  bool // another generation will follow the current one and has not begun yet
 
-	// uncounted is the notice for the user if the next generation follows a
-	// change of hosts, which does not count as a restart. It is empty if the
-	// next generation is a restart after a failure.
+	// uncounted is a notice for the user. It is set if the next generation
+	// (run of all tasks) begins because hosts were added or removed, which
+	// does not count as a restart. It is empty if the next generation is a
+	// restart after a failure.
 	uncounted string
 
 	culprit int // index of the host that was blamed for the last failure; valid if inRow > 0
@@ -50,10 +51,10 @@ func (r *restart) blame(f failure) {
 	}
 }
 
-// decide decides whether another generation follows failure f. exclude is the
-// index of a host that must get no tasks in that generation, or -1. If
-// restarts are enabled but none follows, why is the reason, as text for the
-// verdict.
+// decide decides whether another generation (run of all tasks) follows failure
+// f. exclude is the index of a host that must get no tasks in that generation,
+// or -1. If restarts are enabled but none follows, why is the reason; plx
+// prints it when the job ends.
 func (r *restart) decide(v view, f failure, reason string) (commands []Command, exclude int, why string) {
 	if v.plan.Restarts.Max <= 0 || v.expired {
 		return nil, -1, ""
@@ -90,8 +91,9 @@ func (r *restart) exhausted(v view, f failure) string {
 	return ""
 }
 
-// futile returns why a restart would only repeat failure f of the first
-// generation, or "" if a restart may help.
+// futile returns why a restart would only repeat failure f, such as a program
+// that does not exist. It returns "" if a restart may help. It is for a job
+// that has never been restarted.
 func futile(v view, f failure) string {
 	e := f.exit
 	switch {
@@ -162,8 +164,9 @@ func (r *restart) done() string {
 }
 
 const (
-	// reviveTime is how long the next generation waits for a new agent on a
-	// lost host that the driver can reach.
+	// reviveTime is a limit for the start of the next generation (run of all
+	// tasks). It waits this long for a new agent on a host whose agent is
+	// lost, if the driver can still reach the host.
 	reviveTime = 15 * time.Second
 	// regroupMargin is added to the longest time that the stage regrouping
 	// should take. The sum limits the stage, in case an expected event never
@@ -180,7 +183,8 @@ type regroup struct {
 	waiting bool           // the user has been notified that the job waits for hosts
 }
 
-// begin starts to wait for the hosts, at least for the duration pause.
+// begin starts the wait for the hosts of the next generation (run of all
+// tasks). The wait lasts at least for the duration pause.
 func (r *regroup) begin(v view, pause time.Duration) []Command {
 	limits := v.plan.Restarts
 	*r = regroup{over: map[Timer]bool{backoffTimer: pause <= 0, waitTimer: limits.WaitHost <= 0}}

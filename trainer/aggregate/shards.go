@@ -158,8 +158,9 @@ func (s *Shards) At(p layout.Piece) *Shard {
 // its host adds its gradients.
 func (s *Shards) Contributor(rank int) *layout.Contributor { return s.steps.roster.Contributor(rank) }
 
-// Events returns the number of events that a worker gets in each step. It
-// counts only events whose method Counted returns true.
+// Events returns the number of events about shards, such as [Closed], that a
+// worker gets in each step. It counts only events whose method Counted returns
+// true.
 func (s *Shards) Events() int {
 	if s.Closes() {
 		return len(s.steps.list) + 1
@@ -170,9 +171,9 @@ func (s *Shards) Events() int {
 // Closes reports whether each step ends with a [Closed] event.
 func (s *Shards) Closes() bool { return s.relay != nil || s.steps.d.Norms() }
 
-// ReaderGroup returns which copy of the values the worker of a rank reads, as an
-// index for [Shard.Value]. -1 means that the worker reads the values
-// themselves.
+// ReaderGroup returns which copy of a shard's values the worker with the given
+// rank reads, as an index for [Shard.Value]. -1 means that the worker reads no
+// copy but the shard's own values.
 func (s *Shards) ReaderGroup(rank int) int { return s.steps.readerGroup(rank) }
 
 // Begin records that the worker of a rank begins a step. It completes those
@@ -285,7 +286,8 @@ func (s *Shards) Scale(rank int, norm, factor float64) error {
 	return nil
 }
 
-// Leave records that the worker of a rank sends nothing more.
+// Leave records that the worker with the given rank will send no more
+// gradients.
 func (s *Shards) Leave(rank int) {
 	if s.steps.align != nil {
 		s.steps.groups[s.steps.roster.Contributor(rank).Group].leave()

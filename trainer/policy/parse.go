@@ -77,8 +77,8 @@ func (s *Sync) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Check returns an error if the mode's number does not fit the number of
-// workers.
+// Check returns an error if the number in s, such as 2 in "backup:2", does not
+// fit the number of workers.
 func (s Sync) Check(workers int) error {
 	switch m := s.rules(); {
 	case m.groups == asNumbered && (s.number < 1 || s.number > workers):

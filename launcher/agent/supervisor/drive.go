@@ -83,7 +83,8 @@ func (d *driving) Notice(line string) { d.host.log.Print(line) }
 // and the verdict has the reason.
 func (d *driving) HangFound(protocol.Hang) {}
 
-// TasksAssigned records on which hosts the tasks of a new generation run.
+// TasksAssigned records on which hosts the tasks of a new generation (run of
+// all tasks) run.
 func (d *driving) TasksAssigned(generation int, hosts []protocol.HostPlan) {
 	laid := &protocol.Layout{Generation: generation, Hosts: hosts}
 	d.loop.do(func() { d.record.Layout, d.record.changed = laid, true })

@@ -47,7 +47,7 @@ import (
 type Search struct {
 	start, least, most int
 	phase              phase
-	at                 int                     // the P that the current phase of the search has requested last
+	at                 int                     // number of pieces (P) that the current phase of the search has requested last
 	asked              int                     // the P that Next returns until Add or Skip is called for it; 0 means none
 	steps              map[int][]time.Duration // by P: durations of the measured steps
 	skipped            map[int]string          // by P: the reason why P was not measured
@@ -75,8 +75,9 @@ func NewSearch(start, least, most int) *Search {
 	}
 }
 
-// Next returns the P to measure next. It returns the same P until the caller
-// has called Add or Skip for it. more is false at the end of the search.
+// Next returns the number of pieces (P) to measure next. It returns the same P
+// until the caller has called Add or Skip for that P. more is false at the end
+// of the search.
 func (s *Search) Next() (p int, more bool) {
 	for s.asked == 0 && s.phase != ended {
 		s.advance()
@@ -157,9 +158,9 @@ func (s *Search) ask(p int) {
 	}
 }
 
-// promising reports whether the last P was the best so far, so that the search
-// should continue in the same direction. It is also true if every P so far was
-// skipped.
+// promising reports whether the number of pieces that was measured last was
+// the fastest so far. The search then continues in the same direction.
+// promising is also true if every number so far was skipped.
 func (s *Search) promising() bool {
 	samples := s.measured()
 	if len(samples) == 0 {
@@ -189,7 +190,8 @@ func (s *Search) proposeMinimum() int {
 	return p
 }
 
-// whole returns the integer P for which the fit predicts the lowest time.
+// whole returns the whole number of pieces for which the fitted curve predicts
+// the lowest time.
 func whole(f *Fit) int {
 	below := math.Floor(min(max(f.Best(), 1), 1e15))
 	if f.At(below) <= f.At(below+1) {
@@ -198,7 +200,8 @@ func whole(f *Fit) int {
 	return int(below) + 1
 }
 
-// measured returns the samples of all P that were measured, ascending by P.
+// measured returns the samples of all numbers of pieces (P) that were
+// measured, ascending by P.
 func (s *Search) measured() (samples []Sample) {
 	for p, steps := range s.steps {
 		if len(steps) > 0 {

@@ -270,11 +270,11 @@ func place(group []*member, of cluster.Task) int {
 	return slices.IndexFunc(group, func(m *member) bool { return m.task == of })
 }
 
-// buddy chooses the task that keeps the second copy of the file that a task
-// writes. The buddy is in the next group, if possible on another host. Its
-// index in that group is the task's index in its own group, so that copies are
-// spread. buddy avoids groups in which a copy has failed before. With a single
-// group, it returns nil.
+// buddy chooses the task that keeps the second copy of a file that task of
+// writes. groups are tasks that share a folder. The buddy is in the group
+// after the group of task of, if possible on another host. It has the same
+// index in its group, so that copies are spread. buddy avoids groups in which
+// a copy has failed before. With a single group, it returns nil.
 func (p copyPlan) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
 	good := slices.DeleteFunc(slices.Clone(groups), func(group []*member) bool {
 		return place(group, of) < 0 && slices.ContainsFunc(group, func(m *member) bool { return m.failed.Load() })
@@ -296,7 +296,8 @@ func (p copyPlan) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
 	return &next[place(groups[own], of)%len(next)].task
 }
 
-// Summary counts the saves of a run, for the chief's final report.
+// Summary has the numbers about a run's saves (checkpoints) that the chief
+// (worker 0) reports at the end.
 type Summary struct {
 	Saved       int           // number of saves that succeeded
 	Step        uint64        // number of training steps in the newest successful save

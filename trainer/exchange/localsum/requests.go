@@ -28,7 +28,7 @@ type Requests struct {
 	left      []bool      // indexed by worker of the host: true if the worker has left the training
 	over      bool        // true if the first worker has left the training, so that the others must request rows from the shard holders
 	collected []Request   // requests for this step so far
-	open      []*combined // combined requests that were sent to the shard holders and have no reply yet
+	open      []*combined // true if the host's first worker, which forwards the requests, has left the training; the other workers must then ask the shard holders directly
 }
 
 func newRequests(d *layout.Declaration, first, workers int, holders Holders, host aggregate.Host) *Requests {

@@ -74,9 +74,10 @@ func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints
 // atOnce is the largest number of pieces that a holder restores in parallel.
 const atOnce = 4
 
-// RestoreAll restores all given shards from a checkpoint. The error names a
-// piece that could not be restored. RestoreAll returns soon after ctx ends,
-// even if from.Restore does not; the shards then accept no more data.
+// RestoreAll restores all given shards (pieces of variables) from a
+// checkpoint. The error names a piece that could not be restored. When ctx
+// ends, RestoreAll returns soon, even if from.Restore hangs. It has then
+// closed the shards, which accept no more data.
 func RestoreAll(ctx context.Context, d *layout.Declaration, all []*aggregate.Restoring, from Checkpoints) error {
 	restoring, cancel := context.WithCancel(context.WithoutCancel(ctx)) // independent of ctx: when ctx ends, RestoreAll first closes all pieces and then cancels their restores
 	defer cancel()
