@@ -71,9 +71,9 @@ func (l *launch) endGroup(group hosts.Group, why error) {
 	}
 }
 
-// awaitStart waits until the driver on worker:0's host reports that every task
-// has started. If the job ends before that, awaitStart returns the job's
-// verdict.
+// awaitStart waits until the driver (the process that controls the job), on
+// the host of worker 0, reports that every task has started. If the job ends
+// before that, awaitStart returns the job's verdict.
 func (l *launch) awaitStart(visitor *protocol.Conn) (*protocol.Verdict, error) {
 	done := make(chan struct{})
 	defer close(done)

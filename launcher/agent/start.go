@@ -236,8 +236,8 @@ func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error
 
 // relay copies messages between the launcher and the agent of a running job
 // until one of them closes its stream. first is a message that this process
-// has already received from the launcher. If the agent has ended when its
-// stream closes, relay kills all processes that it left.
+// has already received from the launcher. If the agent has died by then, relay
+// kills all processes that the agent has left behind.
 func (r *running) relay(launcher streams, first protocol.Message) error {
 	if err := r.agent.Send(first); err != nil {
 		return fmt.Errorf("connect to the agent of job %s: %w", r.folder.Job(), err)

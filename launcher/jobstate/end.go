@@ -196,7 +196,8 @@ func (m *Machine) stopped() {
 	m.do(m.regroup.begin(v, pause))
 }
 
-// conclude ends the job: it completes the verdict and enters the stage over.
+// conclude ends the job: it completes the verdict (the job's result and the
+// reason) and enters the stage over.
 func (m *Machine) conclude() {
 	m.restart.coming = false
 	m.do(m.scale.giveUp(m.view(), m.verdict.Reason))

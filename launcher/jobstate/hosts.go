@@ -18,7 +18,7 @@ type host struct {
 	disconnected string // why there is no connection to the agent; empty if connected, or if the first connection is still being opened
 	lost         bool   // true if plx has given up the connection to this agent; false again when a new agent connects
 	leaving      bool   // the agent is shutting down although the job has not asked for that
-	tasksMayRun  bool   // the agent is lost, but its tasks may still run until its lease expires
+	tasksMayRun  bool   // the agent is lost, but its tasks may still run: the agent kills them only when its lease (time without a message from the driver) expires
 	revivable    bool   // the agent is lost, but the driver can reach the host and may soon start a new agent
 	excluded     bool   // blamed for too many failures in a row: the host gets no tasks in later generations
 	addr         string // address of the agent on the data network; empty until the agent connects
@@ -27,7 +27,7 @@ type host struct {
 	tasks []protocol.TaskSpec // tasks that the host runs in the current generation; nil if none
 
 	groupRank    int   // number of hosts that run workers and have a lower index than this host
-	participates bool  // the host takes part in this generation, possibly without tasks; false once its agent is lost
+	participates bool  // the host takes part in this generation (run of all tasks), possibly without tasks; false once its agent is lost
 	answered     stage // last stage whose request the agent has answered; gathering if it has answered none
 	startSent    bool  // a Start message was sent and may have arrived, so tasks may be running
 }
@@ -104,9 +104,9 @@ func (all hosts) lay() {
 	}
 }
 
-// move changes membership for a change of hosts. The hosts with the indices
+// move changes which hosts belong to the job. The hosts with the indices
 // members become members. Those with the indices partings become parting: they
-// have no tasks but may become members again.
+// get no tasks, but may become members again.
 func (all hosts) move(members, partings []int) {
 	for _, i := range members {
 		all[i].place = member
@@ -126,7 +126,8 @@ func (all hosts) clear(t Timer) {
 	}
 }
 
-// available reports whether host h can run tasks in the next generation.
+// available reports whether host h can run tasks in the next generation (run
+// of all tasks).
 func (all hosts) available(h int) bool {
 	return all[h].place == member && !all[h].lost && !all[h].excluded
 }
@@ -184,8 +185,9 @@ func (all hosts) layout() []protocol.HostPlan {
 	return plan
 }
 
-// withIdleMembers is like layout, but lists a member that currently has no
-// tasks with the tasks of its first generation.
+// withIdleMembers is like layout, but also lists members that have no tasks
+// now. It lists them with the tasks that they had in the first generation (run
+// of all tasks).
 func (all hosts) withIdleMembers() []protocol.HostPlan {
 	plan := all.layout()
 	for i, h := range all {

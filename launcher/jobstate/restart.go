@@ -14,16 +14,17 @@ const (
 	// maxBackoff is the largest delay before a restart, unless
 	// Restarts.Backoff is larger.
 	maxBackoff = time.Minute
-	// steadyTime is how long a generation must run without a failure to reset
-	// the backoff and the count of failures in a row.
+	// steadyTime is how long a generation (run of all tasks) must run without
+	// a failure. Then the backoff and the count of failures in a row are
+	// reset.
 	steadyTime = 10 * time.Minute
 	// maxBlamed is a number of failures of the job in a row. A host to which
 	// plx attributes that many gets no more tasks.
 	maxBlamed = 3
 )
 
-// restart decides whether another generation follows a failure. Always 0 <=
-// recent <= made and 0 <= doubled <= made.
+// restart decides whether another generation (run of all tasks) follows a
+// failure. Always 0 <= recent <= made and 0 <= doubled <= made.
 type restart struct {
 	made    int  // number of restarts of the job so far
 	recent  int  // number of restarts within the last hour
@@ -135,8 +136,8 @@ func (r *restart) backoff(limits protocol.Restarts) time.Duration {
 	return b
 }
 
-// follow makes another generation follow the current one without counting it
-// as a restart. notice tells the user why.
+// follow makes another generation (run of all tasks) follow the current one
+// without counting it as a restart. notice tells the user why.
 func (r *restart) follow(notice string) { r.coming, r.uncounted = true, notice }
 
 // again returns a notice about the generation that begins now. It counts the
@@ -188,9 +189,9 @@ type regroup struct {
 func (r *regroup) begin(v view, pause time.Duration) []Command {
 	limits := v.plan.Restarts
 	*r = regroup{over: map[Timer]bool{backoffTimer: pause <= 0, waitTimer: limits.WaitHost <= 0}}
-	// The driver treats a host as lost one lease after the host's last
-	// message. The lease of the host's agent expires at most slightly more
-	// than one lease later.
+	// The driver counts a host as lost one lease after the host's last
+	// message. The agent on that host may end its tasks slightly more than one
+	// lease later still.
 	longest := pause + reviveTime + limits.WaitHost + 3*v.plan.Lease + regroupMargin
 	return slices.Concat(timer(backoffTimer, pause), timer(reviveTimer, reviveTime),
 		timer(waitTimer, limits.WaitHost), timer(regroupTimer, longest))
@@ -203,7 +204,8 @@ func (r *regroup) elapsed(t Timer) {
 	}
 }
 
-// next begins the next generation if there is nothing left to wait for.
+// next begins the next generation (run of all tasks) if there is nothing left
+// to wait for.
 func (r *regroup) next(v view) ([]Command, decision) {
 	if driving := v.hosts.lostDriver(); driving != nil {
 		return nil, abandon{fmt.Sprintf("host %s drives the job and is lost: %s", driving.name(), driving.disconnected)}
@@ -215,9 +217,9 @@ func (r *regroup) next(v view) ([]Command, decision) {
 }
 
 // choose decides whether the available hosts are enough for the next
-// generation. If they are not, choose waits for more hosts or ends the job. If
-// canGoBack is true, choose returns the job to the hosts that it had before
-// the change of hosts.
+// generation (run of all tasks). If they are not and canGoBack is true, the
+// job returns to the hosts that it had before the last change of hosts.
+// Otherwise choose waits for more hosts or ends the job.
 func (r *regroup) choose(v view, canGoBack bool) ([]Command, decision) {
 	short, missing := shortage(v, v.hosts.available), v.hosts.missing()
 	switch {

@@ -47,9 +47,10 @@ func (o Output) Matches(name string) bool {
 	return doublestar.MatchUnvalidated(o.Pattern, name) || doublestar.MatchUnvalidated(o.Pattern+"/**", name)
 }
 
-// Names reports whether the file belongs to this output. Log files belong to
-// no output. A file in TelemetryPlace can only belong to an output with a Dir,
-// and other files only to one without.
+// Names reports whether the file belongs to this output. A file in
+// TelemetryPlace, a folder with an absolute path, belongs only to an output
+// with a Dir. Other files belong only to an output without one. Log files
+// belong to no output.
 func (o Output) Names(file HostOutput) bool {
 	return file.Place != LogsPlace && (file.Place == TelemetryPlace) == (o.Dir != "") && o.Matches(file.Path())
 }

@@ -49,8 +49,9 @@ func newGroup(r *layout.Roster, index int, d *layout.Declaration, shards int, fi
 }
 
 // enter records that worker i (an index of Roster.Contributors) begins a step,
-// with data for present virtual workers. The call that completes the quorum
-// returns the workers that are left out of the step.
+// with data for present virtual workers. A step needs a quorum: g.quorum
+// workers that have begun it. The call that completes the quorum returns the
+// workers that are left out of the step.
 func (g *group) enter(i int, step uint64, present int, rate float64) (absent []int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -124,8 +124,10 @@ func (p *planner) place(ctx context.Context, d division) ([]layout.Piece, error)
 	return pieces, p.config.Holders.Room(ctx, pieces)
 }
 
-// sample passes the durations of the steps since the last meeting to the
-// search. It omits the first steps (settling), which are slower.
+// sample passes the durations of the steps since the last meeting (at which
+// the workers sum their statistics) to the search for the best number of
+// partitions. It omits the first few steps, whose number is settling, because
+// they are slower.
 func (p *planner) sample() {
 	if len(p.times) <= settling {
 		return

@@ -65,7 +65,7 @@ type Config struct {
 	Logf        func(slog.Level, string, ...any) // writes a line to the chief's log
 
 	// Settings that the user chooses.
-	TuneAfterSteps int  // number of steps of this run before the workers first sum their statistics and may move rows
+	TuneAfterSteps int  // number of steps of this run before the workers first sum their statistics of used rows, and may move rows
 	Report         int  // number of steps of this run before the chief reports the transferred bytes
 	Auto           bool // true to move tables from servers to workers or back, if that saves bytes
 	Search         bool // true to search for the number of partitions that makes steps fastest

@@ -188,8 +188,9 @@ func (d *Declaration) HasGradient(p Piece) bool {
 	return p.Variable != d.LossIndex() && !d.Variables[p.Variable].IsStatistic()
 }
 
-// MaxSquares returns the largest number of sums of squares for a piece: one
-// per block of elements or, for a sparse variable, one per row.
+// MaxSquares returns the largest number of sums of squares that a gradient
+// norm needs for a piece. There is one sum per block of BlockElements elements
+// or, for a sparse variable, one per row.
 func (d *Declaration) MaxSquares(p Piece) int {
 	if d.Variables[p.Variable].Sparse != nil {
 		return p.Count

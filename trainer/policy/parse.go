@@ -113,8 +113,8 @@ func (s Sync) Quorum(members int) int {
 	return members
 }
 
-// WorkersCompete reports whether a step uses only the first gradients, so that
-// workers complete different numbers of steps.
+// WorkersCompete reports whether a step uses only the gradients that arrive
+// first. Slow workers then complete fewer steps than others.
 func (s Sync) WorkersCompete() bool { return s.rules().dropsLast }
 
 // Copies returns the number of copies of each value that a shard holder keeps

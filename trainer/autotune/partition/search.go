@@ -50,7 +50,7 @@ type Search struct {
 	at                 int                     // number of pieces (P) that the current phase of the search has requested last
 	asked              int                     // the P that Next returns until Add or Skip is called for it; 0 means none
 	steps              map[int][]time.Duration // by P: durations of the measured steps
-	skipped            map[int]string          // by P: the reason why P was not measured
+	skipped            map[int]string          // by number of pieces P: the reason why P was not measured
 }
 
 type phase int

@@ -69,10 +69,10 @@ func (s *Saves) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
 // not wait until other tasks have made their copies.
 //
 // In mode sync, every holder copies its pieces before it reads the chief's
-// next frame. So all copies have the same number of steps, and the [Outcome]
-// of the next step reports the save to all workers. In other modes, the copies
-// are those of the cut that [Saves.Cut] returned, and other workers get no
-// report.
+// message for the next step. So all copies have the same number of steps, and
+// the [Outcome] of the next step reports the save to all workers. In other
+// modes, the copies are those of the cut that [Saves.Cut] returned, and other
+// workers get no report.
 func (s *Saves) Save() error {
 	h, step, inStep := s.holders, s.progress.step, !s.holders.d.Sync.UsesCuts()
 	if err := s.savable(); err != nil {

@@ -20,7 +20,7 @@ type Snapshot struct {
 	Declaration *layout.Declaration // declaration with the current placement of pieces
 	Holder      cluster.Task
 	Pieces      []aggregate.SavedPiece
-	Held        time.Duration // how long this copy delayed the training; in modes with cuts (all except sync), how long it delayed the steps after the cut
+	Held        time.Duration // how long this copy delayed the training; in all modes except sync, how long it delayed the steps that are not in the checkpoint
 }
 
 // Restoring is a shard that Checkpoints.Restore fills with data from a
@@ -79,7 +79,7 @@ const atOnce = 4
 // ends, RestoreAll returns soon, even if from.Restore hangs. It has then
 // closed the shards, which accept no more data.
 func RestoreAll(ctx context.Context, d *layout.Declaration, all []*aggregate.Restoring, from Checkpoints) error {
-	restoring, cancel := context.WithCancel(context.WithoutCancel(ctx)) // independent of ctx: when ctx ends, RestoreAll first closes all pieces and then cancels their restores
+	restoring, cancel := context.WithCancel(context.WithoutCancel(ctx)) // not canceled with ctx: when ctx ends, RestoreAll first closes all shards and then cancels their restores
 	defer cancel()
 	group, restoring := errgroup.WithContext(restoring)
 	group.SetLimit(atOnce)
