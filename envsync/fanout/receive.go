@@ -18,7 +18,7 @@ type Receiver struct {
 	ctx     context.Context // cancelled when the Receiver is closed or the caller's context ends
 	cancel  context.CancelFunc
 	route   Route
-	in      *bufio.Reader // standard input, connected to the sender
+	in      *bufio.Reader // standard input, on which the sender (the launching machine) writes
 	network Network
 	stream  *io.PipeReader // reading end of a pipe, from which Read takes the stream
 	spool   *Spool         // copy of the stream on disk, from which other hosts are served; nil: this host forwards nothing
@@ -113,8 +113,8 @@ func (p *Receiver) begin() {
 func (p *Receiver) Read(b []byte) (int, error) { return p.stream.Read(b) }
 
 // fill writes the stream to w. It receives the stream from the host at
-// Route.From. If that connection fails, fill asks the sender for the missing
-// part of the stream.
+// Route.From. If that connection fails, fill gets the rest of the stream from
+// the sender (the launching machine).
 func (p *Receiver) fill(w io.Writer) error {
 	if p.route.From != "" {
 		err := p.fromPeer(w)
@@ -223,7 +223,7 @@ func (p *Receiver) serve() {
 }
 
 // pass sends the stream to another host. If an error occurs, the other host
-// gets the missing part of the stream from the sender.
+// gets the missing part of the stream from the sender (the launching machine).
 func (p *Receiver) pass(raw net.Conn) {
 	defer raw.Close() // the receiver knows from the end frame that the stream is complete, so an error of Close does not matter
 	defer context.AfterFunc(p.ctx, func() { raw.Close() })()
@@ -244,9 +244,10 @@ func (p *Receiver) pass(raw net.Conn) {
 	}
 }
 
-// Finish reports to the sender that this host has processed the whole stream.
-// Finish returns when the sender has closed the command's standard input,
-// which happens once no other host still receives the stream from this host.
+// Finish reports to the sender (the launching machine) that this host has
+// processed the whole stream. Finish returns when the sender has closed this
+// process's standard input. The sender does so once no other host still
+// receives the stream from this host.
 func (p *Receiver) Finish() error {
 	defer p.Close()
 	if err := p.writeLine("ok"); err != nil {

@@ -208,9 +208,9 @@ func dialJob(ctx context.Context, f jobfolder.Folder) (*running, error) {
 	return r, nil
 }
 
-// connect connects this session to a running job's agent. If that agent has
-// ended, connect kills the processes that it left, and returns an error that
-// says how it ended.
+// connect connects this session to a running job's agent. If the agent has
+// ended, connect kills the processes that the agent has left behind, and
+// returns an error that says how the agent ended.
 func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error) {
 	f, err := jobfolder.Of(of.Job, of.Folder)
 	if err != nil {
@@ -265,9 +265,10 @@ const (
 	endTimeout    = 10 * time.Second       // how long to wait for the end of the agent's processes
 )
 
-// waitForDeath waits for the end of the agent whose processes state names, if
-// the agent is ending. The stream also ends if another driver has replaced
-// this connection; waitForDeath then returns at once.
+// waitForDeath waits for the end of the agent whose process ids are in state,
+// if the agent is ending. The connection to an agent also ends if another
+// driver (process that controls the job) has connected in its place. The agent
+// then lives on, and waitForDeath returns soon.
 func waitForDeath(f jobfolder.Folder, state protocol.State) error {
 	watchdog := func() bool { return process.Alive(state.Watchdog, state.WatchdogStart) }
 	supervisor := func() bool { return process.Alive(state.Supervisor, state.SupervisorStart) }

@@ -8,14 +8,15 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// stopMargin is the time that the machine waits for the tasks' exits after the
-// grace period. Agents kill tasks at the end of the grace period, and the
-// reports of these exits need time to arrive.
+// stopMargin is how long the driver (the process that controls the job) waits
+// for the tasks' exits after the grace period. Agents kill tasks at the end of
+// the grace period, and the reports of these exits need time to arrive.
 const stopMargin = 10 * time.Second
 
-// prolongFactor prolongs the time Plan.Settle if every failure reports a lost
-// peer and none says which. That peer may still be writing a core dump, or its
-// connection may break late.
+// prolongFactor is for the case that every failed task reports a lost
+// connection to a peer, but none names the peer. The driver then waits
+// prolongFactor times Plan.Settle for the peer's own failure. The peer may
+// still be writing a core dump, or its connection may break late.
 const prolongFactor = 5
 
 // fail handles a failure of a task or host. The first failure that the job
@@ -113,9 +114,10 @@ func (m *Machine) stopAsked(e StopAsked) {
 	}
 }
 
-// endWith ends the job with verdict v. If a generation on changed hosts was to
-// follow, the reason of that change's verdict becomes a notice. If a restart
-// was to follow, the user has already seen the reason.
+// endWith ends the job with verdict v (the result and the reason). If the job
+// was about to continue on changed hosts, endWith first prints the reason of
+// that change. If it was about to restart after a failure, the user has
+// already seen the reason.
 func (m *Machine) endWith(v protocol.Verdict) {
 	if m.verdict.Reason != "" && m.restart.uncounted != "" && m.view().between() {
 		m.do(notice("%s", m.verdict.Reason))

@@ -24,7 +24,7 @@ func (m *Machine) up(e Up) {
 		}
 	}
 	switch {
-	case m.stage != before: // nothing to send: by entering another stage, the machine has sent this host the request of that stage
+	case m.stage != before: // do nothing: the machine has entered another stage above and has already sent this host the request of that stage
 	case m.stage == gathering:
 		m.proceed()
 	default:
@@ -149,7 +149,7 @@ func missed(s protocol.State) []protocol.Message {
 		if now := states[t]; now.LastProgress != nil {
 			word := *now.LastProgress
 			if word.Kind == cluster.Failed {
-				word.Kind = cluster.Finished // deliver only the step: the failure follows below, or the task's exit contains it
+				word.Kind = cluster.Finished // change the kind, to deliver only the step here: the failure follows below, or the task's exit contains it
 			}
 			said(t, word)
 		}

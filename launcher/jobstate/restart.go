@@ -41,8 +41,9 @@ type restart struct {
 	inRow   int // number of failures in a row that were blamed on the host culprit
 }
 
-// blame counts failure f against its host. A failure is excused if the driver
-// was suspended; such a failure does not count.
+// blame counts failure f against its host. It does not count an excused
+// failure: one that may have happened because the driver (process that
+// controls the job) was suspended.
 func (r *restart) blame(f failure) {
 	if f.host != r.culprit || f.excused {
 		r.culprit, r.inRow = f.host, 0
@@ -175,10 +176,10 @@ const (
 	regroupMargin = time.Minute
 )
 
-// regroup decides when the next generation begins. It acts in the stage
-// regrouping, in which no task of the job runs. The generation begins when the
-// backoff is over and every host either has an agent or can no longer run
-// anything.
+// regroup decides when the next generation (run of all tasks) begins. It acts
+// in the stage regrouping, in which no task of the job runs. The generation
+// begins when the backoff is over and each host either has an agent or can no
+// longer run any task.
 type regroup struct {
 	over    map[Timer]bool // which of backoffTimer, reviveTimer and waitTimer have expired; nil before the first call of begin
 	waiting bool           // the user has been notified that the job waits for hosts
@@ -238,13 +239,14 @@ func (r *regroup) choose(v view, canGoBack bool) ([]Command, decision) {
 	return []Command{Note{Text: fmt.Sprintf("%s: waiting up to %s for hosts to come back (--wait-host)%s", short, v.plan.Restarts.WaitHost, missing)}}, nil
 }
 
-// awaits reports whether the next generation must wait for a host. It must if
-// the host's connection may come back, if its lease has not expired, or if a
-// new agent is being started.
+// awaits reports whether the next generation (run of all tasks) must wait for
+// a host. It must if the connection to the host may come back, if a new agent
+// is being started, or if tasks may still run there because the agent's lease
+// has not expired.
 func (r *regroup) awaits(v view) bool {
 	for _, h := range v.hosts {
 		switch {
-		case h.place == joining || h.place == left: // do not wait: a host that joins or has left runs no tasks of the old generation
+		case h.place == joining || h.place == left: // do not wait: a host that joins or has left runs no tasks of the previous generation (run of all tasks)
 		case !h.lost && (h.disconnected != "" || h.leaving || !h.up):
 			return true
 		case h.lost && h.tasksMayRun:

@@ -160,7 +160,7 @@ type Pruned struct {
 	// host removed the folder, it is 0.
 	Outputs int    `json:"outputs,omitempty"`
 	Job     string `json:"job,omitempty"`    // ID of the job; empty if Path does not belong to a job
-	Folder  string `json:"folder,omitempty"` // name of the host's folder of the job
+	Folder  string `json:"folder,omitempty"` // name of the folder that the job has on this host
 	// Unchecked says why the host could not determine which files the job has
 	// produced. In that case the host keeps the job's folder, and Outputs is
 	// at least 1. Unchecked is empty if the host could determine them.
@@ -191,7 +191,7 @@ type PruneAnswer struct {
 	Items  []Pruned `json:"items"`
 	Failed string   `json:"failed,omitempty"` // error at which the removal stopped; empty if there was none
 
-	Busy string `json:"busy,omitempty"` // only with All: the process or job that uses ~/.plx, because of which nothing was removed; empty if there is none
+	Busy string `json:"busy,omitempty"` // only with All: nothing was removed because this process or job uses ~/.plx; empty if there is none
 	// Rest is a folder under ~/.plx that the agent could not remove
 	// completely, because the agent itself runs from it.
 	Rest string `json:"left,omitempty"`

@@ -137,8 +137,8 @@ func (s *Shards) Succeed(d *layout.Declaration, step uint64, host Host) (*Shards
 // which the shards were made.
 func (s *Shards) Declaration() *layout.Declaration { return s.steps.d }
 
-// All returns the shards. Their indices in the slice are the shard numbers of
-// Arrive.
+// All returns the shards. The index of a shard in the slice is its number, the
+// parameter shard of Arrive.
 func (s *Shards) All() []*Shard { return s.steps.list }
 
 // Find returns the index of the shard that begins at the given variable and
@@ -260,9 +260,9 @@ func (s *Shards) Fetch(rank int, steps uint64) error {
 	return err
 }
 
-// Selection returns the policy that decides which workers' gradients are used
-// (backup workers). nil means that all gradients are used, or that another
-// shard holder decides.
+// Selection returns the policy that decides whose gradients a step uses, if it
+// uses only those of the first workers. nil means that all gradients are used,
+// or that another shard holder decides.
 func (s *Shards) Selection() policy.Selection { return s.selects }
 
 // Scale handles the reply to [SquaresWanted], which the worker with this rank
@@ -327,9 +327,9 @@ func (s *Shards) Steps() []uint64 {
 	return steps
 }
 
-// Waiting returns two numbers: of the workers of the first group that have not
-// begun the next step, and of the updates that wait for a checkpoint's
-// consistent cut.
+// Waiting returns missing, the number of workers of the first group that have
+// not begun the next step. held is the number of updates that are delayed
+// until a checkpoint has copied the values before them.
 func (s *Shards) Waiting() (missing, held int) {
 	return s.steps.groups[0].missing(), s.steps.align.held()
 }

@@ -15,8 +15,9 @@ import (
 )
 
 // For each number of partitions that it tries, the planner ignores the first
-// steps (settling), because they are slower. It then measures for about
-// sampleTime, but at least leastSteps and at most mostSteps steps.
+// few steps (settling is their number), because they are slower. It then
+// measures for about sampleTime, but at least leastSteps and at most mostSteps
+// steps.
 const (
 	settling   = 2
 	leastSteps = 10
@@ -30,7 +31,7 @@ type planner struct {
 	config   *Config
 	placer   placer
 	division division
-	counts   [][]float64       // by table and bucket: number of rows transferred from the start until the last meeting, at which the workers sum their counts; nil before the first meeting
+	counts   [][]float64       // by table and bucket (range of rows): number of rows transferred from the start until the last meeting, at which the workers sum their counts; nil before the first meeting
 	steps    int               // number of steps made when the workers last summed their statistics
 	search   *partition.Search // search for the fastest number of partitions; nil if the user has set the number or no row can move
 	trial    int               // number of partitions that is being measured now; 0 before the first measurement
@@ -193,8 +194,8 @@ func (p *planner) moved(steps int, took time.Duration) {
 
 // route chooses for each table whether servers or workers hold it, by the
 // number of rows that workers use per step. If one worker of each host sums
-// the gradients of its host, route leaves tables on the servers. The reason is
-// that the tasks that sum were chosen at the start.
+// the gradients of its host, route leaves tables on the servers: that worker
+// cannot be made to sum for other tables after the start.
 func (p *planner) route(sum totals, window int) {
 	c := p.config
 	if hosts := len(c.Declaration.Hosts); hosts > 0 && hosts < len(c.Declaration.Workers) {

@@ -17,8 +17,9 @@ type call struct {
 	f     []reflect.Value // fields of the Gorgonia operation, read by reflection
 }
 
-// rules maps the type names of Gorgonia's operations to the functions that
-// compute their growth.
+// rules maps the type names of Gorgonia's operations to functions. Each
+// function computes how the result of the operation grows with the number of
+// rows in the batch.
 var rules = map[string]func(call) Growth{
 	"elemUnaryOp":         call.unary,
 	"elemBinOp":           call.binary,
@@ -55,8 +56,9 @@ var keeping = []string{"*gorgonia.dtConvOp", "*gorgonia.upsampleOp"}
 
 func (g Growth) has(axis int) bool { return axis >= 0 && g.axes>>axis&1 == 1 }
 
-// moved returns the bit of the axis to if the rows of the batch lie along the
-// axis from of the value, and 0 if not.
+// moved is for an operation that moves the axis from to the position to. If
+// the rows of the batch lie along from, moved returns the bit of to, otherwise
+// 0.
 func (g Growth) moved(from, to int) uint64 {
 	if !g.has(from) {
 		return 0

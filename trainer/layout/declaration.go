@@ -329,7 +329,7 @@ func (v Variable) Rate(rate float64) float64 {
 // a row from several virtual workers are combined.
 type Sparse struct {
 	First   RowInit `json:"first"`             // initial values of rows
-	Average bool    `json:"average,omitempty"` // if true, divide the sum by the number of virtual workers that took part in the step
+	Average bool    `json:"average,omitempty"` // if true, divide the sum of a row's gradients by the number of virtual workers that took part in the step
 }
 
 // RowInit defines the initial values of rows. They depend on the seed, the

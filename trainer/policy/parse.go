@@ -142,8 +142,9 @@ func (s Sync) Copy(rank, group int) int {
 	return -1
 }
 
-// DelaysAnswers reports whether a worker receives all values at once, when the
-// Pace releases the worker.
+// DelaysAnswers reports whether a worker gets no value until it may continue,
+// and then gets all values at once. If false, each value is sent to the worker
+// as soon as it is updated.
 func (s Sync) DelaysAnswers() bool { return s.rules().holdsBack }
 
 // UsesCuts reports whether each group of workers has its own number of steps in a
@@ -167,9 +168,10 @@ func (s Sync) MostLost(workers int) int {
 	return 0
 }
 
-// NewPace returns a new Pace for a shard holder (a task that stores parts of
-// the variables), or nil if the mode has none. steps, indexed by rank, is the
-// number of finished steps of each worker.
+// NewPace returns a new Pace, which decides how long a fast worker waits for
+// slower ones. It is for a shard holder (a task that stores parts of the
+// variables). NewPace returns nil if workers in this mode need no Pace. steps,
+// indexed by rank, is the number of finished steps of each worker.
 func (s Sync) NewPace(steps []uint64) Pace {
 	if s.rules().pace == nil {
 		return nil
@@ -177,8 +179,9 @@ func (s Sync) NewPace(steps []uint64) Pace {
 	return s.rules().pace(s.number, steps)
 }
 
-// NewSelection returns a new Selection for the first shard holder, or nil if
-// the mode has none. first is the number of the first step to take.
+// NewSelection returns a new Selection (which decides whose gradients a step
+// uses) for the first shard holder. It returns nil if the mode always uses all
+// gradients. first is the number of the first step to take.
 func (s Sync) NewSelection(workers int, first uint64) Selection {
 	if s.rules().selection == nil {
 		return nil

@@ -25,7 +25,7 @@ type driving struct {
 	*parts
 	shutdown *shutdown
 	events   *event.Log
-	begun    time.Time     // when this agent became the driver
+	begun    time.Time     // when this agent became the driver, the process that controls the job
 	done     chan struct{} // closed when driver.Run has returned; nil if no driver runs in this process
 }
 
@@ -79,8 +79,8 @@ func (d *driving) PhaseChanged(p protocol.Phase) { d.loop.do(func() { d.record.d
 // Notice writes a message of the driver to the agent's log.
 func (d *driving) Notice(line string) { d.host.log.Print(line) }
 
-// HangFound does nothing: the log already has the driver's lines about the hang,
-// and the verdict has the reason.
+// HangFound does nothing: the log already has the driver's lines about the
+// hang, and the job's verdict (its result) has the reason.
 func (d *driving) HangFound(protocol.Hang) {}
 
 // TasksAssigned records on which hosts the tasks of a new generation (run of

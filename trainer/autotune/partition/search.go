@@ -48,8 +48,8 @@ type Search struct {
 	start, least, most int
 	phase              phase
 	at                 int                     // number of pieces (P) that the current phase of the search has requested last
-	asked              int                     // the P that Next returns until Add or Skip is called for it; 0 means none
-	steps              map[int][]time.Duration // by P: durations of the measured steps
+	asked              int                     // the number of pieces (P) that Next returns until Add or Skip is called for it; 0 means none
+	steps              map[int][]time.Duration // by number of pieces P: durations of the measured steps
 	skipped            map[int]string          // by number of pieces P: the reason why P was not measured
 }
 
@@ -63,9 +63,9 @@ const (
 	ended
 )
 
-// NewSearch returns a search for the best P in [least, most] that begins at
-// start. It raises least to 1, and moves start into the range. If most is
-// below least, the search tries only least.
+// NewSearch returns a search for the best number of pieces in [least, most]
+// that begins at start. It raises least to 1, and moves start into the range.
+// If most is below least, the search tries only least.
 func NewSearch(start, least, most int) *Search {
 	least = max(least, 1)
 	most = max(least, most)
@@ -123,7 +123,8 @@ func (s *Search) known(p int) bool {
 	return skipped || len(s.steps[p]) > 0
 }
 
-// advance requests the next P of the current phase, or goes to the next phase.
+// advance requests the next number of pieces (P) of the current phase, or goes
+// to the next phase.
 func (s *Search) advance() {
 	switch s.phase {
 	case begin:
@@ -169,10 +170,11 @@ func (s *Search) promising() bool {
 	return choose(samples).P == s.at
 }
 
-// proposeMinimum returns the P with the lowest predicted time. It returns 0 if
-// the fit does not predict at least 1 % less for P than for the best sample. P
-// is at most twice the largest sample and at least half the smallest, because
-// the fit is unreliable elsewhere.
+// proposeMinimum returns the number of pieces (P) with the lowest time that
+// the fitted curve predicts. It returns 0 if that time is not at least 1 %
+// shorter than the prediction for the best measured P. The result is between
+// half the smallest and twice the largest measured P, because the curve is
+// unreliable elsewhere.
 func (s *Search) proposeMinimum() int {
 	samples := s.measured()
 	f, _ := fit(samples)

@@ -161,9 +161,9 @@ func (s *save) take(from cluster.Task, r *report, name func(cluster.Task) string
 	return nil
 }
 
-// copied handles the report of the task in the parameter at that it has made a
-// second copy. It returns true if the chief expected the copy and the copy has
-// failed.
+// copied handles the report of the task at about a second copy that it was
+// asked to make. copied returns true if the chief (worker 0) expected the copy
+// and the copy has failed.
 func (s *save) copied(at cluster.Task, r *report, name func(cluster.Task) string) (failed bool) {
 	for which, of := range s.reports {
 		buddy := s.buddies[which.task]

@@ -20,8 +20,9 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// purpose is the name of connections from tasks to the chief's store. The
-// server accepts such connections by this name.
+// purpose is the name of connections from tasks to the store of the chief
+// (worker 0). The chief's listener passes connections with this name to the
+// store.
 const purpose = "checkpoint"
 
 // closeTimeout limits how long Close waits for other tasks to disconnect, and

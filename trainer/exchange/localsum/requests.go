@@ -100,8 +100,9 @@ func (r *Requests) Leave(rank int) {
 	r.request(ready)
 }
 
-// end handles the departure of the first worker: all workers whose requests
-// have no reply must request their rows from the shard holders.
+// end handles the end of the host's first worker, which forwards the requests.
+// All workers whose requests have no reply must then request their rows from
+// the shard holders directly.
 func (r *Requests) end() {
 	r.mu.Lock()
 	waiting := append(r.open, &combined{r.step, r.collected})
@@ -125,9 +126,9 @@ func (r *Requests) refer(step uint64, q Request) {
 }
 
 // Skip drops the requests collected for a step, and tells their workers to
-// request the rows from the shard holders. The first worker calls Skip before
-// variables move to other holders, because holders refuse its requests during
-// the move.
+// request the rows from the shard holders directly. The host's first worker
+// calls Skip before variables move to other holders, because holders refuse
+// its requests during the move.
 func (r *Requests) Skip(step uint64) {
 	r.mu.Lock()
 	var waiting []Request
