@@ -50,8 +50,9 @@ func (m *Machine) fail(f failure) {
 	m.do(timer(settleTimer, m.plan.Settle))
 }
 
-// tolerate reports whether the job tolerates failure f, or may do so once it
-// is clear who is to blame. sure says that this is clear already.
+// tolerate reports whether the job tolerates failure f, or may tolerate it
+// once it is clear which task or host has caused f. sure is true if that is
+// clear already.
 func (m *Machine) tolerate(f failure, sure bool) bool {
 	commands, tolerated := m.tolerance.take(m.view(), f, sure)
 	m.do(commands)
@@ -174,8 +175,8 @@ func (m *Machine) endIfAllGone() {
 }
 
 // stopped is called when all tasks have ended, or when the time limit for
-// their end is over. It ends the job with its verdict, or waits for the next
-// generation.
+// their end is over. It ends the job with its verdict (the result and the
+// reason), or waits for the next generation (run of all tasks).
 func (m *Machine) stopped() {
 	v := m.view()
 	if m.scale.phase == ending && m.generation.finished() {

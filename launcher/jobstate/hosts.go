@@ -51,7 +51,7 @@ func (h *host) name() string { return h.plan.Host }
 // the job's current stage.
 func (h *host) arrive(s protocol.State, now stage) (commands []Command) {
 	switch {
-	case h.lost && now >= settling: // the current generation is ending, so the next one may soon use the host
+	case h.lost && now >= settling: // the current generation (run of all tasks) is ending, so the next one may soon use the host
 		commands = notice("host %s: is back", h.name())
 	case h.lost:
 		commands = notice("host %s: is back; the next restart uses it", h.name())
@@ -176,7 +176,7 @@ func (all hosts) lostDriver() *host {
 }
 
 // layout returns all hosts with the tasks that they run in the current
-// generation.
+// generation (run of all tasks).
 func (all hosts) layout() []protocol.HostPlan {
 	var plan []protocol.HostPlan
 	for _, h := range all {

@@ -48,7 +48,7 @@ func (m *Machine) lost(e Lost) {
 	m.do(timer(clearTimer(e.Host), e.Clear))
 	switch reason := fmt.Sprintf("host %s: %s", h.name(), e.Cause); {
 	case idle:
-		m.proceed() // this host may have been the last one that had not answered
+		m.proceed() // the machine may have been waiting only for an answer of this host
 	case ended:
 		m.do(notice("%s, after its tasks had ended", reason))
 	default:

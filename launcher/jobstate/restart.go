@@ -29,7 +29,7 @@ type restart struct {
 	made    int  // number of restarts of the job so far
 	recent  int  // number of restarts within the last hour
 	doubled int  // number of times that the backoff (delay before a restart) has been doubled; 0 again after steadyTime without a failure
-	coming  bool // another generation will follow the current one and has not begun yet
+	coming  bool // another generation (run of all tasks) will follow the current one and has not begun yet
 
 	// uncounted is a notice for the user. It is set if the next generation
 	// (run of all tasks) begins because hosts were added or removed, which
@@ -141,10 +141,10 @@ func (r *restart) backoff(limits protocol.Restarts) time.Duration {
 // without counting it as a restart. notice tells the user why.
 func (r *restart) follow(notice string) { r.coming, r.uncounted = true, notice }
 
-// again returns a notice about the generation that begins now. It counts the
-// generation as a restart, unless the generation follows a change of hosts.
-// The notice about a restart has no reason, because decide has already told
-// the user the reason.
+// again returns a notice about the generation (run of all tasks) that begins
+// now. It counts the generation as a restart, unless the generation follows a
+// change of hosts. The notice about a restart has no reason, because decide
+// has already told the user the reason.
 func (r *restart) again(v view, where string) []Command {
 	if uncounted := r.uncounted; uncounted != "" {
 		r.uncounted = ""
@@ -171,8 +171,8 @@ const (
 	// lost, if the driver can still reach the host.
 	reviveTime = 15 * time.Second
 	// regroupMargin is added to the longest time that the stage regrouping
-	// should take. The sum limits the stage, in case an expected event never
-	// arrives.
+	// (the wait for hosts before a restart) should take. The stage ends after
+	// the sum at the latest, even if an expected event never arrives.
 	regroupMargin = time.Minute
 )
 

@@ -237,8 +237,9 @@ func (g *group) noteSave(step uint64) {
 	g.saved = step + 1
 }
 
-// follow makes g the successor of the group before, when pieces have moved
-// between holders. g continues at step, and takes over before's last save.
+// follow makes g the successor of the group in the parameter before, when
+// pieces have moved between holders. g continues at step, and keeps the record
+// of the last save.
 func (g *group) follow(before *group, step uint64) {
 	before.mu.Lock()
 	saved := before.saved

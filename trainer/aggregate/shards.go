@@ -249,8 +249,9 @@ func (s *Shards) Lack(group, shard, input, virtualWorkers int) {
 	s.arrive(s.steps.groups[group], shard, input, false)
 }
 
-// Fetch sends the worker of a rank the values after a number of steps, as soon
-// as these steps are applied.
+// Fetch records that the worker with the given rank requests the values after
+// the given number of steps. They are sent when these steps are applied and
+// the mode lets the worker continue.
 func (s *Shards) Fetch(rank int, steps uint64) error {
 	if s.steps.pace == nil {
 		return errors.New("requests values that are sent without a request")

@@ -8,7 +8,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// call is an operation in the graph together with the growth of its inputs.
+// call is an operation in the graph, and how each of its inputs grows with the
+// number of rows in the batch.
 type call struct {
 	n     *gorgonia.Node
 	below []*gorgonia.Node

@@ -59,9 +59,9 @@ func (d *driving) start(m protocol.Drive) {
 	}()
 }
 
-// returned ends the job on this host after the driver has returned. If the job
-// had a verdict, the driver has already requested the end, and returned
-// changes nothing.
+// returned ends the job on this host after the driver (the code that controls
+// the job) has returned. If the job had a verdict (a result), the driver
+// itself has already requested the end, and returned changes nothing.
 func (d *driving) returned(v protocol.Verdict, err error) {
 	if err != nil {
 		d.host.log.Printf("drive the job: %v", err)
@@ -76,7 +76,8 @@ func (d *driving) returned(v protocol.Verdict, err error) {
 // PhaseChanged records the job's new phase. It implements driver.Observer.
 func (d *driving) PhaseChanged(p protocol.Phase) { d.loop.do(func() { d.record.drives(p) }) }
 
-// Notice writes a message of the driver to the agent's log.
+// Notice writes a message of the driver (the code that controls the job) to
+// the agent's log.
 func (d *driving) Notice(line string) { d.host.log.Print(line) }
 
 // HangFound does nothing: the log already has the driver's lines about the

@@ -216,8 +216,9 @@ func (s *Search) measured() (samples []Sample) {
 
 func byP(a, b Sample) int { return a.P - b.P }
 
-// choose returns the sample with the smallest P that ties with the fastest.
-// samples must be ascending by P.
+// choose returns the fastest sample. If the times of several samples tie with
+// the fastest, it returns the one with the fewest pieces (P). samples must be
+// ascending by P.
 func choose(samples []Sample) Sample {
 	fastest := samples[0]
 	for _, s := range samples {

@@ -81,8 +81,8 @@ func (r *Requests) Begin(rank int, step uint64) {
 }
 
 // Leave records that a worker of the host has left the training. If that was
-// the first worker, the others must request rows from the shard holders
-// themselves from now on.
+// the host's first worker, which forwards the requests, the other workers must
+// request rows from the shard holders directly from now on.
 func (r *Requests) Leave(rank int) {
 	if rank == r.first {
 		r.end()
@@ -202,7 +202,7 @@ func (r *Requests) answer(u *combined, came []message.RowRequest) {
 	}
 	r.mu.Unlock()
 	if i < 0 {
-		return // the first worker has left, and end has already replied to the others
+		return // the host's first worker has left, and the method end has already replied to the others
 	}
 	for _, q := range u.requests {
 		var shares []message.Share
