@@ -88,9 +88,9 @@ func diff(job string) string {
 	return path
 }
 
-// Events returns a function or object that appends events to the event file of
-// a job. It is for a job that this machine's plx process controls itself (not
-// detached).
+// Events returns a sink, which appends events to the event file of a job. It
+// is for a job whose driver (the process that controls the job) runs on this
+// machine.
 func Events(job string) (event.Sink, error) {
 	path, err := inFolder(job, eventsFile)
 	if err != nil {

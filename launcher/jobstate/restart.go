@@ -18,8 +18,8 @@ const (
 	// a failure. Then the backoff and the count of failures in a row are
 	// reset.
 	steadyTime = 10 * time.Minute
-	// maxBlamed is a number of failures of the job in a row. A host to which
-	// plx attributes that many gets no more tasks.
+	// maxBlamed is the number of failures in a row that plx attributes to one
+	// host before it gives the host no more tasks.
 	maxBlamed = 3
 )
 
@@ -166,9 +166,9 @@ func (r *restart) done() string {
 }
 
 const (
-	// reviveTime is a limit for the start of the next generation (run of all
-	// tasks). It waits this long for a new agent on a host whose agent is
-	// lost, if the driver can still reach the host.
+	// reviveTime is how long the next generation (run of all tasks) waits for
+	// a new agent on a host whose agent is lost, but which the driver can
+	// still reach.
 	reviveTime = 15 * time.Second
 	// regroupMargin is added to the longest time that the stage regrouping
 	// (the wait for hosts before a restart) should take. The stage ends after
@@ -191,8 +191,8 @@ func (r *regroup) begin(v view, pause time.Duration) []Command {
 	limits := v.plan.Restarts
 	*r = regroup{over: map[Timer]bool{backoffTimer: pause <= 0, waitTimer: limits.WaitHost <= 0}}
 	// The driver counts a host as lost one lease after the host's last
-	// message. The agent on that host may end its tasks slightly more than one
-	// lease later still.
+	// message. The agent on that host ends its tasks when its own lease
+	// expires: at most slightly more than one lease after that.
 	longest := pause + reviveTime + limits.WaitHost + 3*v.plan.Lease + regroupMargin
 	return slices.Concat(timer(backoffTimer, pause), timer(reviveTimer, reviveTime),
 		timer(waitTimer, limits.WaitHost), timer(regroupTimer, longest))

@@ -194,8 +194,8 @@ func (p *planner) moved(steps int, took time.Duration) {
 
 // route chooses for each table whether servers or workers hold it, by the
 // number of rows that workers use per step. If one worker of each host sums
-// the gradients of its host, route leaves tables on the servers: that worker
-// cannot be made to sum for other tables after the start.
+// the gradients of its host, route leaves tables on the servers, because the
+// tasks that sum are chosen only once, at the start.
 func (p *planner) route(sum totals, window int) {
 	c := p.config
 	if hosts := len(c.Declaration.Hosts); hosts > 0 && hosts < len(c.Declaration.Workers) {

@@ -71,7 +71,8 @@ type message struct {
 const chunkSize = 256 << 10
 
 // early is the maximum number of bytes of data in an announcement, the first
-// message that a worker sends each other worker about a collective.
+// message that a worker sends each other worker in an exchange (one round of
+// messages of a collective).
 const early = 64 << 10
 
 func (m message) header() wire.Header {

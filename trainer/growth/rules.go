@@ -57,9 +57,9 @@ var keeping = []string{"*gorgonia.dtConvOp", "*gorgonia.upsampleOp"}
 
 func (g Growth) has(axis int) bool { return axis >= 0 && g.axes>>axis&1 == 1 }
 
-// moved is for an operation that moves the axis from to the position to. If
-// the rows of the batch lie along from, moved returns the bit of to, otherwise
-// 0.
+// moved is for an operation that moves an axis of a value. If the rows of the
+// batch lie along the old axis (from), moved returns the bit of the new axis
+// (to), otherwise 0.
 func (g Growth) moved(from, to int) uint64 {
 	if !g.has(from) {
 		return 0

@@ -27,8 +27,8 @@ func GradientOf(v layout.Variable, rows []int64, memory []byte) Gradient {
 }
 
 // Gradients passes the gradients of one run of the model to the hooks
-// (functions of the user) in its own goroutine. The run of the model continues
-// meanwhile. A nil *Gradients calls no hooks.
+// (functions of the program) in its own goroutine. The run of the model
+// continues meanwhile. A nil *Gradients calls no hooks.
 type Gradients struct {
 	ctx           context.Context
 	hooks         []*scheduled

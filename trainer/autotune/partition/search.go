@@ -159,9 +159,9 @@ func (s *Search) ask(p int) {
 	}
 }
 
-// promising reports whether the number of pieces that was measured last was
-// the fastest so far. The search then continues in the same direction.
-// promising is also true if every number so far was skipped.
+// promising reports whether the number of pieces that was tried last was the
+// fastest so far. The search then continues in the same direction. promising
+// is also true if every number so far was skipped.
 func (s *Search) promising() bool {
 	samples := s.measured()
 	if len(samples) == 0 {

@@ -270,11 +270,12 @@ func place(group []*member, of cluster.Task) int {
 	return slices.IndexFunc(group, func(m *member) bool { return m.task == of })
 }
 
-// buddy chooses the task that keeps the second copy of a file that task of
-// writes. groups are tasks that share a folder. The buddy is in the group
-// after the group of task of, if possible on another host. It has the same
-// index in its group, so that copies are spread. buddy avoids groups in which
-// a copy has failed before. With a single group, it returns nil.
+// buddy chooses the task that keeps the second copy of the file that the task
+// in the parameter of writes. groups has the groups of tasks that share a
+// folder. The buddy is in the group after that of the writing task, if
+// possible on another host. It has the same index in its group as the writing
+// task in its own, so that copies are spread. buddy avoids groups in which a
+// copy has failed before. With a single group, it returns nil.
 func (p copyPlan) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
 	good := slices.DeleteFunc(slices.Clone(groups), func(group []*member) bool {
 		return place(group, of) < 0 && slices.ContainsFunc(group, func(m *member) bool { return m.failed.Load() })

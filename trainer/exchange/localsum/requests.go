@@ -26,9 +26,9 @@ type Requests struct {
 	finished  []bool      // indexed by worker of the host: true if the worker will send no further request for this step
 	count     int         // number of workers for which finished is true
 	left      []bool      // indexed by worker of the host: true if the worker has left the training
-	over      bool        // true if the first worker has left the training, so that the others must request rows from the shard holders
+	over      bool        // true if the host's first worker, which forwards the requests, has left the training; the other workers must then ask the shard holders directly
 	collected []Request   // requests for this step so far
-	open      []*combined // true if the host's first worker, which forwards the requests, has left the training; the other workers must then ask the shard holders directly
+	open      []*combined // combined requests that were sent to the shard holders and have no reply yet
 }
 
 func newRequests(d *layout.Declaration, first, workers int, holders Holders, host aggregate.Host) *Requests {
@@ -100,9 +100,9 @@ func (r *Requests) Leave(rank int) {
 	r.request(ready)
 }
 
-// end handles the end of the host's first worker, which forwards the requests.
-// All workers whose requests have no reply must then request their rows from
-// the shard holders directly.
+// end handles the departure of the host's first worker, which forwards the
+// requests. All workers whose requests have no reply must then request their
+// rows from the shard holders directly.
 func (r *Requests) end() {
 	r.mu.Lock()
 	waiting := append(r.open, &combined{r.step, r.collected})
