@@ -26,7 +26,7 @@ type Receiver struct {
 	running sync.WaitGroup // goroutines that serve other hosts
 
 	mu       sync.Mutex
-	out      io.Writer // standard output, connected to the sender
+	out      io.Writer // standard output, which the sender (the launching machine) reads
 	has      int64     // number of bytes of the stream received so far
 	reported time.Time // time of the last "at N" report to the sender
 }
@@ -68,9 +68,9 @@ func Receive(ctx context.Context, in *bufio.Reader, out io.Writer, dir string, n
 	return p, nil
 }
 
-// open opens the port for other hosts and reports its number to the sender. A
-// host that cannot open a port reports port 0 and forwards nothing; that is no
-// error.
+// open opens the port for other hosts and reports its number to the sender
+// (the launching machine). A host that cannot open a port reports port 0 and
+// forwards nothing; that is no error.
 func (p *Receiver) open(dir string) error {
 	port, err := p.network.Listen(p.route)
 	if err != nil {

@@ -27,7 +27,7 @@ type group struct {
 	present int     // number of virtual workers (parts of the batch) with data in the next step; counts only workers that have begun the step
 
 	saved    uint64      // 1 + the step before which the chief saved its last checkpoint; 0 means no checkpoint was saved yet
-	outcome  Outcome     // result of the newest step that a quorum of workers has begun
+	outcome  Outcome     // result of the newest step that enough workers (field quorum) have begun
 	chosen   []int       // workers whose gradients are in the newest step, as indices of Roster.Contributors
 	left     int         // number of shards that still lack the gradient sum of the newest step
 	asked    bool        // true if the group's first worker was asked for the gradient norm and has not replied yet
@@ -191,8 +191,8 @@ func (g *group) updated() {
 	g.apply(true)
 }
 
-// now returns the result of the newest step that a quorum of workers has
-// begun, and the number of steps whose sums are complete for all shards.
+// now returns the result of the newest step that enough workers (g.quorum)
+// have begun, and the number of steps whose sums are complete for all shards.
 func (g *group) now() (end Outcome, made uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -32,7 +32,7 @@ type planner struct {
 	placer   placer
 	division division
 	counts   [][]float64       // by table and bucket (range of rows): number of rows transferred from the start until the last meeting, at which the workers sum their counts; nil before the first meeting
-	steps    int               // number of steps made when the workers last summed their statistics
+	steps    int               // number of steps made when the workers last summed their statistics (counts of used rows)
 	search   *partition.Search // search for the fastest number of partitions; nil if the user has set the number or no row can move
 	trial    int               // number of partitions that is being measured now; 0 before the first measurement
 	times    []time.Duration   // durations of the steps since the chief's last plan
@@ -102,7 +102,7 @@ func (p *planner) learn(steps int, sum totals) {
 }
 
 // meeting returns the number of steps after which the workers next sum their
-// statistics; 0 means never again.
+// statistics (counts of used rows); 0 means never again.
 func (p *planner) meeting(steps int) int {
 	report := p.config.Steps + p.config.Report
 	switch {
