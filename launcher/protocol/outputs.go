@@ -179,9 +179,9 @@ type PruneRequest struct {
 	// also the checkpoints in it. If the host must keep a job, it also keeps
 	// the plx executable and the files that the job uses.
 	All bool `json:"all,omitempty"`
-	// Forgotten lists IDs of jobs that were launched from this home directory.
-	// The host removes the launch records of these jobs too. Forgotten is used
-	// only with All.
+	// Forgotten lists IDs of jobs whose launch records a real run would have
+	// removed before this request. A dry run must not report these records as
+	// kept. Forgotten is used only with All.
 	Forgotten []string `json:"forgotten,omitempty"`
 }
 
