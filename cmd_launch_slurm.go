@@ -104,8 +104,8 @@ func mustSubmit(ctx *cli.Context) (bool, error) {
 	return job == nil && err == nil, err
 }
 
-// scriptFlags returns the flags of this launch for the plx command in the
-// batch script.
+// scriptFlags returns the flags of this plx launch that the plx command in
+// Slurm's batch script repeats.
 func scriptFlags(ctx *cli.Context) (all []string) {
 	add := func(name string, value any) { all = append(all, fmt.Sprintf("%s=%v", dashed(name), value)) }
 	for _, f := range ctx.Command.Flags {

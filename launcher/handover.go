@@ -11,9 +11,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// handOver launches a detached job. It starts all agents, makes the agent on
-// worker:0's host the driver, waits until all tasks have started, and returns
-// plx's exit status.
+// handOver launches a detached job. It starts all agents and makes the agent
+// on the host of worker 0 the driver, which controls the job from then on. It
+// waits until all tasks have started, and returns plx's exit status.
 func (l *launch) handOver(ctx context.Context) (int, error) {
 	var group hosts.Group
 	for i, a := range l.agents {
@@ -63,17 +63,18 @@ func (l *launch) handOver(ctx context.Context) (int, error) {
 	return 0, nil
 }
 
-// endGroup ends the agents of a detached job that could not be started. Agents
-// that it cannot reach end when their lease expires.
+// endGroup ends the agents of a detached job that could not be started. An
+// agent that endGroup cannot reach ends by itself when its lease (time without
+// a message from the launcher) expires.
 func (l *launch) endGroup(group hosts.Group, why error) {
 	if err := group.End(protocol.Verdict{Code: exit.CodePlx, Reason: why.Error()}, l.cfg.Lease); err != nil {
 		l.printer.Error(err)
 	}
 }
 
-// awaitStart waits until the driver on worker:0's host reports that every task
-// has started. If the job ends before that, awaitStart returns the job's
-// verdict.
+// awaitStart waits until the driver (the process that controls the job), on
+// the host of worker 0, reports that every task has started. If the job ends
+// before that, awaitStart returns the job's verdict.
 func (l *launch) awaitStart(visitor *protocol.Conn) (*protocol.Verdict, error) {
 	done := make(chan struct{})
 	defer close(done)
@@ -100,7 +101,7 @@ func (l *launch) awaitStart(visitor *protocol.Conn) (*protocol.Verdict, error) {
 }
 
 // passStops forwards stop requests from the user's signals to the agent that
-// drives the detached job.
+// controls the detached job.
 func (l *launch) passStops(visitor *protocol.Conn, done <-chan struct{}) {
 	stops := l.signals.listen()
 	for {

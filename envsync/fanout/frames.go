@@ -94,8 +94,8 @@ func unexpected(err error) error {
 	return err
 }
 
-// maxLine is the maximum length in bytes of a line that the sender and a host
-// exchange, such as "at 4096".
+// maxLine is the maximum length in bytes of a line that the sender (the
+// launching machine) and a host exchange, such as "at 4096".
 const maxLine = 1 << 10
 
 // readLine reads a line and returns it without its line feed. The buffer of r

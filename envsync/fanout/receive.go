@@ -18,7 +18,7 @@ type Receiver struct {
 	ctx     context.Context // cancelled when the Receiver is closed or the caller's context ends
 	cancel  context.CancelFunc
 	route   Route
-	in      *bufio.Reader // standard input, connected to the sender
+	in      *bufio.Reader // standard input, on which the sender (the launching machine) writes
 	network Network
 	stream  *io.PipeReader // reading end of a pipe, from which Read takes the stream
 	spool   *Spool         // copy of the stream on disk, from which other hosts are served; nil: this host forwards nothing
@@ -26,7 +26,7 @@ type Receiver struct {
 	running sync.WaitGroup // goroutines that serve other hosts
 
 	mu       sync.Mutex
-	out      io.Writer // standard output, connected to the sender
+	out      io.Writer // standard output, which the sender (the launching machine) reads
 	has      int64     // number of bytes of the stream received so far
 	reported time.Time // time of the last "at N" report to the sender
 }
@@ -68,9 +68,9 @@ func Receive(ctx context.Context, in *bufio.Reader, out io.Writer, dir string, n
 	return p, nil
 }
 
-// open opens the port for other hosts and reports its number to the sender. A
-// host that cannot open a port reports port 0 and forwards nothing; that is no
-// error.
+// open opens the port for other hosts and reports its number to the sender
+// (the launching machine). A host that cannot open a port reports port 0 and
+// forwards nothing; that is no error.
 func (p *Receiver) open(dir string) error {
 	port, err := p.network.Listen(p.route)
 	if err != nil {
@@ -113,8 +113,8 @@ func (p *Receiver) begin() {
 func (p *Receiver) Read(b []byte) (int, error) { return p.stream.Read(b) }
 
 // fill writes the stream to w. It receives the stream from the host at
-// Route.From. If that connection fails, fill asks the sender for the missing
-// part of the stream.
+// Route.From. If that connection fails, fill gets the rest of the stream from
+// the sender (the launching machine).
 func (p *Receiver) fill(w io.Writer) error {
 	if p.route.From != "" {
 		err := p.fromPeer(w)
@@ -205,8 +205,9 @@ func (p *Receiver) serve() {
 	for {
 		raw, err := p.port.Accept()
 		if err != nil {
-			// Close has closed the port. On any other error, hosts that wait
-			// for a connection time out and get the stream from the sender.
+			// Accept fails after Close has closed the port. On any other
+			// error, hosts that wait for this host to accept them time out.
+			// They then get the stream from the sending machine.
 			return
 		}
 		select {
@@ -222,7 +223,7 @@ func (p *Receiver) serve() {
 }
 
 // pass sends the stream to another host. If an error occurs, the other host
-// gets the missing part of the stream from the sender.
+// gets the missing part of the stream from the sender (the launching machine).
 func (p *Receiver) pass(raw net.Conn) {
 	defer raw.Close() // the receiver knows from the end frame that the stream is complete, so an error of Close does not matter
 	defer context.AfterFunc(p.ctx, func() { raw.Close() })()
@@ -243,9 +244,10 @@ func (p *Receiver) pass(raw net.Conn) {
 	}
 }
 
-// Finish reports to the sender that this host has processed the whole stream.
-// Finish returns when the sender has closed the command's standard input,
-// which happens once no other host still receives the stream from this host.
+// Finish reports to the sender (the launching machine) that this host has
+// processed the whole stream. Finish returns when the sender has closed this
+// process's standard input. The sender does so once no other host still
+// receives the stream from this host.
 func (p *Receiver) Finish() error {
 	defer p.Close()
 	if err := p.writeLine("ok"); err != nil {

@@ -111,8 +111,8 @@ func (s *settings) table(b *nn.Builder, name string, width int) func(lookup stri
 // returns the next word.
 type text func(row, skip int) (next func() int64)
 
-// open returns the text and a description of it. If the file --words has fewer words than --vocabulary, open lowers
-// s.vocabulary.
+// open returns the text and a description of it. If the file --words has fewer
+// words than --vocabulary, open lowers s.vocabulary.
 func (s *settings) open(seed uint64) (text, fmt.Stringer, error) {
 	if s.text == "" {
 		made := data.MakeText(seed, s.vocabulary)

@@ -208,9 +208,9 @@ func dialJob(ctx context.Context, f jobfolder.Folder) (*running, error) {
 	return r, nil
 }
 
-// connect connects this session to a running job's agent. If that agent has
-// ended, connect kills the processes that it left, and returns an error that
-// says how it ended.
+// connect connects this session to a running job's agent. If the agent has
+// ended, connect kills the processes that the agent has left behind, and
+// returns an error that says how the agent ended.
 func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error) {
 	f, err := jobfolder.Of(of.Job, of.Folder)
 	if err != nil {
@@ -236,8 +236,8 @@ func (s *session) connect(ctx context.Context, of protocol.HostJob) (none, error
 
 // relay copies messages between the launcher and the agent of a running job
 // until one of them closes its stream. first is a message that this process
-// has already received from the launcher. If the agent has ended when its
-// stream closes, relay kills all processes that it left.
+// has already received from the launcher. If the agent has died by then, relay
+// kills all processes that the agent has left behind.
 func (r *running) relay(launcher streams, first protocol.Message) error {
 	if err := r.agent.Send(first); err != nil {
 		return fmt.Errorf("connect to the agent of job %s: %w", r.folder.Job(), err)
@@ -258,15 +258,17 @@ func (r *running) relay(launcher streams, first protocol.Message) error {
 	return err
 }
 
-// Timeouts of waitForDeath, measured from the end of the agent's stream.
+// Timeouts of waitForDeath. The time counts from the end of the connection to
+// the agent.
 const (
 	endingTimeout = 300 * time.Millisecond // how long to wait for signs that the agent is ending
 	endTimeout    = 10 * time.Second       // how long to wait for the end of the agent's processes
 )
 
-// waitForDeath waits for the end of the agent whose processes state names, if
-// the agent is ending. The stream also ends if another driver has replaced
-// this connection; waitForDeath then returns at once.
+// waitForDeath waits for the end of the agent whose process ids are in state,
+// if the agent is ending. The connection to an agent also ends if another
+// driver (process that controls the job) has connected in its place. The agent
+// then lives on, and waitForDeath returns soon.
 func waitForDeath(f jobfolder.Folder, state protocol.State) error {
 	watchdog := func() bool { return process.Alive(state.Watchdog, state.WatchdogStart) }
 	supervisor := func() bool { return process.Alive(state.Supervisor, state.SupervisorStart) }

@@ -235,8 +235,8 @@ func (p *pruner) removeAll() (left, busy string, err error) {
 	return "", "", nil
 }
 
-// binariesFirst is the result of removalOrder for the folder of plx binaries.
-// A launch uses this folder first.
+// binariesFirst is the result of removalOrder for the folder of plx binaries,
+// which is removed first. It is the folder that a new launch needs first.
 const binariesFirst = -1
 
 // removalOrder returns a number that sorts the entries of ~/.plx into the order of

@@ -45,8 +45,8 @@ type Printer struct {
 
 	mu         sync.Mutex
 	works      map[*work]bool // running work that Watch shows; guarded by mu
-	localWorks int            // number of WatchLocal calls whose work still runs
-	localEnded time.Time      // when the work of the last WatchLocal call ended; zero before the first one
+	localWorks int            // number of WatchLocal calls (progress displays of work on this machine) whose work still runs
+	localEnded time.Time      // when the work of the last WatchLocal call (display of work on this machine) ended; zero before the first one
 }
 
 // NewPrinter returns a Printer that writes to the stderr of t.

@@ -25,10 +25,10 @@ type pulse struct {
 	gap  time.Duration // longest time without such a record since the last call of take
 }
 
-// newPulse returns the pulse of a driver. Pauses shorter than a third of the
-// lease do not count as suspensions. The last renewal before a pause may be a
-// sixth of the lease old. So after a longer pause, agents may have received no
-// renewal for half of the lease.
+// newPulse returns the pulse of a driver. The driver renews each agent's lease
+// at least every sixth of the lease. So a suspension of up to a third of the
+// lease leaves agents without a renewal for at most half of it, and does not
+// count.
 func newPulse(lease, now time.Duration) *pulse {
 	return &pulse{least: max(lease/3, leastGap), beat: now}
 }

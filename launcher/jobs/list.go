@@ -129,8 +129,9 @@ func describe(ctx context.Context, rs []Record, queued []submission.Submission, 
 	return rows
 }
 
-// newRow returns the row of a job. If the record has no verdict, newRow
-// requests the job's state from its host and copies it into the record.
+// newRow returns the row of a job. If the record has no verdict (result of an
+// ended job), newRow requests the job's state from its host and copies it into
+// the record.
 func newRow(ctx context.Context, r *Record, printer *console.Printer, ask asker) row {
 	generation, err := r.update(ctx, printer, ask)
 	out := row{Job: r.Job, Name: r.Name, Program: r.Program, Created: r.Created, State: "running", Generation: generation}

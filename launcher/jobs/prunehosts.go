@@ -110,7 +110,7 @@ func (p *pruner) ask(ctx context.Context, h *pruneHost, keep []string, dry bool)
 			err = errors.New(answer.Failed)
 		}
 		if err == nil && p.cfg.DryRun {
-			err = agent.UpdateFacts(ctx) // learn the file system, to list a shared home directory once
+			err = agent.UpdateFacts(ctx) // learn on which file system the home directory is, so that a home directory that several hosts share is listed only once
 		}
 		return answer.Items, err
 	}

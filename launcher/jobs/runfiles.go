@@ -88,8 +88,9 @@ func diff(job string) string {
 	return path
 }
 
-// Events returns a sink that appends events to the file of a job whose driver
-// runs on this machine.
+// Events returns a sink, which appends events to the event file of a job. It
+// is for a job whose driver (the process that controls the job) runs on this
+// machine.
 func Events(job string) (event.Sink, error) {
 	path, err := inFolder(job, eventsFile)
 	if err != nil {

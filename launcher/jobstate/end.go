@@ -8,14 +8,15 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// stopMargin is the time that the machine waits for the tasks' exits after the
-// grace period. Agents kill tasks at the end of the grace period, and the
-// reports of these exits need time to arrive.
+// stopMargin is how long the driver (the process that controls the job) waits
+// for the tasks' exits after the grace period. Agents kill tasks at the end of
+// the grace period, and the reports of these exits need time to arrive.
 const stopMargin = 10 * time.Second
 
-// prolongFactor prolongs the time Plan.Settle if every failure reports a lost
-// peer and none says which. That peer may still be writing a core dump, or its
-// connection may break late.
+// prolongFactor is for the case that every failed task reports a lost
+// connection to a peer, but none names the peer. The driver then waits
+// prolongFactor times Plan.Settle for the peer's own failure. The peer may
+// still be writing a core dump, or its connection may break late.
 const prolongFactor = 5
 
 // fail handles a failure of a task or host. The first failure that the job
@@ -49,8 +50,9 @@ func (m *Machine) fail(f failure) {
 	m.do(timer(settleTimer, m.plan.Settle))
 }
 
-// tolerate reports whether the job tolerates failure f, or may do so once it
-// is clear who is to blame. sure says that this is clear already.
+// tolerate reports whether the job tolerates failure f, or may tolerate it
+// once it is clear which task or host has caused f. sure is true if that is
+// clear already.
 func (m *Machine) tolerate(f failure, sure bool) bool {
 	commands, tolerated := m.tolerance.take(m.view(), f, sure)
 	m.do(commands)
@@ -113,9 +115,10 @@ func (m *Machine) stopAsked(e StopAsked) {
 	}
 }
 
-// endWith ends the job with verdict v. If a generation on changed hosts was to
-// follow, the reason of that change's verdict becomes a notice. If a restart
-// was to follow, the user has already seen the reason.
+// endWith ends the job with verdict v (the result and the reason). If the job
+// was about to continue on changed hosts, endWith first prints the reason of
+// that change. If it was about to restart after a failure, the user has
+// already seen the reason.
 func (m *Machine) endWith(v protocol.Verdict) {
 	if m.verdict.Reason != "" && m.restart.uncounted != "" && m.view().between() {
 		m.do(notice("%s", m.verdict.Reason))
@@ -172,8 +175,8 @@ func (m *Machine) endIfAllGone() {
 }
 
 // stopped is called when all tasks have ended, or when the time limit for
-// their end is over. It ends the job with its verdict, or waits for the next
-// generation.
+// their end is over. It ends the job with its verdict (the result and the
+// reason), or waits for the next generation (run of all tasks).
 func (m *Machine) stopped() {
 	v := m.view()
 	if m.scale.phase == ending && m.generation.finished() {
@@ -196,7 +199,8 @@ func (m *Machine) stopped() {
 	m.do(m.regroup.begin(v, pause))
 }
 
-// conclude ends the job: it completes the verdict and enters the stage over.
+// conclude ends the job: it completes the verdict (the job's result and the
+// reason) and enters the stage over.
 func (m *Machine) conclude() {
 	m.restart.coming = false
 	m.do(m.scale.giveUp(m.view(), m.verdict.Reason))

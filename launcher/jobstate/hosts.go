@@ -8,26 +8,28 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// host is what the driver knows about one host and its agent. If tasksMayRun
-// is true, lost is true. If lost is true, participates is false.
+// host is what the driver (the process that controls the job) knows about one
+// host and its agent. If tasksMayRun is true, lost is true. If lost is true,
+// participates is false.
 type host struct {
 	plan  protocol.HostPlan // from Plan.Hosts or Join; plan.Tasks are the tasks of the host's first generation
 	place membership        // whether the host is a member of the job, joins it or leaves it
 
 	up           bool   // true once the driver has connected to an agent on this host
 	disconnected string // why there is no connection to the agent; empty if connected, or if the first connection is still being opened
-	lost         bool   // the agent is lost; false again when a new agent connects
+	lost         bool   // true if plx has given up the connection to this agent; false again when a new agent connects
 	leaving      bool   // the agent is shutting down although the job has not asked for that
-	tasksMayRun  bool   // the agent is lost, but its tasks may still run until its lease expires
-	revivable    bool   // the agent is lost, but the driver can reach the host and may soon start a new agent
+	tasksMayRun  bool   // the agent is lost, but its tasks may still run: the agent kills them only when its lease (time without a message from the driver) expires
+	revivable    bool   // the agent is lost, but the driver (the process that controls the job) can reach the host and may soon start a new agent
 	excluded     bool   // blamed for too many failures in a row: the host gets no tasks in later generations
 	addr         string // address of the agent on the data network; empty until the agent connects
 
-	// The following fields are about the current generation.
-	tasks []protocol.TaskSpec // tasks that the host runs in the current generation; nil if none
+	// The following fields are about the current generation (run of all
+	// tasks).
+	tasks []protocol.TaskSpec // tasks that the host runs in the current generation (run of all tasks); nil if none
 
 	groupRank    int   // number of hosts that run workers and have a lower index than this host
-	participates bool  // the host takes part in this generation, possibly without tasks; false once its agent is lost
+	participates bool  // the host takes part in this generation (run of all tasks), possibly without tasks; false once its agent is lost
 	answered     stage // last stage whose request the agent has answered; gathering if it has answered none
 	startSent    bool  // a Start message was sent and may have arrived, so tasks may be running
 }
@@ -49,7 +51,7 @@ func (h *host) name() string { return h.plan.Host }
 // the job's current stage.
 func (h *host) arrive(s protocol.State, now stage) (commands []Command) {
 	switch {
-	case h.lost && now >= settling: // the current generation is ending, so the next one may soon use the host
+	case h.lost && now >= settling: // the current generation (run of all tasks) is ending, so the next one may soon use the host
 		commands = notice("host %s: is back", h.name())
 	case h.lost:
 		commands = notice("host %s: is back; the next restart uses it", h.name())
@@ -81,8 +83,8 @@ func (h *host) fallSilent(cause string) []Command {
 	return nil
 }
 
-// reachable reports whether the driver is connected to the agent, or is
-// opening the first connection.
+// reachable reports whether the driver (the process that controls the job) is
+// connected to the agent, or is opening the first connection.
 func (h *host) reachable() bool { return !h.lost && h.disconnected == "" }
 
 // listens reports whether a message sent now would reach the agent.
@@ -91,8 +93,8 @@ func (h *host) listens() bool { return h.reachable() && h.up }
 // hosts are all hosts that have ever belonged to the job, by index.
 type hosts []*host
 
-// lay resets the hosts for a new generation and assigns tasks to the available
-// hosts.
+// lay resets the hosts for a new generation (run of all tasks) and assigns
+// tasks to the available hosts.
 func (all hosts) lay() {
 	groups := 0
 	for i, tasks := range renumber(all, all.available) {
@@ -104,9 +106,9 @@ func (all hosts) lay() {
 	}
 }
 
-// move changes membership for a change of hosts. The hosts with the indices
+// move changes which hosts belong to the job. The hosts with the indices
 // members become members. Those with the indices partings become parting: they
-// have no tasks but may become members again.
+// get no tasks, but may become members again.
 func (all hosts) move(members, partings []int) {
 	for _, i := range members {
 		all[i].place = member
@@ -126,7 +128,8 @@ func (all hosts) clear(t Timer) {
 	}
 }
 
-// available reports whether host h can run tasks in the next generation.
+// available reports whether host h can run tasks in the next generation (run
+// of all tasks).
 func (all hosts) available(h int) bool {
 	return all[h].place == member && !all[h].lost && !all[h].excluded
 }
@@ -153,9 +156,9 @@ func (all hosts) arrived(late *search) bool {
 	return !late.finds(len(all), func(h int) bool { return !all[h].up })
 }
 
-// answered reports whether every host that takes part in the generation has
-// answered the request of stage s. It uses late to look for a host that has
-// not.
+// answered reports whether every host that takes part in the generation (run
+// of all tasks) has answered the request of stage s. It uses late to look for
+// a host that has not.
 func (all hosts) answered(s stage, late *search) bool {
 	return !late.finds(len(all), func(h int) bool { return all[h].participates && all[h].answered < s })
 }
@@ -173,7 +176,7 @@ func (all hosts) lostDriver() *host {
 }
 
 // layout returns all hosts with the tasks that they run in the current
-// generation.
+// generation (run of all tasks).
 func (all hosts) layout() []protocol.HostPlan {
 	var plan []protocol.HostPlan
 	for _, h := range all {
@@ -184,8 +187,9 @@ func (all hosts) layout() []protocol.HostPlan {
 	return plan
 }
 
-// withIdleMembers is like layout, but lists a member that currently has no
-// tasks with the tasks of its first generation.
+// withIdleMembers is like layout, but also lists members that have no tasks
+// now. It lists them with the tasks that they had in the first generation (run
+// of all tasks).
 func (all hosts) withIdleMembers() []protocol.HostPlan {
 	plan := all.layout()
 	for i, h := range all {
@@ -196,8 +200,9 @@ func (all hosts) withIdleMembers() []protocol.HostPlan {
 	return plan
 }
 
-// where returns a text for the user: on how many hosts and with how many
-// workers a generation starts, and which hosts have no tasks.
+// where returns a text for the user about a generation (run of all tasks): on
+// how many hosts and with how many workers it starts, and which hosts have no
+// tasks.
 func (all hosts) where(generation int) string {
 	used, workers := 0, 0
 	var without []string

@@ -24,7 +24,7 @@ func (m *Machine) up(e Up) {
 		}
 	}
 	switch {
-	case m.stage != before: // nothing to send: by entering another stage, the machine has sent this host the request of that stage
+	case m.stage != before: // do nothing: the machine has entered another stage above and has already sent this host the request of that stage
 	case m.stage == gathering:
 		m.proceed()
 	default:
@@ -48,7 +48,7 @@ func (m *Machine) lost(e Lost) {
 	m.do(timer(clearTimer(e.Host), e.Clear))
 	switch reason := fmt.Sprintf("host %s: %s", h.name(), e.Cause); {
 	case idle:
-		m.proceed() // this host may have been the last one that had not answered
+		m.proceed() // the machine may have been waiting only for an answer of this host
 	case ended:
 		m.do(notice("%s, after its tasks had ended", reason))
 	default:
@@ -123,9 +123,10 @@ func (m *Machine) said(h int, s protocol.TaskMessage) {
 }
 
 // missed converts the state of an agent that has just connected into the
-// messages that the driver may have missed. These are the chief's report that
-// it tolerates losses, the tasks' last steps, exits, and failures of tasks
-// that have not exited yet.
+// messages that the driver may have missed. These are the tasks' last steps,
+// their exits, and failures of tasks that have not exited yet. Another is the
+// message in which the chief (worker 0) says that it tolerates losses of
+// workers.
 func missed(s protocol.State) []protocol.Message {
 	var all []protocol.Message
 	said := func(t cluster.Task, m cluster.ControlMessage) {
@@ -148,7 +149,7 @@ func missed(s protocol.State) []protocol.Message {
 		if now := states[t]; now.LastProgress != nil {
 			word := *now.LastProgress
 			if word.Kind == cluster.Failed {
-				word.Kind = cluster.Finished // deliver only the step: the failure follows below, or the task's exit contains it
+				word.Kind = cluster.Finished // change the kind, to deliver only the step here: the failure follows below, or the task's exit contains it
 			}
 			said(t, word)
 		}

@@ -14,33 +14,36 @@ const (
 	// maxBackoff is the largest delay before a restart, unless
 	// Restarts.Backoff is larger.
 	maxBackoff = time.Minute
-	// steadyTime is how long a generation must run without a failure to reset
-	// the backoff and the count of failures in a row.
+	// steadyTime is how long a generation (run of all tasks) must run without
+	// a failure. Then the backoff and the count of failures in a row are
+	// reset.
 	steadyTime = 10 * time.Minute
-	// maxBlamed is the number of failures in a row after which the blamed host
-	// gets no more tasks.
+	// maxBlamed is the number of failures in a row that plx attributes to one
+	// host before it gives the host no more tasks.
 	maxBlamed = 3
 )
 
-// restart decides whether another generation follows a failure. Always 0 <=
-// recent <= made and 0 <= doubled <= made.
+// restart decides whether another generation (run of all tasks) follows a
+// failure. Always 0 <= recent <= made and 0 <= doubled <= made.
 type restart struct {
 	made    int  // number of restarts of the job so far
 	recent  int  // number of restarts within the last hour
 	doubled int  // number of times that the backoff (delay before a restart) has been doubled; 0 again after steadyTime without a failure
-	coming  bool // another generation will follow the current one and has not begun yet
+	coming  bool // another generation (run of all tasks) will follow the current one and has not begun yet
 
-	// uncounted is the notice for the user if the next generation follows a
-	// change of hosts, which does not count as a restart. It is empty if the
-	// next generation is a restart after a failure.
+	// uncounted is a notice for the user. It is set if the next generation
+	// (run of all tasks) begins because hosts were added or removed, which
+	// does not count as a restart. It is empty if the next generation is a
+	// restart after a failure.
 	uncounted string
 
 	culprit int // index of the host that was blamed for the last failure; valid if inRow > 0
 	inRow   int // number of failures in a row that were blamed on the host culprit
 }
 
-// blame counts failure f against its host. A failure is excused if the driver
-// was suspended; such a failure does not count.
+// blame counts failure f against its host. It does not count an excused
+// failure: one that may have happened because the driver (process that
+// controls the job) was suspended.
 func (r *restart) blame(f failure) {
 	if f.host != r.culprit || f.excused {
 		r.culprit, r.inRow = f.host, 0
@@ -50,10 +53,10 @@ func (r *restart) blame(f failure) {
 	}
 }
 
-// decide decides whether another generation follows failure f. exclude is the
-// index of a host that must get no tasks in that generation, or -1. If
-// restarts are enabled but none follows, why is the reason, as text for the
-// verdict.
+// decide decides whether another generation (run of all tasks) follows failure
+// f. exclude is the index of a host that must get no tasks in that generation,
+// or -1. If restarts are enabled but none follows, why is the reason; plx
+// prints it when the job ends.
 func (r *restart) decide(v view, f failure, reason string) (commands []Command, exclude int, why string) {
 	if v.plan.Restarts.Max <= 0 || v.expired {
 		return nil, -1, ""
@@ -90,8 +93,9 @@ func (r *restart) exhausted(v view, f failure) string {
 	return ""
 }
 
-// futile returns why a restart would only repeat failure f of the first
-// generation, or "" if a restart may help.
+// futile returns why a restart would only repeat failure f, such as a program
+// that does not exist. It returns "" if a restart may help. It is for a job
+// that has never been restarted.
 func futile(v view, f failure) string {
 	e := f.exit
 	switch {
@@ -133,14 +137,14 @@ func (r *restart) backoff(limits protocol.Restarts) time.Duration {
 	return b
 }
 
-// follow makes another generation follow the current one without counting it
-// as a restart. notice tells the user why.
+// follow makes another generation (run of all tasks) follow the current one
+// without counting it as a restart. notice tells the user why.
 func (r *restart) follow(notice string) { r.coming, r.uncounted = true, notice }
 
-// again returns a notice about the generation that begins now. It counts the
-// generation as a restart, unless the generation follows a change of hosts.
-// The notice about a restart has no reason, because decide has already told
-// the user the reason.
+// again returns a notice about the generation (run of all tasks) that begins
+// now. It counts the generation as a restart, unless the generation follows a
+// change of hosts. The notice about a restart has no reason, because decide
+// has already told the user the reason.
 func (r *restart) again(v view, where string) []Command {
 	if uncounted := r.uncounted; uncounted != "" {
 		r.uncounted = ""
@@ -162,31 +166,33 @@ func (r *restart) done() string {
 }
 
 const (
-	// reviveTime is how long the next generation waits for a new agent on a
-	// lost host that the driver can reach.
+	// reviveTime is how long the next generation (run of all tasks) waits for
+	// a new agent on a host whose agent is lost, but which the driver can
+	// still reach.
 	reviveTime = 15 * time.Second
 	// regroupMargin is added to the longest time that the stage regrouping
-	// should take. The sum limits the stage, in case an expected event never
-	// arrives.
+	// (the wait for hosts before a restart) should take. The stage ends after
+	// the sum at the latest, even if an expected event never arrives.
 	regroupMargin = time.Minute
 )
 
-// regroup decides when the next generation begins. It acts in the stage
-// regrouping, in which no task of the job runs. The generation begins when the
-// backoff is over and every host either has an agent or can no longer run
-// anything.
+// regroup decides when the next generation (run of all tasks) begins. It acts
+// in the stage regrouping, in which no task of the job runs. The generation
+// begins when the backoff is over and each host either has an agent or can no
+// longer run any task.
 type regroup struct {
 	over    map[Timer]bool // which of backoffTimer, reviveTimer and waitTimer have expired; nil before the first call of begin
 	waiting bool           // the user has been notified that the job waits for hosts
 }
 
-// begin starts to wait for the hosts, at least for the duration pause.
+// begin starts the wait for the hosts of the next generation (run of all
+// tasks). The wait lasts at least for the duration pause.
 func (r *regroup) begin(v view, pause time.Duration) []Command {
 	limits := v.plan.Restarts
 	*r = regroup{over: map[Timer]bool{backoffTimer: pause <= 0, waitTimer: limits.WaitHost <= 0}}
-	// The driver treats a host as lost one lease after the host's last
-	// message. The lease of the host's agent expires at most slightly more
-	// than one lease later.
+	// The driver counts a host as lost one lease after the host's last
+	// message. The agent on that host ends its tasks when its own lease
+	// expires: at most slightly more than one lease after that.
 	longest := pause + reviveTime + limits.WaitHost + 3*v.plan.Lease + regroupMargin
 	return slices.Concat(timer(backoffTimer, pause), timer(reviveTimer, reviveTime),
 		timer(waitTimer, limits.WaitHost), timer(regroupTimer, longest))
@@ -199,7 +205,8 @@ func (r *regroup) elapsed(t Timer) {
 	}
 }
 
-// next begins the next generation if there is nothing left to wait for.
+// next begins the next generation (run of all tasks) if there is nothing left
+// to wait for.
 func (r *regroup) next(v view) ([]Command, decision) {
 	if driving := v.hosts.lostDriver(); driving != nil {
 		return nil, abandon{fmt.Sprintf("host %s drives the job and is lost: %s", driving.name(), driving.disconnected)}
@@ -211,9 +218,9 @@ func (r *regroup) next(v view) ([]Command, decision) {
 }
 
 // choose decides whether the available hosts are enough for the next
-// generation. If they are not, choose waits for more hosts or ends the job. If
-// canGoBack is true, choose returns the job to the hosts that it had before
-// the change of hosts.
+// generation (run of all tasks). If they are not and canGoBack is true, the
+// job returns to the hosts that it had before the last change of hosts.
+// Otherwise choose waits for more hosts or ends the job.
 func (r *regroup) choose(v view, canGoBack bool) ([]Command, decision) {
 	short, missing := shortage(v, v.hosts.available), v.hosts.missing()
 	switch {
@@ -232,13 +239,14 @@ func (r *regroup) choose(v view, canGoBack bool) ([]Command, decision) {
 	return []Command{Note{Text: fmt.Sprintf("%s: waiting up to %s for hosts to come back (--wait-host)%s", short, v.plan.Restarts.WaitHost, missing)}}, nil
 }
 
-// awaits reports whether the next generation must wait for a host. It must if
-// the host's connection may come back, if its lease has not expired, or if a
-// new agent is being started.
+// awaits reports whether the next generation (run of all tasks) must wait for
+// a host. It must if the connection to the host may come back, if a new agent
+// is being started, or if tasks may still run there because the agent's lease
+// has not expired.
 func (r *regroup) awaits(v view) bool {
 	for _, h := range v.hosts {
 		switch {
-		case h.place == joining || h.place == left: // do not wait: a host that joins or has left runs no tasks of the old generation
+		case h.place == joining || h.place == left: // do not wait: a host that joins or has left runs no tasks of the previous generation (run of all tasks)
 		case !h.lost && (h.disconnected != "" || h.leaving || !h.up):
 			return true
 		case h.lost && h.tasksMayRun:

@@ -47,9 +47,10 @@ func (o Output) Matches(name string) bool {
 	return doublestar.MatchUnvalidated(o.Pattern, name) || doublestar.MatchUnvalidated(o.Pattern+"/**", name)
 }
 
-// Names reports whether the file belongs to this output. Log files belong to
-// no output. A file in TelemetryPlace can only belong to an output with a Dir,
-// and other files only to one without.
+// Names reports whether the file belongs to this output. A file in
+// TelemetryPlace, a folder with an absolute path, belongs only to an output
+// with a Dir. Other files belong only to an output without one. Log files
+// belong to no output.
 func (o Output) Names(file HostOutput) bool {
 	return file.Place != LogsPlace && (file.Place == TelemetryPlace) == (o.Dir != "") && o.Matches(file.Path())
 }
@@ -159,7 +160,7 @@ type Pruned struct {
 	// host removed the folder, it is 0.
 	Outputs int    `json:"outputs,omitempty"`
 	Job     string `json:"job,omitempty"`    // ID of the job; empty if Path does not belong to a job
-	Folder  string `json:"folder,omitempty"` // name of the host's folder of the job
+	Folder  string `json:"folder,omitempty"` // name of the folder that the job has on this host
 	// Unchecked says why the host could not determine which files the job has
 	// produced. In that case the host keeps the job's folder, and Outputs is
 	// at least 1. Unchecked is empty if the host could determine them.
@@ -178,9 +179,9 @@ type PruneRequest struct {
 	// also the checkpoints in it. If the host must keep a job, it also keeps
 	// the plx executable and the files that the job uses.
 	All bool `json:"all,omitempty"`
-	// Forgotten lists IDs of jobs that were launched from this home directory.
-	// The host removes the launch records of these jobs too. Forgotten is used
-	// only with All.
+	// Forgotten lists IDs of jobs whose launch records a real run would have
+	// removed before this request. A dry run must not report these records as
+	// kept. Forgotten is used only with All.
 	Forgotten []string `json:"forgotten,omitempty"`
 }
 
@@ -190,7 +191,7 @@ type PruneAnswer struct {
 	Items  []Pruned `json:"items"`
 	Failed string   `json:"failed,omitempty"` // error at which the removal stopped; empty if there was none
 
-	Busy string `json:"busy,omitempty"` // only with All: the process or job that uses ~/.plx, because of which nothing was removed; empty if there is none
+	Busy string `json:"busy,omitempty"` // only with All: nothing was removed because this process or job uses ~/.plx; empty if there is none
 	// Rest is a folder under ~/.plx that the agent could not remove
 	// completely, because the agent itself runs from it.
 	Rest string `json:"left,omitempty"`

@@ -27,7 +27,7 @@ type group struct {
 	present int     // number of virtual workers (parts of the batch) with data in the next step; counts only workers that have begun the step
 
 	saved    uint64      // 1 + the step before which the chief saved its last checkpoint; 0 means no checkpoint was saved yet
-	outcome  Outcome     // result of the newest step that a quorum of workers has begun
+	outcome  Outcome     // result of the newest step that enough workers (field quorum) have begun
 	chosen   []int       // workers whose gradients are in the newest step, as indices of Roster.Contributors
 	left     int         // number of shards that still lack the gradient sum of the newest step
 	asked    bool        // true if the group's first worker was asked for the gradient norm and has not replied yet
@@ -49,8 +49,9 @@ func newGroup(r *layout.Roster, index int, d *layout.Declaration, shards int, fi
 }
 
 // enter records that worker i (an index of Roster.Contributors) begins a step,
-// with data for present virtual workers. The call that completes the quorum
-// returns the workers that are left out of the step.
+// with data for present virtual workers. A step needs a quorum: g.quorum
+// workers that have begun it. The call that completes the quorum returns the
+// workers that are left out of the step.
 func (g *group) enter(i int, step uint64, present int, rate float64) (absent []int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -190,8 +191,8 @@ func (g *group) updated() {
 	g.apply(true)
 }
 
-// now returns the result of the newest step that a quorum of workers has
-// begun, and the number of steps whose sums are complete for all shards.
+// now returns the result of the newest step that enough workers (g.quorum)
+// have begun, and the number of steps whose sums are complete for all shards.
 func (g *group) now() (end Outcome, made uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -236,8 +237,9 @@ func (g *group) noteSave(step uint64) {
 	g.saved = step + 1
 }
 
-// follow makes g the successor of the group before, when pieces have moved
-// between holders. g continues at step, and takes over before's last save.
+// follow makes g the successor of the group in the parameter before, when
+// pieces have moved between holders. g continues at step, and keeps the record
+// of the last save.
 func (g *group) follow(before *group, step uint64) {
 	before.mu.Lock()
 	saved := before.saved

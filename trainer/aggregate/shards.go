@@ -137,8 +137,8 @@ func (s *Shards) Succeed(d *layout.Declaration, step uint64, host Host) (*Shards
 // which the shards were made.
 func (s *Shards) Declaration() *layout.Declaration { return s.steps.d }
 
-// All returns the shards. Their indices in the slice are the shard numbers of
-// Arrive.
+// All returns the shards. The index of a shard in the slice is its number, the
+// parameter shard of Arrive.
 func (s *Shards) All() []*Shard { return s.steps.list }
 
 // Find returns the index of the shard that begins at the given variable and
@@ -158,8 +158,9 @@ func (s *Shards) At(p layout.Piece) *Shard {
 // its host adds its gradients.
 func (s *Shards) Contributor(rank int) *layout.Contributor { return s.steps.roster.Contributor(rank) }
 
-// Events returns the number of events that a worker gets in each step. It
-// counts only events whose method Counted returns true.
+// Events returns the number of events about shards, such as [Closed], that a
+// worker gets in each step. It counts only events whose method Counted returns
+// true.
 func (s *Shards) Events() int {
 	if s.Closes() {
 		return len(s.steps.list) + 1
@@ -170,9 +171,9 @@ func (s *Shards) Events() int {
 // Closes reports whether each step ends with a [Closed] event.
 func (s *Shards) Closes() bool { return s.relay != nil || s.steps.d.Norms() }
 
-// ReaderGroup returns which copy of the values the worker of a rank reads, as an
-// index for [Shard.Value]. -1 means that the worker reads the values
-// themselves.
+// ReaderGroup returns which copy of a shard's values the worker with the given
+// rank reads, as an index for [Shard.Value]. -1 means that the worker reads no
+// copy but the shard's own values.
 func (s *Shards) ReaderGroup(rank int) int { return s.steps.readerGroup(rank) }
 
 // Begin records that the worker of a rank begins a step. It completes those
@@ -248,8 +249,9 @@ func (s *Shards) Lack(group, shard, input, virtualWorkers int) {
 	s.arrive(s.steps.groups[group], shard, input, false)
 }
 
-// Fetch sends the worker of a rank the values after a number of steps, as soon
-// as these steps are applied.
+// Fetch records that the worker with the given rank requests the values after
+// the given number of steps. They are sent when these steps are applied and
+// the mode lets the worker continue.
 func (s *Shards) Fetch(rank int, steps uint64) error {
 	if s.steps.pace == nil {
 		return errors.New("requests values that are sent without a request")
@@ -259,9 +261,9 @@ func (s *Shards) Fetch(rank int, steps uint64) error {
 	return err
 }
 
-// Selection returns the policy that decides which workers' gradients are used
-// (backup workers). nil means that all gradients are used, or that another
-// shard holder decides.
+// Selection returns the policy that decides whose gradients a step uses, if it
+// uses only those of the first workers. nil means that all gradients are used,
+// or that another shard holder decides.
 func (s *Shards) Selection() policy.Selection { return s.selects }
 
 // Scale handles the reply to [SquaresWanted], which the worker with this rank
@@ -285,7 +287,8 @@ func (s *Shards) Scale(rank int, norm, factor float64) error {
 	return nil
 }
 
-// Leave records that the worker of a rank sends nothing more.
+// Leave records that the worker with the given rank will send no more
+// gradients.
 func (s *Shards) Leave(rank int) {
 	if s.steps.align != nil {
 		s.steps.groups[s.steps.roster.Contributor(rank).Group].leave()
@@ -325,9 +328,9 @@ func (s *Shards) Steps() []uint64 {
 	return steps
 }
 
-// Waiting returns two numbers: of the workers of the first group that have not
-// begun the next step, and of the updates that wait for a checkpoint's
-// consistent cut.
+// Waiting returns missing, the number of workers of the first group that have
+// not begun the next step. held is the number of updates that are delayed
+// until a checkpoint has copied the values before them.
 func (s *Shards) Waiting() (missing, held int) {
 	return s.steps.groups[0].missing(), s.steps.align.held()
 }

@@ -15,8 +15,9 @@ import (
 )
 
 // For each number of partitions that it tries, the planner ignores the first
-// steps (settling), because they are slower. It then measures for about
-// sampleTime, but at least leastSteps and at most mostSteps steps.
+// few steps (settling is their number), because they are slower. It then
+// measures for about sampleTime, but at least leastSteps and at most mostSteps
+// steps.
 const (
 	settling   = 2
 	leastSteps = 10
@@ -30,8 +31,8 @@ type planner struct {
 	config   *Config
 	placer   placer
 	division division
-	counts   [][]float64       // by table and bucket: number of rows transferred from the start until the last meeting, at which the workers sum their counts; nil before the first meeting
-	steps    int               // number of steps made when the workers last summed their statistics
+	counts   [][]float64       // by table and bucket (range of rows): number of rows transferred from the start until the last meeting, at which the workers sum their counts; nil before the first meeting
+	steps    int               // number of steps made when the workers last summed their statistics (counts of used rows)
 	search   *partition.Search // search for the fastest number of partitions; nil if the user has set the number or no row can move
 	trial    int               // number of partitions that is being measured now; 0 before the first measurement
 	times    []time.Duration   // durations of the steps since the chief's last plan
@@ -101,7 +102,7 @@ func (p *planner) learn(steps int, sum totals) {
 }
 
 // meeting returns the number of steps after which the workers next sum their
-// statistics; 0 means never again.
+// statistics (counts of used rows); 0 means never again.
 func (p *planner) meeting(steps int) int {
 	report := p.config.Steps + p.config.Report
 	switch {
@@ -124,8 +125,10 @@ func (p *planner) place(ctx context.Context, d division) ([]layout.Piece, error)
 	return pieces, p.config.Holders.Room(ctx, pieces)
 }
 
-// sample passes the durations of the steps since the last meeting to the
-// search. It omits the first steps (settling), which are slower.
+// sample passes the durations of the steps since the last meeting (at which
+// the workers sum their statistics) to the search for the best number of
+// partitions. It omits the first few steps, whose number is settling, because
+// they are slower.
 func (p *planner) sample() {
 	if len(p.times) <= settling {
 		return
@@ -191,8 +194,8 @@ func (p *planner) moved(steps int, took time.Duration) {
 
 // route chooses for each table whether servers or workers hold it, by the
 // number of rows that workers use per step. If one worker of each host sums
-// the gradients of its host, route leaves tables on the servers. The reason is
-// that the tasks that sum were chosen at the start.
+// the gradients of its host, route leaves tables on the servers, because the
+// tasks that sum are chosen only once, at the start.
 func (p *planner) route(sum totals, window int) {
 	c := p.config
 	if hosts := len(c.Declaration.Hosts); hosts > 0 && hosts < len(c.Declaration.Workers) {

@@ -65,7 +65,7 @@ type Config struct {
 	Logf        func(slog.Level, string, ...any) // writes a line to the chief's log
 
 	// Settings that the user chooses.
-	TuneAfterSteps int  // number of steps of this run before the workers first sum their statistics and may move rows
+	TuneAfterSteps int  // number of steps of this run before the workers first sum their statistics of used rows, and may move rows
 	Report         int  // number of steps of this run before the chief reports the transferred bytes
 	Auto           bool // true to move tables from servers to workers or back, if that saves bytes
 	Search         bool // true to search for the number of partitions that makes steps fastest
@@ -77,7 +77,7 @@ type Config struct {
 // Tuner does nothing.
 type Tuner struct {
 	config     Config // settings; Declaration.Pieces is updated after each move
-	meet       int    // number of steps after which the workers next sum their statistics; 0 means never
+	meet       int    // number of steps after which the workers next sum their statistics (counts of used rows); 0 means never
 	met        int    // number of steps made when the workers last summed their statistics; before the first sum, the number of steps made before this run
 	reported   bool   // true if this worker has sent its numbers for the report of transferred bytes
 	statistics *statistics
@@ -87,7 +87,7 @@ type Tuner struct {
 // plan is what the chief (worker 0) decides after the workers have summed
 // their statistics. All workers receive it and carry it out.
 type plan struct {
-	Meet   int            `json:"meet"`             // number of steps after which the workers sum their statistics again; 0 means never
+	Meet   int            `json:"meet"`             // number of steps after which the workers sum their statistics (counts of used rows) again; 0 means never
 	Pieces []layout.Piece `json:"pieces,omitempty"` // the new pieces of all variables; empty means that no row moves
 }
 
@@ -169,8 +169,8 @@ func (t *Tuner) Close() {
 	}
 }
 
-// confer sums the statistics of all workers, lets the chief decide, and
-// returns the chief's plan on every worker.
+// confer sums the statistics (counts of used rows) of all workers, lets the
+// chief (worker 0) decide, and returns the chief's plan on every worker.
 func (t *Tuner) confer(ctx context.Context, steps int) (p plan, err error) {
 	window := steps - t.met
 	counted, exchanged := t.statistics.take(), t.statistics.exchanged(t.config.Holders.Volumes())

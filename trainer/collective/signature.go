@@ -53,9 +53,9 @@ func (s signature) ended(ctx context.Context) error {
 }
 
 // message is the content of a frame of kind [wire.Collective]. An announcement
-// names the exchange that its sender begins, and carries the first data.
-// Further data follows in frames of at most chunkSize bytes. The header fields
-// contain:
+// is the first frame of an exchange (one round of messages among the workers):
+// it names the exchange and carries the first data. Further data follows in
+// frames of at most chunkSize bytes. The header fields contain:
 //
 //	epoch     operation, type << 8; 0 if the frame carries only data
 //	variable  root
@@ -70,7 +70,9 @@ type message struct {
 // short, because an error report can only be sent between two frames.
 const chunkSize = 256 << 10
 
-// early is the maximum number of bytes of data in an announcement.
+// early is the maximum number of bytes of data in an announcement, the first
+// message that a worker sends each other worker in an exchange (one round of
+// messages of a collective).
 const early = 64 << 10
 
 func (m message) header() wire.Header {

@@ -289,9 +289,9 @@ func (w *walk) vertex(id int, n *gorgonia.Node) Vertex {
 	if strings.HasPrefix(v.Name, v.Op+"(") {
 		v.Name = ""
 	}
-	// Gorgonia appends a flag to the name of every binary operation. It is
-	// true only for comparisons that return numbers, so the flag "false" is
-	// left out.
+	// Gorgonia appends a flag, true or false, to the name of every binary
+	// operation. The flag is true only for comparisons that return numbers.
+	// "false" is left out here.
 	v.Op = strings.TrimSuffix(v.Op, " false")
 	return v
 }

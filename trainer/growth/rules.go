@@ -8,7 +8,8 @@ import (
 	"gorgonia.org/gorgonia"
 )
 
-// call is an operation in the graph together with the growth of its inputs.
+// call is an operation in the graph, and how each of its inputs grows with the
+// number of rows in the batch.
 type call struct {
 	n     *gorgonia.Node
 	below []*gorgonia.Node
@@ -17,8 +18,9 @@ type call struct {
 	f     []reflect.Value // fields of the Gorgonia operation, read by reflection
 }
 
-// rules maps the type names of Gorgonia's operations to the functions that
-// compute their growth.
+// rules maps the type names of Gorgonia's operations to functions. Each
+// function computes how the result of the operation grows with the number of
+// rows in the batch.
 var rules = map[string]func(call) Growth{
 	"elemUnaryOp":         call.unary,
 	"elemBinOp":           call.binary,
@@ -48,14 +50,16 @@ var rules = map[string]func(call) Growth{
 	"Iop":                 func(c call) Growth { return c.in[0] },
 }
 
-// keeping lists the types of operations that keep every axis in place and
-// whose fields package vertex does not know.
+// keeping lists the types of operations whose result has the same axes as the
+// input, in the same order. Package vertex does not know the fields of these
+// types.
 var keeping = []string{"*gorgonia.dtConvOp", "*gorgonia.upsampleOp"}
 
 func (g Growth) has(axis int) bool { return axis >= 0 && g.axes>>axis&1 == 1 }
 
-// moved returns the bit of the axis to if the rows of the batch lie along the
-// axis from of the value, and 0 if not.
+// moved is for an operation that moves an axis of a value. If the rows of the
+// batch lie along the old axis (from), moved returns the bit of the new axis
+// (to), otherwise 0.
 func (g Growth) moved(from, to int) uint64 {
 	if !g.has(from) {
 		return 0
@@ -70,9 +74,10 @@ func (c call) unknown(why string) Growth {
 // last returns the index of the last axis of the first input.
 func (c call) last() int { return len(c.below[0].Shape()) - 1 }
 
-// factors maps unary functions to twice the factor by which they multiply the
-// degree: square doubles the degree, so its entry is 4. For any other
-// function, the degree of a growing input becomes unknown.
+// factors is for functions that multiply the degree of growth by a factor. By
+// function: twice that factor. square doubles the degree, so its entry is 4.
+// For a function that is not listed, the degree of a growing input becomes
+// unknown.
 var factors = map[string]int{"neg": 2, "abs": 2, "square": 4, "cube": 6, "inv": -2, "sqrt": 1, "invSqrt": -1}
 
 func (c call) unary() Growth {

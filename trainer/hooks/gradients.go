@@ -26,9 +26,9 @@ func GradientOf(v layout.Variable, rows []int64, memory []byte) Gradient {
 	return g
 }
 
-// Gradients passes the gradients of one run of the model to the Gradient
-// hooks, in its own goroutine, so that the run continues meanwhile. A nil
-// *Gradients calls no hooks.
+// Gradients passes the gradients of one run of the model to the hooks
+// (functions of the program) in its own goroutine. The run of the model
+// continues meanwhile. A nil *Gradients calls no hooks.
 type Gradients struct {
 	ctx           context.Context
 	hooks         []*scheduled

@@ -54,10 +54,10 @@ type Declaration struct {
 	// checkpoint, and so the number of the first step to take.
 	Checkpoint string `json:"checkpoint,omitempty"`
 	First      uint64 `json:"first,omitempty"`
-	// Cut is the number of steps in the checkpoint for each group of workers,
-	// for modes in which workers do not step together. Every group resumes
-	// after its own number of steps. First is the number of steps of the first
-	// group. If Cut is nil, all groups resume with step First.
+	// Cut is set in modes in which groups of workers step independently. It
+	// has, for each group, the number of steps that the checkpoint contains.
+	// Each group resumes after its own number of steps; First is that of the
+	// first group. If Cut is nil, all groups resume with step First.
 	Cut []uint64 `json:"cut,omitempty"`
 	// Model identifies the graph that workers compute, for example by a hash.
 	// Empty means that the graph is unknown and not compared.
@@ -188,8 +188,9 @@ func (d *Declaration) HasGradient(p Piece) bool {
 	return p.Variable != d.LossIndex() && !d.Variables[p.Variable].IsStatistic()
 }
 
-// MaxSquares returns the largest number of sums of squares for a piece: one
-// per block of elements or, for a sparse variable, one per row.
+// MaxSquares returns the largest number of sums of squares that a gradient
+// norm needs for a piece. There is one sum per block of BlockElements elements
+// or, for a sparse variable, one per row.
 func (d *Declaration) MaxSquares(p Piece) int {
 	if d.Variables[p.Variable].Sparse != nil {
 		return p.Count
@@ -256,8 +257,9 @@ func (d *Declaration) HostOf(rank int) Range {
 }
 
 // Aggregates reports whether the given shard holder receives one sum of
-// gradients per host. A parameter server does if d.Hosts is set. A worker that
-// holds shards does not: every other worker sends it gradients.
+// gradients per host, instead of the gradients of each worker. A parameter
+// server receives sums if d.Hosts is set. A worker that holds shards receives
+// gradients from each other worker.
 func (d *Declaration) Aggregates(holder cluster.Task) bool {
 	return len(d.Hosts) > 0 && holder.Role == cluster.PS
 }
@@ -327,7 +329,7 @@ func (v Variable) Rate(rate float64) float64 {
 // a row from several virtual workers are combined.
 type Sparse struct {
 	First   RowInit `json:"first"`             // initial values of rows
-	Average bool    `json:"average,omitempty"` // if true, divide the sum by the number of virtual workers that took part in the step
+	Average bool    `json:"average,omitempty"` // if true, divide the sum of a row's gradients by the number of virtual workers that took part in the step
 }
 
 // RowInit defines the initial values of rows. They depend on the seed, the

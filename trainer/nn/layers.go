@@ -135,12 +135,12 @@ func (b *Builder) Conv(name string, x *Node, filters int, w Window, options ...O
 	return b.m.apply(layer(name), func() (*Node, error) { return AddBias(y, bias) })
 }
 
-// MaxPool returns the maximum over each position of the window, see
-// [ops.MaxPool].
+// MaxPool moves the window over x and returns the largest element in the
+// window at each position, see [ops.MaxPool].
 func (b *Builder) MaxPool(x *Node, w Window) *Node { return b.pool("MaxPool", x, w, ops.MaxPool) }
 
-// AvgPool returns the mean over each position of the window, see
-// [ops.AvgPool].
+// AvgPool moves the window over x and returns the mean of the elements in the
+// window at each position, see [ops.AvgPool].
 func (b *Builder) AvgPool(x *Node, w Window) *Node { return b.pool("AvgPool", x, w, ops.AvgPool) }
 
 func (b *Builder) pool(what string, x *Node, w Window, pool func(x *Node, down, across ops.Walk) (*Node, error)) *Node {

@@ -77,8 +77,8 @@ func (s *Sync) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Check returns an error if the mode's number does not fit the number of
-// workers.
+// Check returns an error if the number in s, such as 2 in "backup:2", does not
+// fit the number of workers.
 func (s Sync) Check(workers int) error {
 	switch m := s.rules(); {
 	case m.groups == asNumbered && (s.number < 1 || s.number > workers):
@@ -113,8 +113,8 @@ func (s Sync) Quorum(members int) int {
 	return members
 }
 
-// WorkersCompete reports whether a step uses only the first gradients, so that
-// workers complete different numbers of steps.
+// WorkersCompete reports whether a step uses only the gradients that arrive
+// first. Slow workers then complete fewer steps than others.
 func (s Sync) WorkersCompete() bool { return s.rules().dropsLast }
 
 // Copies returns the number of copies of each value that a shard holder keeps
@@ -142,8 +142,9 @@ func (s Sync) Copy(rank, group int) int {
 	return -1
 }
 
-// DelaysAnswers reports whether a worker receives all values at once, when the
-// Pace releases the worker.
+// DelaysAnswers reports whether a worker gets no value until it may continue,
+// and then gets all values at once. If false, each value is sent to the worker
+// as soon as it is updated.
 func (s Sync) DelaysAnswers() bool { return s.rules().holdsBack }
 
 // UsesCuts reports whether each group of workers has its own number of steps in a
@@ -167,9 +168,10 @@ func (s Sync) MostLost(workers int) int {
 	return 0
 }
 
-// NewPace returns a new Pace for a shard holder (a task that stores parts of
-// the variables), or nil if the mode has none. steps, indexed by rank, is the
-// number of finished steps of each worker.
+// NewPace returns a new Pace, which decides how long a fast worker waits for
+// slower ones. It is for a shard holder (a task that stores parts of the
+// variables). NewPace returns nil if workers in this mode need no Pace. steps,
+// indexed by rank, is the number of finished steps of each worker.
 func (s Sync) NewPace(steps []uint64) Pace {
 	if s.rules().pace == nil {
 		return nil
@@ -177,8 +179,9 @@ func (s Sync) NewPace(steps []uint64) Pace {
 	return s.rules().pace(s.number, steps)
 }
 
-// NewSelection returns a new Selection for the first shard holder, or nil if
-// the mode has none. first is the number of the first step to take.
+// NewSelection returns a new Selection (which decides whose gradients a step
+// uses) for the first shard holder. It returns nil if the mode always uses all
+// gradients. first is the number of the first step to take.
 func (s Sync) NewSelection(workers int, first uint64) Selection {
 	if s.rules().selection == nil {
 		return nil

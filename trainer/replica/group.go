@@ -66,8 +66,9 @@ func (g *Group) compile(rows int, train bool) (*Replica, error) {
 	return compile(m, g.values, train, g.device)
 }
 
-// Rebuild calls the build function once more and discards the model. A build
-// function uses the call to check that it builds the same model each time.
+// Rebuild calls the build function once more and discards the model that it
+// returns. The build function can thereby compare the model with that of its
+// earlier call.
 func (g *Group) Rebuild() error {
 	building.Lock()
 	defer building.Unlock()
@@ -94,9 +95,10 @@ func (g *Group) Renew(variable, from, to int) {
 	}
 }
 
-// Reside makes the group's only replica update its variables on its GPU,
-// without the host. The host's memory (see Memory) is then out of date, until
-// Resident.Values or Resident.Fetch copies the values back.
+// Reside makes the group's only replica update its variables on its GPU. The
+// CPU then takes no part, and the values in the CPU's memory (see Memory)
+// become out of date. Resident.Values and Resident.Fetch copy the current
+// values back.
 func (g *Group) Reside(u gpu.Updates) (*gpu.Resident, error) {
 	if len(g.replicas) != 1 {
 		return nil, fmt.Errorf("updates on the GPU need exactly 1 replica, not %d", len(g.replicas))

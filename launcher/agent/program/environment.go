@@ -74,8 +74,9 @@ func Environment(login []string, spec protocol.Spec, c cluster.Contract, cwd str
 	for _, e := range spec.Env {
 		env = append(env, string(e))
 	}
-	// The user has set this level for the job, because Without has removed the
-	// login's PLX_ variables.
+	// This is the level that the user has set for the job. A level in the
+	// login environment does not count: Without has removed the login's
+	// variables that begin with PLX_.
 	if level, ok := Lookup(env, "PLX_LOG_LEVEL"); ok {
 		c.LogLevel = level
 	}

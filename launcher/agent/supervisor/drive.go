@@ -25,7 +25,7 @@ type driving struct {
 	*parts
 	shutdown *shutdown
 	events   *event.Log
-	begun    time.Time     // when this agent became the driver
+	begun    time.Time     // when this agent became the driver, the process that controls the job
 	done     chan struct{} // closed when driver.Run has returned; nil if no driver runs in this process
 }
 
@@ -59,9 +59,9 @@ func (d *driving) start(m protocol.Drive) {
 	}()
 }
 
-// returned ends the job on this host after the driver has returned. If the job
-// had a verdict, the driver has already requested the end, and returned
-// changes nothing.
+// returned ends the job on this host after the driver (the code that controls
+// the job) has returned. If the job had a verdict (a result), the driver
+// itself has already requested the end, and returned changes nothing.
 func (d *driving) returned(v protocol.Verdict, err error) {
 	if err != nil {
 		d.host.log.Printf("drive the job: %v", err)
@@ -76,14 +76,16 @@ func (d *driving) returned(v protocol.Verdict, err error) {
 // PhaseChanged records the job's new phase. It implements driver.Observer.
 func (d *driving) PhaseChanged(p protocol.Phase) { d.loop.do(func() { d.record.drives(p) }) }
 
-// Notice writes a message of the driver to the agent's log.
+// Notice writes a message of the driver (the code that controls the job) to
+// the agent's log.
 func (d *driving) Notice(line string) { d.host.log.Print(line) }
 
-// HangFound does nothing: the log already has the driver's lines about the hang,
-// and the verdict has the reason.
+// HangFound does nothing: the log already has the driver's lines about the
+// hang, and the job's verdict (its result) has the reason.
 func (d *driving) HangFound(protocol.Hang) {}
 
-// TasksAssigned records on which hosts the tasks of a new generation run.
+// TasksAssigned records on which hosts the tasks of a new generation (run of
+// all tasks) run.
 func (d *driving) TasksAssigned(generation int, hosts []protocol.HostPlan) {
 	laid := &protocol.Layout{Generation: generation, Hosts: hosts}
 	d.loop.do(func() { d.record.Layout, d.record.changed = laid, true })

@@ -81,10 +81,11 @@ func (v Variable) share() (part float64, ok bool) {
 	return density * (1 + 1.5*indexBytes(density)/float64(max(1, v.RowBytes))), ok
 }
 
-// Choose returns the cheaper route for a sparse variable in a job with
-// parameter servers, and the reason. Servers are cheaper if the used rows have
-// fewer bytes than a dense all-reduce. The route does not change the results
-// of training.
+// Choose returns the cheaper way to exchange a sparse variable in a job with
+// parameter servers: over the servers (PS) or directly among the workers
+// (AllReduce). why is the reason. Servers are cheaper if the rows that a step
+// uses have fewer bytes than a dense all-reduce. The choice does not change
+// the results of training.
 func Choose(v Variable) (r Route, why string) {
 	share, known := v.share()
 	switch {

@@ -47,10 +47,10 @@ import (
 type Search struct {
 	start, least, most int
 	phase              phase
-	at                 int                     // the P that the current phase of the search has requested last
-	asked              int                     // the P that Next returns until Add or Skip is called for it; 0 means none
-	steps              map[int][]time.Duration // by P: durations of the measured steps
-	skipped            map[int]string          // by P: the reason why P was not measured
+	at                 int                     // number of pieces (P) that the current phase of the search has requested last
+	asked              int                     // the number of pieces (P) that Next returns until Add or Skip is called for it; 0 means none
+	steps              map[int][]time.Duration // by number of pieces P: durations of the measured steps
+	skipped            map[int]string          // by number of pieces P: the reason why P was not measured
 }
 
 type phase int
@@ -63,9 +63,9 @@ const (
 	ended
 )
 
-// NewSearch returns a search for the best P in [least, most] that begins at
-// start. It raises least to 1, and moves start into the range. If most is
-// below least, the search tries only least.
+// NewSearch returns a search for the best number of pieces in [least, most]
+// that begins at start. It raises least to 1, and moves start into the range.
+// If most is below least, the search tries only least.
 func NewSearch(start, least, most int) *Search {
 	least = max(least, 1)
 	most = max(least, most)
@@ -75,8 +75,9 @@ func NewSearch(start, least, most int) *Search {
 	}
 }
 
-// Next returns the P to measure next. It returns the same P until the caller
-// has called Add or Skip for it. more is false at the end of the search.
+// Next returns the number of pieces (P) to measure next. It returns the same P
+// until the caller has called Add or Skip for that P. more is false at the end
+// of the search.
 func (s *Search) Next() (p int, more bool) {
 	for s.asked == 0 && s.phase != ended {
 		s.advance()
@@ -122,7 +123,8 @@ func (s *Search) known(p int) bool {
 	return skipped || len(s.steps[p]) > 0
 }
 
-// advance requests the next P of the current phase, or goes to the next phase.
+// advance requests the next number of pieces (P) of the current phase, or goes
+// to the next phase.
 func (s *Search) advance() {
 	switch s.phase {
 	case begin:
@@ -157,9 +159,9 @@ func (s *Search) ask(p int) {
 	}
 }
 
-// promising reports whether the last P was the best so far, so that the search
-// should continue in the same direction. It is also true if every P so far was
-// skipped.
+// promising reports whether the number of pieces that was tried last was the
+// fastest so far. The search then continues in the same direction. promising
+// is also true if every number so far was skipped.
 func (s *Search) promising() bool {
 	samples := s.measured()
 	if len(samples) == 0 {
@@ -168,10 +170,11 @@ func (s *Search) promising() bool {
 	return choose(samples).P == s.at
 }
 
-// proposeMinimum returns the P with the lowest predicted time. It returns 0 if
-// the fit does not predict at least 1 % less for P than for the best sample. P
-// is at most twice the largest sample and at least half the smallest, because
-// the fit is unreliable elsewhere.
+// proposeMinimum returns the number of pieces (P) with the lowest time that
+// the fitted curve predicts. It returns 0 if that time is not at least 1 %
+// shorter than the prediction for the best measured P. The result is between
+// half the smallest and twice the largest measured P, because the curve is
+// unreliable elsewhere.
 func (s *Search) proposeMinimum() int {
 	samples := s.measured()
 	f, _ := fit(samples)
@@ -189,7 +192,8 @@ func (s *Search) proposeMinimum() int {
 	return p
 }
 
-// whole returns the integer P for which the fit predicts the lowest time.
+// whole returns the whole number of pieces for which the fitted curve predicts
+// the lowest time.
 func whole(f *Fit) int {
 	below := math.Floor(min(max(f.Best(), 1), 1e15))
 	if f.At(below) <= f.At(below+1) {
@@ -198,7 +202,8 @@ func whole(f *Fit) int {
 	return int(below) + 1
 }
 
-// measured returns the samples of all P that were measured, ascending by P.
+// measured returns the samples of all numbers of pieces (P) that were
+// measured, ascending by P.
 func (s *Search) measured() (samples []Sample) {
 	for p, steps := range s.steps {
 		if len(steps) > 0 {
@@ -211,8 +216,9 @@ func (s *Search) measured() (samples []Sample) {
 
 func byP(a, b Sample) int { return a.P - b.P }
 
-// choose returns the sample with the smallest P that ties with the fastest.
-// samples must be ascending by P.
+// choose returns the fastest sample. If the times of several samples tie with
+// the fastest, it returns the one with the fewest pieces (P). samples must be
+// ascending by P.
 func choose(samples []Sample) Sample {
 	fastest := samples[0]
 	for _, s := range samples {

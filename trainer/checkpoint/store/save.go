@@ -161,9 +161,9 @@ func (s *save) take(from cluster.Task, r *report, name func(cluster.Task) string
 	return nil
 }
 
-// copied handles the report of the task in the parameter at that it has made a
-// second copy. It returns true if the chief expected the copy and the copy has
-// failed.
+// copied handles the report of the task at about a second copy that it was
+// asked to make. copied returns true if the chief (worker 0) expected the copy
+// and the copy has failed.
 func (s *save) copied(at cluster.Task, r *report, name func(cluster.Task) string) (failed bool) {
 	for which, of := range s.reports {
 		buddy := s.buddies[which.task]
@@ -270,11 +270,12 @@ func place(group []*member, of cluster.Task) int {
 	return slices.IndexFunc(group, func(m *member) bool { return m.task == of })
 }
 
-// buddy chooses the task that keeps the second copy of the file that a task
-// writes. The buddy is in the next group, if possible on another host. Its
-// index in that group is the task's index in its own group, so that copies are
-// spread. buddy avoids groups in which a copy has failed before. With a single
-// group, it returns nil.
+// buddy chooses the task that keeps the second copy of the file that the task
+// in the parameter of writes. groups has the groups of tasks that share a
+// folder. The buddy is in the group after that of the writing task, if
+// possible on another host. It has the same index in its group as the writing
+// task in its own, so that copies are spread. buddy avoids groups in which a
+// copy has failed before. With a single group, it returns nil.
 func (p copyPlan) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
 	good := slices.DeleteFunc(slices.Clone(groups), func(group []*member) bool {
 		return place(group, of) < 0 && slices.ContainsFunc(group, func(m *member) bool { return m.failed.Load() })
@@ -296,7 +297,8 @@ func (p copyPlan) buddy(groups [][]*member, of cluster.Task) *cluster.Task {
 	return &next[place(groups[own], of)%len(next)].task
 }
 
-// Summary counts the saves of a run, for the chief's final report.
+// Summary has the numbers about a run's saves (checkpoints) that the chief
+// (worker 0) reports at the end.
 type Summary struct {
 	Saved       int           // number of saves that succeeded
 	Step        uint64        // number of training steps in the newest successful save

@@ -20,8 +20,9 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// purpose is the name of connections from tasks to the chief's store. The
-// server accepts such connections by this name.
+// purpose is the name of connections from tasks to the store of the chief
+// (worker 0). The chief's listener passes connections with this name to the
+// store.
 const purpose = "checkpoint"
 
 // closeTimeout limits how long Close waits for other tasks to disconnect, and
@@ -113,9 +114,9 @@ func (s *Store) meet(ctx context.Context) error {
 	return s.chief.gather(ctx, s, first)
 }
 
-// Choose selects the checkpoint that all tasks resume from, with package
-// choose, and returns its manifest. nil means that training begins from
-// scratch. Only the chief may call it, once.
+// Choose selects the checkpoint that all tasks resume from, by the rules of
+// package choose, and returns its manifest. nil means that training begins
+// from scratch. Only the chief (worker 0) may call Choose, once.
 func (s *Store) Choose(ctx context.Context, fits func(*checkpoint.Manifest) error) (*checkpoint.Manifest, error) {
 	if s.chief == nil {
 		return nil, errChief
@@ -134,9 +135,9 @@ func (s *Store) Chosen(ctx context.Context) (*checkpoint.Manifest, error) {
 	return c.Manifest, err
 }
 
-// Restored reports to the chief that this task will read no more of the chosen
-// checkpoint. Tasks that have files of it do not end until all workers have
-// called Restored.
+// Restored reports to the chief (worker 0) that this task has read all it
+// needs of the checkpoint from which the job resumes. Tasks that have files of
+// the checkpoint do not end until all workers have called Restored.
 func (s *Store) Restored() { s.up.post(message{Kind: restored}) }
 
 // Busy reports whether a checkpoint is being written. In the chief it is true

@@ -94,8 +94,8 @@ func Accept(ctx context.Context, conn net.Conn, c Config, self func(dialler stri
 	return protected, peer, nil
 }
 
-// choose returns the protection for a connection: none on one host, else TLS
-// or a checksum.
+// choose returns the protection for a connection: none if both ends are on the
+// same host, else TLS or a checksum.
 func (c Config) choose(conn net.Conn) protection {
 	switch {
 	case sameHost(conn):

@@ -140,8 +140,8 @@ func newClient(config Config) (*Client, error) {
 	return c, nil
 }
 
-// connect opens the connections, sends the declaration and waits until all
-// workers are ready.
+// connect opens the connections to the shard holders, sends them the
+// declaration and waits until all workers are ready.
 func (c *Client) connect(ctx context.Context) error {
 	limit := c.holders.d.Start()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit+message.Farewell, fmt.Errorf("not ready within %v", limit))

@@ -30,14 +30,14 @@ type CutKind uint32
 // The kinds of cuts.
 const (
 	Passing CutKind = iota // workers continue as soon as the cut is saved
-	Holding                // workers continue when the chief begins its next step or calls Conclude
+	Holding                // workers wait after the cut, until the chief (worker 0) begins its next step or calls Conclude
 )
 
-// Cut agrees with all shard holders on a consistent cut, which the next
-// checkpoint will contain. It returns, for each group of workers, the number
-// of steps in the cut; the chief's group comes first. Holders apply gradients
-// of later steps only after the cut is saved, so the chief must call Save
-// soon. In mode sync, Cut does nothing and returns nil.
+// Cut agrees with all shard holders on a consistent cut: the number of steps
+// of each group of workers that the next checkpoint contains. It returns these
+// numbers, that of the chief's group first. Holders apply gradients of later
+// steps only after the cut is saved, so the chief must call Save soon. In mode
+// sync, Cut does nothing and returns nil.
 func (s *Saves) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
 	h := s.holders
 	if err := s.savable(); err != nil || !h.d.Sync.UsesCuts() {
@@ -69,10 +69,10 @@ func (s *Saves) Cut(ctx context.Context, kind CutKind) ([]uint64, error) {
 // not wait until other tasks have made their copies.
 //
 // In mode sync, every holder copies its pieces before it reads the chief's
-// next frame. So all copies have the same number of steps, and the [Outcome]
-// of the next step reports the save to all workers. In other modes, the copies
-// are those of the cut that [Saves.Cut] returned, and other workers get no
-// report.
+// message for the next step. So all copies have the same number of steps, and
+// the [Outcome] of the next step reports the save to all workers. In other
+// modes, the copies are those of the cut that [Saves.Cut] returned, and other
+// workers get no report.
 func (s *Saves) Save() error {
 	h, step, inStep := s.holders, s.progress.step, !s.holders.d.Sync.UsesCuts()
 	if err := s.savable(); err != nil {

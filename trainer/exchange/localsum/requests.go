@@ -26,7 +26,7 @@ type Requests struct {
 	finished  []bool      // indexed by worker of the host: true if the worker will send no further request for this step
 	count     int         // number of workers for which finished is true
 	left      []bool      // indexed by worker of the host: true if the worker has left the training
-	over      bool        // true if the first worker has left the training, so that the others must request rows from the shard holders
+	over      bool        // true if the host's first worker, which forwards the requests, has left the training; the other workers must then ask the shard holders directly
 	collected []Request   // requests for this step so far
 	open      []*combined // combined requests that were sent to the shard holders and have no reply yet
 }
@@ -81,8 +81,8 @@ func (r *Requests) Begin(rank int, step uint64) {
 }
 
 // Leave records that a worker of the host has left the training. If that was
-// the first worker, the others must request rows from the shard holders
-// themselves from now on.
+// the host's first worker, which forwards the requests, the other workers must
+// request rows from the shard holders directly from now on.
 func (r *Requests) Leave(rank int) {
 	if rank == r.first {
 		r.end()
@@ -100,8 +100,9 @@ func (r *Requests) Leave(rank int) {
 	r.request(ready)
 }
 
-// end handles the departure of the first worker: all workers whose requests
-// have no reply must request their rows from the shard holders.
+// end handles the departure of the host's first worker, which forwards the
+// requests. All workers whose requests have no reply must then request their
+// rows from the shard holders directly.
 func (r *Requests) end() {
 	r.mu.Lock()
 	waiting := append(r.open, &combined{r.step, r.collected})
@@ -125,9 +126,9 @@ func (r *Requests) refer(step uint64, q Request) {
 }
 
 // Skip drops the requests collected for a step, and tells their workers to
-// request the rows from the shard holders. The first worker calls Skip before
-// variables move to other holders, because holders refuse its requests during
-// the move.
+// request the rows from the shard holders directly. The host's first worker
+// calls Skip before variables move to other holders, because holders refuse
+// its requests during the move.
 func (r *Requests) Skip(step uint64) {
 	r.mu.Lock()
 	var waiting []Request
@@ -201,7 +202,7 @@ func (r *Requests) answer(u *combined, came []message.RowRequest) {
 	}
 	r.mu.Unlock()
 	if i < 0 {
-		return // the first worker has left, and end has already replied to the others
+		return // the host's first worker has left, and the method end has already replied to the others
 	}
 	for _, q := range u.requests {
 		var shares []message.Share

@@ -20,7 +20,7 @@ type Snapshot struct {
 	Declaration *layout.Declaration // declaration with the current placement of pieces
 	Holder      cluster.Task
 	Pieces      []aggregate.SavedPiece
-	Held        time.Duration // how long this copy delayed the training; in modes with cuts (all except sync), how long it delayed the steps after the cut
+	Held        time.Duration // how long this copy delayed the training; in all modes except sync, how long it delayed the steps that are not in the checkpoint
 }
 
 // Restoring is a shard that Checkpoints.Restore fills with data from a
@@ -74,11 +74,12 @@ func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints
 // atOnce is the largest number of pieces that a holder restores in parallel.
 const atOnce = 4
 
-// RestoreAll restores all given shards from a checkpoint. The error names a
-// piece that could not be restored. RestoreAll returns soon after ctx ends,
-// even if from.Restore does not; the shards then accept no more data.
+// RestoreAll restores all given shards (pieces of variables) from a
+// checkpoint. The error names a piece that could not be restored. When ctx
+// ends, RestoreAll returns soon, even if from.Restore hangs. It has then
+// closed the shards, which accept no more data.
 func RestoreAll(ctx context.Context, d *layout.Declaration, all []*aggregate.Restoring, from Checkpoints) error {
-	restoring, cancel := context.WithCancel(context.WithoutCancel(ctx)) // independent of ctx: when ctx ends, RestoreAll first closes all pieces and then cancels their restores
+	restoring, cancel := context.WithCancel(context.WithoutCancel(ctx)) // not canceled with ctx: when ctx ends, RestoreAll first closes all shards and then cancels their restores
 	defer cancel()
 	group, restoring := errgroup.WithContext(restoring)
 	group.SetLimit(atOnce)
