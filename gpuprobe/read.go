@@ -177,8 +177,9 @@ func readProcesses(r *Report, all sections, limit time.Duration) {
 		if !ok || i < 0 {
 			continue
 		}
-		// A process without a name is in another pid namespace, so its pid
-		// belongs to another process in the namespace of the script.
+		// nvidia-smi shows no name for a process in another pid namespace. The
+		// pid then means a different process here, so its owner is not looked
+		// up.
 		if p.Name != "" {
 			p.User = users[p.PID]
 		}

@@ -183,8 +183,8 @@ func (h Host) matches(hosts []Host) (found []int, ids []ID, err error) {
 	return found, ids, err
 }
 
-// names reports whether the entry h names the host other. An entry without a
-// user or port matches every user or port.
+// names reports whether h, which the user wrote in an option, names the host
+// other. If h has no user or port, it matches every user or port.
 func (h Host) names(other Host) bool {
 	if h.User != "" && h.User != other.User {
 		return false

@@ -36,7 +36,7 @@ func Download(ctx context.Context, get func(context.Context, io.Writer) error, i
 		_, err = io.Copy(io.Discard, stdout) // read up to the end, so that the host's command can exit by itself before it is cancelled
 	}
 	cancel(err)
-	stdout.Close() // the reading end of a pipe, of which no more data is needed: Close returns no error
+	stdout.Close() // always nil for a pipe's reading end; no more data is needed
 	<-ended
 	if err != nil {
 		return nil, fmt.Errorf("copy the working directory: %w", err)

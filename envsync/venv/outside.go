@@ -41,11 +41,12 @@ func (v *Venv) notePackagesOutside(ctx context.Context, workdir string) (notes [
 	return notes
 }
 
-// inPlace removes the folders inside workdir from places and adds the
-// corresponding import folders to v.InPlace. sources are the folders that the
-// interpreter adds to sys.path. If a package has no such folder, inPlace uses
-// its subfolder src. If there is no subfolder src, it uses the package's own
-// folder.
+// inPlace handles packages that are not installed in site-packages but
+// imported from a source folder. places maps such folders to descriptions for
+// the user. If a folder is inside workdir, inPlace deletes it from places and
+// adds its import folders to v.InPlace. The import folders are those in
+// sources, which the interpreter adds to sys.path. If there are none, it is
+// the subfolder src, or else the folder itself.
 func (v *Venv) inPlace(workdir string, sources, places map[string]string) {
 	if workdir == "" {
 		return

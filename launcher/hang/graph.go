@@ -161,8 +161,9 @@ func (g *graph) explicit(i int) bool {
 	})
 }
 
-// process returns the posture of process p of task i. The set seen has the
-// PIDs already visited while following waits, to stop at cycles.
+// process returns the posture (what a task does or waits for) of process p of
+// task i. The set seen has the PIDs already visited while following waits, to
+// stop at cycles.
 func (g *graph) process(i int, p *protocol.Process, seen map[int]bool) posture {
 	seen[p.PID] = true
 	who := fmt.Sprintf("%s (pid %d)", clean(p.Name), p.PID)
@@ -221,9 +222,10 @@ func (g *graph) fileLock(i int, who string, t protocol.Thread) posture {
 	return posture{rank: halted, why: why}
 }
 
-// lock returns the posture of a process whose main thread waits for a lock of
-// its own process. Such a wait does not show the cause. Therefore lock
-// examines the process's other threads, sockets and child processes.
+// lock returns the posture (what a task does or waits for) of a process whose
+// main thread waits for a lock of its own process. The lock does not show the
+// cause of the wait. Therefore the method examines the process's other
+// threads, sockets and child processes.
 func (g *graph) lock(i int, p *protocol.Process, who string, seen map[int]bool) posture {
 	for _, t := range p.Threads[1:] {
 		if t.Wait == protocol.InKernel || t.Wait == protocol.OnFile {
@@ -249,8 +251,8 @@ func (g *graph) lock(i int, p *protocol.Process, who string, seen map[int]bool) 
 	return posture{rank: alone, why: who + " waits for a lock or condition of its own process"}
 }
 
-// descriptors returns the posture of a process whose main thread waits on
-// pipes, sockets or child processes.
+// descriptors returns the posture (what a task does or waits for) of a process
+// whose main thread waits on pipes, sockets or child processes.
 func (g *graph) descriptors(i int, p *protocol.Process, who string, seen map[int]bool) posture {
 	first := p.Threads[0]
 	links, _ := g.sockets(i, p, first.Sockets, true)
@@ -314,7 +316,9 @@ func (g *graph) follow(i int, pids []int, seen map[int]bool) posture {
 	return best
 }
 
-// children examines the child processes of p with the method follow.
+// children returns the posture (what a task does or waits for) of process p,
+// which waits for its child processes. The method follow derives it from what
+// the children do.
 func (g *graph) children(i int, p *protocol.Process, seen map[int]bool) posture {
 	var pids []int
 	for _, c := range g.tasks[i].Seen.Processes {

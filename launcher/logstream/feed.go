@@ -29,7 +29,7 @@ type feed struct {
 	chunks       *logs.Reader  // reads from st, or from the early logs while st is nil; nil if neither exists
 	unbind       func() bool   // removes the hook that closes the source when ctx ends; valid while chunks is not nil
 	killCount    int           // how often a signal has killed the log reader on the host since the last new byte
-	brokenSince  time.Time     // since when every connection has broken before a whole record arrived; zero if the last one did not
+	brokenSince  time.Time     // time since which no connection has delivered a complete record; zero if the last connection delivered one
 	waitingSince atomic.Int64  // when next began to wait for a chunk, in Unix nanoseconds; 0: next is not waiting
 }
 

@@ -173,8 +173,9 @@ func (t *Tables) Fetch(ctx context.Context, feed Feed) error {
 		t.prefetched = false // Prefetch has recorded the rows of this step, which this call of Fetch requests
 	}
 	if requested {
-		// RequestNext has requested other rows for this step. A step may have
-		// only one prefetch request, so Pull requests the right rows.
+		// RequestNext has requested rows for this step in advance, but not the
+		// rows of this feed. The step may not request in advance again, so
+		// Pull requests the rows of the feed now.
 		return t.Pull(ctx, t.first, feed, t.vws)
 	}
 	if err := t.request((*table).requestCurrent); err != nil {
@@ -223,7 +224,7 @@ func (t *Tables) every(is func(*table) bool) bool {
 // within a virtual worker by lookup.
 type table struct {
 	Table
-	at        int        // index of the table in Tables.tables
+	at        int        // number of positions (indices in a lookup) per virtual worker
 	bytes     int        // number of bytes of a row
 	positions int        // number of positions per virtual worker
 	now       request    // the rows of the current step

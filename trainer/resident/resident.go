@@ -1,6 +1,7 @@
-// Package resident keeps the variables of a worker in the memory of its GPU:
-// permanently if the worker trains alone. If it trains with others, only until
-// new values arrive from the shard holders (tasks that store variables).
+// Package resident keeps the variables of a worker in the memory of its GPU.
+// If the worker trains alone, they stay there permanently. If it trains with
+// others, they stay until new values arrive from the shard holders (tasks that
+// store variables).
 //
 //	v, where, err := resident.Keep(group, &declaration, choice) // nil if the CPU updates
 //	c, err := client.Connect(ctx, client.Config{Home: v.Home(), Arrived: resident.Renewer(group, &declaration), ...})
@@ -9,9 +10,10 @@
 //	err = v.Fetch()                                // before the host's memory is read
 //
 // If the worker trains alone, only the GPU has the current values of the
-// variables. It updates them at the end of each run. Package aggregate only
-// counts the updates. Before a checkpoint, an evaluation or the digest reads
-// the host's memory, the values are copied there.
+// variables. It updates them at the end of each run, and package aggregate
+// only counts the updates. The values are copied to the host's memory when it
+// is read: before a checkpoint, before an evaluation and before a checksum of
+// the variables is computed.
 package resident
 
 import (
@@ -111,8 +113,8 @@ func Renewer(g *replica.Group, d *layout.Declaration) func(p layout.Piece) {
 	}
 }
 
-// Home returns the GPU, as the place where the current values of the variables
-// are stored. It returns nil if the host's memory stores them.
+// Home returns the GPU if it stores the current values of the variables. It
+// returns nil if they are in the host's memory.
 func (v *Variables) Home() aggregate.DeviceMemory {
 	if v == nil {
 		return nil

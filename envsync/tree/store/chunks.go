@@ -149,7 +149,7 @@ func (s *Store) holder(content tree.Sum, size int64) string {
 func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 	var parts []io.Reader
 	var from place // end of the current part in a stored file; zero if the part is read from the stream
-	var size int64 // length in bytes of the part of the file that is being put together
+	var size int64 // length in bytes of the current part, which grows by one chunk at a time
 	files := map[tree.Sum]*os.File{}
 	defer func() {
 		for _, f := range files {

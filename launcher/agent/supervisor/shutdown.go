@@ -41,7 +41,7 @@ func (s *shutdown) end(v protocol.Verdict, grace time.Duration, killed string) {
 		s.verdict = &v
 		s.record.enter(protocol.Stopping)
 	} else {
-		killed = "" // only the first call sets the reason
+		killed = "" // only the first call of end sets the reason that is reported for killed tasks
 	}
 	s.tasks.end(grace, killed)
 	s.kill.set(grace)

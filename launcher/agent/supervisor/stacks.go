@@ -35,8 +35,8 @@ type inquiry struct {
 	over    bool          // true once done is closed
 }
 
-// receive appends one part of the task's reply. It ignores replies to earlier
-// requests.
+// receive appends one part of the task's reply, which holds stack traces. It
+// ignores parts of replies to earlier requests.
 func (q *inquiry) receive(m cluster.ControlMessage) {
 	if q == nil || q.over || m.Request != q.request {
 		return
@@ -69,8 +69,8 @@ type subject struct {
 	inquiry    *inquiry // pending request for the task's stacks; nil if the task does not use plx's trainer, or does not read its messages
 }
 
-// subjects returns the running tasks, after requesting stacks from those that
-// use plx's trainer. It runs on the loop.
+// subjects returns the running tasks, and requests stack traces from those
+// that use plx's trainer. It must run on the supervisor's loop.
 func (w *watch) subjects() (all []subject) {
 	w.requests++
 	for _, t := range w.tasks.launched() {
@@ -149,8 +149,8 @@ func (p sentProgram) base() string {
 // maxName is the maximum length of a process name in the kernel, in bytes.
 const maxName = 15
 
-// named returns the processes with the checksum in their names replaced by the
-// program's name.
+// named returns the processes, where a process of the program is named after
+// the program's file instead of its checksum.
 func (p sentProgram) named(all map[int][]protocol.Process) map[int][]protocol.Process {
 	if p.base() == "" {
 		return all

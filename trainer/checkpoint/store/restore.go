@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// decision is the chief's choice of the checkpoint to resume from, in the form
-// in which one task receives it.
+// decision tells one task which checkpoint the chief has chosen to resume
+// from.
 type decision struct {
 	event
 	choice choose.Choice    // the choice; valid once event is done; without a manifest, training begins from scratch
@@ -100,8 +100,8 @@ func (f folders) Places(ctx context.Context) (places []checkpoint.Place, err err
 	return places, nil
 }
 
-// Verify implements choose.Folders. It asks the task in the parameter by to
-// read the file.
+// Verify implements choose.Folders. It asks the task given by the parameter
+// `by` to read the file.
 func (f folders) Verify(ctx context.Context, by cluster.Task, id string, file checkpoint.File) error {
 	q := message{Kind: verify, ID: id, File: &file}
 	_, err := f.roster.ask(ctx, f.roster.member(by), q, f.roster.config.timeout(file.Size))

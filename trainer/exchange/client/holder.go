@@ -26,8 +26,8 @@ type holder struct {
 	volumes []volume                // traffic, indexed by variable; the last element is for the loss
 }
 
-// Volume counts the traffic between this worker and one shard holder for one
-// variable, since training began.
+// Volume counts the traffic of one variable between this worker and one shard
+// holder (a task that stores pieces of variables), since training began.
 type Volume struct {
 	Variable int    // index in Declaration.Variables; len(Variables) stands for traffic that belongs to no variable
 	Holder   int    // index in Declaration.Holders; -1 for the first worker of the host
@@ -55,15 +55,15 @@ func newShardMap(epoch uint32, d *layout.Declaration) *shardMap {
 	return &shardMap{epoch: epoch, d: d, holds: d.Holding(), norm: aggregate.NewNorm(d)}
 }
 
-// holding lists the pieces of one shard holder under one placement. It is
-// immutable.
+// holding lists the pieces that one shard holder has under one placement
+// (assignment of all pieces to shard holders). It is immutable.
 type holding struct {
 	epoch  uint32
 	step   uint64 // first step under this placement
 	pieces []layout.Piece
 	where  map[layout.Place]int // index in pieces of each piece
 	has    []bool               // indexed by bucket (group of dense variables): true if the holder has a piece of the bucket
-	valued int                  // number of dense pieces, whose new values the holder sends in every step
+	valued int                  // number of pieces of dense variables among pieces; the holder sends their new values in every step
 }
 
 // newHolding returns the pieces that declaration d assigns to the shard holder
@@ -98,7 +98,7 @@ func (s *holding) bounds(at layout.Place, d *layout.Declaration) (lo, hi int64, 
 type replies struct {
 	*holder
 	moved chan struct{}             // receives a token after variables have moved
-	cuts  chan []uint64             // receives the holder's proposal for a consistent cut: the number of steps of each group of workers
+	cuts  chan []uint64             // receives, for each group of workers, the number of steps after which the holder could save a consistent checkpoint
 	alone chan struct{}             // closed after all other workers have left
 	rooms chan transition.RoomError // receives the memory that a new placement needs on the holder, and the free memory
 	asked atomic.Bool               // true while a Room request waits for its reply

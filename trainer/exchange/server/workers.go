@@ -17,7 +17,7 @@ import (
 type workers struct {
 	self     cluster.Task          // task in which this server runs
 	ranks    layout.Range          // ranks of the workers that this server serves, including the one in the same process
-	model    int                   // rank of the worker whose declaration all others must match if the chief sends none to this server; -1 means that only the chief's counts
+	model    int                   // rank of the worker whose declaration all others must match if the chief sends none to this server; -1 if only the chief's declaration counts
 	addr     []string              // remote address of the worker's connection; empty if the worker is not connected
 	declared []*layout.Declaration // declaration of the worker; nil if it has not arrived
 	steps    []uint64              // number of steps that the worker has begun
@@ -91,11 +91,11 @@ func (r *workers) differ() error {
 	return nil
 }
 
-// expected returns the declaration that a refused worker should have sent, and
-// the task that sent this declaration. If aggregates is true, this server
-// belongs to the first worker of a host, and the declaration is that worker's
-// own. Otherwise it is the chief's declaration, if the chief assigns no pieces
-// to this task. In all other cases expected returns nil.
+// expected returns the declaration (the job's variables and how they are
+// split) that a refused worker should have sent, and the task that sent it. If
+// aggregates is true, this server adds the gradients of one host's workers,
+// and the declaration is that of the host's first worker. Otherwise it is the
+// chief's, but nil if the chief assigns pieces of variables to this task.
 func (r *workers) expected(aggregates bool) (*layout.Declaration, cluster.Task) {
 	if aggregates {
 		return r.declared[r.model], worker(r.model)
@@ -139,8 +139,8 @@ func notAsMany(steps uint64, other int) error {
 	return fmt.Errorf("stopped after %d steps, but %s continues: all workers must take the same number of steps; Job.Any tells all to stop in one step, Config.AtEndOfData lets data end unevenly", steps, worker(other))
 }
 
-// advance counts a step that a worker begins. It fails if another worker of
-// the same group has already stopped before that step.
+// advance counts a step that a worker begins. It returns an error if another
+// worker, which must take the same number of steps, stopped before that step.
 func (r *workers) advance(e *aggregate.Shards, rank int, step uint64) error {
 	for other, stopped := range r.stopped {
 		if stopped && together(e, rank, other) && r.steps[other] <= step {
@@ -152,8 +152,8 @@ func (r *workers) advance(e *aggregate.Shards, rank int, step uint64) error {
 }
 
 // stop records, between two steps, that a worker takes no further step. It
-// fails if another worker of the same group has begun more steps. goodbye is
-// true if the worker also leaves the training.
+// returns an error if another worker has begun more steps and their gradients
+// are added together. goodbye is true if the worker leaves the training.
 func (r *workers) stop(e *aggregate.Shards, rank int, goodbye bool) error {
 	for other, n := range r.steps {
 		if n > r.steps[rank] && together(e, rank, other) {

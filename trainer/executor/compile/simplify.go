@@ -338,10 +338,11 @@ func fitsConcat(to tensor.Shape, from []tensor.Shape, axis int) bool {
 	return total == n
 }
 
-// RepeatGeometry describes a repetition of a tensor of shape from along an
-// axis, with result of shape to. It returns the number of elements after the
-// axis, and how often each group of that many elements is repeated. Dimensions
-// that from lacks count as size 1.
+// RepeatGeometry describes how a tensor is repeated along one axis. from is
+// the tensor's shape, to is the shape of the result, and along is the axis.
+// inner is the number of elements in one slice of that axis, and times says
+// how often each slice is repeated. Dimensions missing in from count as size
+// 1.
 func RepeatGeometry(to, from tensor.Shape, along int) (inner, times int) {
 	size := memory.Elements(from)
 	times = memory.Elements(to) / size

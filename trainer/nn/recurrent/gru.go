@@ -69,8 +69,8 @@ func gruStep[T matrix.Float](s GRU, t gruPieces[T], row int, products, before []
 	}
 }
 
-// GRUOutputs returns a pass that copies the outputs from the trace, which is
-// the last of its inputs.
+// GRUOutputs returns a pass that copies the outputs from the trace
+// (intermediate results of the forward pass), which is the last of its inputs.
 func GRUOutputs[T matrix.Float](s GRU) Pass[T] {
 	return func(out []T, in [][]T) {
 		t := cutGRU(s, in[len(in)-1])
@@ -91,7 +91,8 @@ func cutGRUDelta[T matrix.Float](s GRU, x []T) gruDelta[T] {
 }
 
 // GRUBackward returns the backward pass of a GRU. The pass reads the layer's
-// inputs, the trace and the gradient of the outputs.
+// inputs, the trace (intermediate results of the forward pass) and the
+// gradient of the outputs.
 func GRUBackward[T matrix.Float](s GRU) Pass[T] {
 	zeros := make([]T, s.Units)
 	return func(to []T, in [][]T) {

@@ -125,7 +125,8 @@ func cutDeltas[T matrix.Float](s LSTM, x []T) (d deltas[T]) {
 }
 
 // LSTMBackward returns the backward pass of an LSTM. The pass reads the
-// layer's inputs, the trace and the gradient of the outputs.
+// layer's inputs, the trace (intermediate results of the forward pass) and the
+// gradient of the outputs.
 func LSTMBackward[T matrix.Float](s LSTM) Pass[T] {
 	zeros, out, hidden := make([]T, s.Units), make([]T, s.Batch*s.Width), make([]T, s.Batch*s.Units)
 	return func(to []T, in [][]T) {
