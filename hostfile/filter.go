@@ -90,8 +90,8 @@ func choose(hosts []Host, flag string, entries []string) ([]choice, error) {
 	return choices, nil
 }
 
-// chooseOne parses one entry and adds its ids to the choices of the hosts that
-// the entry names.
+// chooseOne parses one entry of --include or --exclude. For each host that the
+// entry names, it adds the entry's ids to the host's choice.
 func chooseOne(hosts []Host, entry string, choices []choice) error {
 	named, err := parseEntry(entry)
 	if err != nil {

@@ -78,8 +78,9 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// fromRecords adds editable installs (pip install -e) to places. pip records
-// them in direct_url.json.
+// fromRecords adds the source folders of editable installs (pip install -e) to
+// places, with a description of each package. pip records these folders in
+// direct_url.json.
 func (v *Venv) fromRecords(site string, places map[string]string) {
 	files, _ := filepath.Glob(filepath.Join(site, "*.dist-info", "direct_url.json")) // Glob returns an error only for a malformed pattern
 	for _, file := range files {

@@ -117,9 +117,9 @@ func (g *graph) task(i int) posture {
 	return p
 }
 
-// training returns the posture of a task that uses plx's trainer. It reads
-// from the task's stack traces whether the task is inside a trainer call that
-// waits.
+// training returns the posture (what a task does or waits for) of a task that
+// uses plx's trainer. It reads from the task's stack traces whether the task
+// waits inside a trainer call.
 func (g *graph) training(i int) posture {
 	at := g.tasks[i].Seen.Training
 	switch {
@@ -292,10 +292,10 @@ func outside(p *protocol.Process, t protocol.Thread) string {
 	return "a socket"
 }
 
-// follow examines the processes pids, for which a process of task i waits. For
-// a process of task i, it computes the posture. For a process of another task,
-// the posture is that task i waits for that task. follow returns the posture
-// with the lowest rank.
+// follow examines the processes pids, for which a process of task i waits. If
+// such a process belongs to task i, follow computes its posture (what it does
+// or waits for). If it belongs to another task, the posture is that task i
+// waits for that task. follow returns the posture with the lowest rank.
 func (g *graph) follow(i int, pids []int, seen map[int]bool) posture {
 	best := posture{rank: unclear}
 	for _, pid := range pids {

@@ -331,9 +331,9 @@ func (t *table) combiner() combiner {
 	return &combinerOf[float32]{}
 }
 
-// check copies the row indices of one lookup from the tensor from to into, and
-// checks them. If the tensor has only the number fewest of indices, they
-// repeat until into is full.
+// check copies the row indices of one lookup from the tensor from into the
+// slice into, and checks them. If the tensor has exactly `fewest` indices,
+// check repeats them until the slice is full.
 func (t *table) check(into []int64, fewest int, from tensor.Tensor) error {
 	n, err := copyIndices(into, fewest, from)
 	if err != nil {

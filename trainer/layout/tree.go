@@ -246,8 +246,8 @@ func newRoster(t *Tree, d *Declaration) *Roster {
 	return &Roster{Tree: t, Of: slices.Repeat([]int{-1}, len(d.Workers))}
 }
 
-// add appends the worker with the given rank as a contributor. It sends the
-// gradients of the virtual workers in v.
+// add appends the worker with the given rank as a contributor. This worker
+// sends the gradients of the virtual workers in v.
 func (r *Roster) add(rank int, v Range) {
 	r.Of[rank] = len(r.Contributors)
 	r.Contributors = append(r.Contributors, Contributor{Rank: rank, VirtualWorkers: v, Parts: r.Tree.Parts(v.Lo, v.Hi)})

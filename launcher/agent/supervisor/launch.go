@@ -250,7 +250,7 @@ func (r *running) connect(t *task, logFolder string, limit int64, notify func(st
 }
 
 // send queues a message to the task. It returns false if the queue is full
-// because the task does not read; the caller then relies on signals.
+// because the task does not read its messages.
 func (r *running) send(m cluster.ControlMessage) bool {
 	select {
 	case r.queue <- m:

@@ -77,8 +77,9 @@ func (s *shutdown) conclude(err error) {
 	s.loop.over = true
 }
 
-// checkLease ends the job on this host if the driver has not renewed the lease
-// in time. It reports whether the lease has expired.
+// checkLease ends the job on this host if the driver (the process that
+// controls the job) has not renewed the lease in time. It reports whether the
+// lease has expired.
 func (s *shutdown) checkLease() (over bool) {
 	grace, over := s.lease.Left()
 	if !over || s.expired {
@@ -107,8 +108,9 @@ func (s *shutdown) endHere(reason string, grace time.Duration, killed string) {
 }
 
 // uptime returns the time since the machine has booted. It includes the time
-// during which the machine was suspended, because the lease continues to run
-// for the other hosts of the job. Setting the clock does not change it.
+// during which the machine was suspended, because the lease (the time that an
+// agent may run tasks without a message) expires during that time too. Setting
+// the clock does not change the uptime.
 func uptime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -48,8 +48,8 @@ func (q *inquiry) receive(m cluster.ControlMessage) {
 	}
 }
 
-// ask requests the stacks of a task. It returns nil if the task does not use
-// plx's trainer or does not read its messages.
+// ask requests the stack traces of a task. It returns nil if the task does not
+// use plx's trainer or does not read the agent's messages.
 func (t *task) ask(request int) *inquiry {
 	if !t.report.native {
 		return nil
@@ -66,7 +66,7 @@ type subject struct {
 	task       cluster.Task
 	generation int
 	pid        int
-	inquiry    *inquiry // pending request for the task's stacks; nil if the task does not use plx's trainer, or does not read its messages
+	inquiry    *inquiry // pending request for the task's stacks; nil if the task does not use plx's trainer, or does not read the agent's messages
 }
 
 // subjects returns the running tasks, and requests stack traces from those

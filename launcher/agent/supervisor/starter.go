@@ -24,8 +24,8 @@ type starter struct {
 	over   atomic.Bool   // true once the job has ended, so that the logs are complete
 }
 
-// serveLauncher begins to serve the launcher that started this agent. The
-// launcher is the job's driver.
+// serveLauncher begins to serve the launcher that started this agent. This
+// launcher is the driver, the process that controls the job.
 func (s *supervisor) serveLauncher(launcher *watchdog.Launcher) {
 	l := newSession(launcher, protocol.Continue(launcher), true)
 	if s.host.spec.Logs {

@@ -18,7 +18,7 @@ import (
 // shard holder, or the first worker of its host.
 type holder struct {
 	session *peers.Session
-	index   int // index in Declaration.Holders; -1 for the first worker of the host
+	index   int // index in Declaration.Holders; -1 if this is the host's first worker, which adds the gradients of its host
 	d       *layout.Declaration
 	out     *aggregate.Outbox // sums of gradients to send to this holder
 	trace   *timeline.Recorder

@@ -12,8 +12,8 @@ import (
 )
 
 // workers records the declaration and the progress of every worker, and which
-// workers have left. All slices are indexed by rank. The mutex mu of the
-// server guards its fields.
+// workers have left. All slices are indexed by rank. The server's mutex mu
+// guards all fields.
 type workers struct {
 	self     cluster.Task          // task in which this server runs
 	ranks    layout.Range          // ranks of the workers that this server serves, including the one in the same process
@@ -126,7 +126,7 @@ func (r *workers) absent() (n int) {
 }
 
 // together reports whether workers a and b must take the same number of steps,
-// because they belong to one group.
+// because their gradients are added together.
 func together(e *aggregate.Shards, a, b int) bool {
 	if e.Declaration().Sync.WorkersCompete() {
 		return false

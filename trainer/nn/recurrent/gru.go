@@ -28,8 +28,9 @@ func gruFrom[T matrix.Float](s GRU, in [][]T, zeros []T) matrix.Matrix[T] {
 	return matrix.Strided(zeros, 0)
 }
 
-// GRUForward returns the forward pass of a GRU, which reads the layer's inputs
-// and writes its trace.
+// GRUForward returns the forward pass of a GRU. The pass reads the layer's
+// inputs and writes the trace (intermediate results that the backward pass
+// needs).
 func GRUForward[T matrix.Float](s GRU) Pass[T] {
 	zeros, products := make([]T, s.Units), make([]T, s.Batch*3*s.Units)
 	return func(out []T, in [][]T) {

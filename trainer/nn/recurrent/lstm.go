@@ -49,8 +49,9 @@ func cutInputs[T matrix.Float](s LSTM, in [][]T, zeros []T) weights[T] {
 	return w
 }
 
-// LSTMForward returns the forward pass of an LSTM, which reads the layer's
-// inputs and writes its trace.
+// LSTMForward returns the forward pass of an LSTM. The pass reads the layer's
+// inputs and writes the trace (intermediate results that the backward pass
+// needs).
 func LSTMForward[T matrix.Float](s LSTM) Pass[T] {
 	zeros := make([]T, s.Units)
 	return func(out []T, in [][]T) {
@@ -182,8 +183,9 @@ func lstmStepBack[T matrix.Float](s LSTM, t traces[T], d deltas[T], i, at int, b
 }
 
 // LSTMStateGradient returns a pass that computes the gradient of the state's
-// weights. The pass reads the trace, the backward pass's result and, if
-// s.Started, the outputs before the first step.
+// weights. The pass reads the trace (intermediate results of the forward
+// pass), the backward pass's result and, if s.Started, the outputs before the
+// first step.
 func LSTMStateGradient[T matrix.Float](s LSTM) Pass[T] {
 	before := make([]T, s.Rows()*s.Width)
 	return func(out []T, in [][]T) {
@@ -203,7 +205,8 @@ func LSTMBiasGradient[T matrix.Float](s LSTM) Pass[T] {
 }
 
 // LSTMProjectionGradient returns a pass that computes the gradient of the
-// projection's weights from the trace and the backward pass's result.
+// projection's weights. The pass reads the trace (intermediate results of the
+// forward pass) and the backward pass's result.
 func LSTMProjectionGradient[T matrix.Float](s LSTM) Pass[T] {
 	return func(out []T, in [][]T) {
 		t, d := cutTrace(s, in[0]), cutDeltas(s, in[1])
