@@ -160,9 +160,10 @@ func parseEntry(entry string) ([]Host, error) {
 	return named, nil
 }
 
-// matches returns the indices of the hosts that the entry h names, or an error
-// if it names none. An entry with ids must name exactly one host. matches
-// returns these ids in the form in which that host's line writes them.
+// matches returns the indices of the hosts that h names, or an error if h
+// names none. h is an entry of --include or --exclude. An entry with GPU ids
+// must name exactly one host. matches returns these ids in the form in which
+// that host's line writes them.
 func (h Host) matches(hosts []Host) (found []int, ids []ID, err error) {
 	for i, other := range hosts {
 		if h.names(other) {

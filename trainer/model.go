@@ -78,8 +78,8 @@ type State = replica.State
 // virtual workers.
 type LossKind int
 
-// With Mean the trainer averages the gradients of all virtual workers. With
-// Sum it adds them.
+// reads from st while st is open, else from the early logs (first log bytes,
+// which the agent sends by itself); nil if neither exists
 const (
 	unset LossKind = iota // the program has not set LossKind
 	Mean
@@ -319,8 +319,8 @@ func (e *Embedding) Lookup(g *gorgonia.ExprGraph, name string, n int) (*gorgonia
 	return rows, nil
 }
 
-// at replaces e.lookups by the lookups in the list all that belong to the
-// table with index i. It returns e.
+// at stores in e.lookups those elements of the list all that look up rows of
+// the table with index i. It returns e.
 func (e *Embedding) at(all []replica.Lookup, i int) *Embedding {
 	e.lookups = nil
 	for _, l := range all {

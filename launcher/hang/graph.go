@@ -334,9 +334,10 @@ func (g *graph) find(i, pid int) *protocol.Process {
 	return &all[slices.IndexFunc(all, func(p protocol.Process) bool { return p.PID == pid })]
 }
 
-// sockets returns the posture of process p according to its sockets with the
-// given indices. explicit says that the main thread waits on these sockets.
-// connected reports whether one of the sockets is connected to another task.
+// sockets returns the posture (what a task does or waits for) of process p,
+// judging by its sockets with the given indices. explicit says that the main
+// thread waits on these sockets. connected reports whether one of the sockets
+// is connected to another task.
 func (g *graph) sockets(i int, p *protocol.Process, indices []int, explicit bool) (found posture, connected bool) {
 	found.rank = waiting
 	silent := time.Duration(-1)

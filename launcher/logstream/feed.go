@@ -27,7 +27,7 @@ type feed struct {
 
 	st           *hosts.Stream // current connection; nil if none is open
 	chunks       *logs.Reader  // reads from st, or from the early logs while st is nil; nil if neither exists
-	unbind       func() bool   // removes the hook that closes the source when ctx ends; valid while chunks is not nil
+	unbind       func() bool   // cancels the hook that closes st or the early logs when ctx ends; valid while chunks is not nil
 	killCount    int           // how often a signal has killed the log reader on the host since the last new byte
 	brokenSince  time.Time     // time since which no connection has delivered a complete record; zero if the last connection delivered one
 	waitingSince atomic.Int64  // when next began to wait for a chunk, in Unix nanoseconds; 0: next is not waiting
@@ -108,7 +108,7 @@ func (f *feed) close() {
 // reached, next tries only once.
 func (f *feed) next(ctx context.Context) (logs.Chunk, error) {
 	if f.st != nil {
-		f.liveness.until(f.st.Alive()) // plx has read no bytes since the last call of next; count the host as heard until st.Alive, when the connection last worked
+		f.liveness.until(f.st.Alive()) // plx has read no bytes since the last call of next. st.Alive says when the connection last worked; count the host as reachable until then.
 	}
 	for tries := 0; ; tries++ {
 		c, err := f.read(ctx)
@@ -151,7 +151,8 @@ func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
 			f.st.Finish() // all logs have arrived
 		}
 		f.close()
-	// The early logs have ended, so read the rest over a connection.
+	// The early logs (first log bytes, which the agent sends by itself) have
+	// ended. Read the rest over a connection.
 	case err != nil && f.st == nil && ctx.Err() == nil:
 		f.close()
 		return f.read(ctx)

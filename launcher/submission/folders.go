@@ -52,8 +52,9 @@ func Read(job, name string, content any) error {
 	return json.Unmarshal(text, content)
 }
 
-// Write encodes content into the JSON file name in the directory of a job. The
-// write is atomic. Write creates the directory if needed.
+// Write encodes content into a JSON file in the directory of a job. name is
+// the name of the file. The write is atomic. Write creates the directory if
+// needed.
 func Write(job, name string, content any) error {
 	jobs, err := Root()
 	if err != nil {

@@ -350,10 +350,10 @@ func (t *table) check(into []int64, fewest int, from tensor.Tensor) error {
 	return nil
 }
 
-// copyIndices copies row indices from the tensor from and returns their
-// number. A tensor with only the number fewest of indices is repeated until
-// into is full. If the tensor has another number of indices, nothing is
-// copied.
+// copyIndices copies row indices from the tensor from into the slice into and
+// returns their number. If the tensor has exactly `fewest` indices, they are
+// repeated until the slice is full. If the tensor has any number but this or
+// the length of the slice, nothing is copied.
 func copyIndices(into []int64, fewest int, from tensor.Tensor) (int, error) {
 	if from.RequiresIterator() || from.DataOrder().IsColMajor() {
 		return 0, fmt.Errorf("the indices are not in row-major order")

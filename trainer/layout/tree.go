@@ -254,7 +254,8 @@ func (r *Roster) add(rank int, v Range) {
 }
 
 // group forms a group from the contributors with the indices in members. The
-// group's plan adds their sums up to the vertices in outputs.
+// group's plan adds up their sums. outputs are the vertices of the tree whose
+// sums the plan computes.
 func (r *Roster) group(members Range, outputs []int) {
 	var inputs []int
 	for i := members.Lo; i < members.Hi; i++ {

@@ -146,7 +146,7 @@ func (v *Variables) Fetch() error {
 // Run computes one step on a replica and applies it with the given learning
 // rate. It calls ready for each gradient after the GPU has updated the
 // variables. If the loss is not finite, Run updates nothing and does not call
-// ready. It then copies values and gradients to the host, where the caller
+// ready. Instead it copies values and gradients to the host, where the caller
 // looks for the cause.
 func (v *Variables) Run(one *replica.Replica, call operation.Call, rate float64, ready func(i int)) ([]float64, error) {
 	if v == nil {

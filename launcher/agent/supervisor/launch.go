@@ -79,9 +79,10 @@ func (l launch) run() (*running, error) {
 			Files: l.withLocks(ours[0].Fd(), ours[1].Fd(), ours[2].Fd(), uintptr(l.task.open.FD), ours[3].Fd()), // the order determines the descriptor numbers, such as program.ListenFD
 			Sys: &syscall.SysProcAttr{
 				Setsid: true,
-				// If only the supervisor is killed, the watchdog kills the
-				// task. If both are killed, the kernel kills the task because
-				// of Pdeathsig.
+				// The watchdog is the parent process of the supervisor. If
+				// only the supervisor is killed, the watchdog kills the task.
+				// If both are killed, the kernel kills the task because of
+				// Pdeathsig.
 				Pdeathsig: syscall.SIGKILL,
 			}}
 		err = command.Run(func() (err error) {

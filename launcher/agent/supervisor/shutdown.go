@@ -91,9 +91,9 @@ func (s *shutdown) checkLease() (over bool) {
 	return true
 }
 
-// renew renews the lease, unless it has already expired. On a host that was
-// suspended, the supervisor can read a renewal long after its arrival. The
-// driver has given up the host by then.
+// renew renews the lease, unless it has already expired. If the host was
+// suspended, the supervisor may read a renewal long after its arrival. Such a
+// renewal must not count, because the driver has given up the host by then.
 func (s *shutdown) renew(m protocol.Renew) {
 	if !s.checkLease() {
 		s.lease.Renew(m.Clock, m.Sent)

@@ -27,7 +27,8 @@ const (
 )
 
 // inquiry is a pending request for the goroutine stacks of a task that uses
-// plx's trainer. Until done is closed, only the loop may access text.
+// plx's trainer. Until done is closed, only the supervisor's loop may access
+// text.
 type inquiry struct {
 	request int
 	text    strings.Builder

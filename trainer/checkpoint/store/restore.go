@@ -80,8 +80,8 @@ func (c *chief) choose(ctx context.Context, fits func(*checkpoint.Manifest) erro
 // messages, what their folders contain.
 type folders struct{ roster *roster }
 
-// Places implements choose.Folders. It asks one task of each group that shares
-// a folder.
+// Places implements choose.Folders. Tasks that share a checkpoint folder form
+// a group; Places asks one task of each group.
 func (f folders) Places(ctx context.Context) (places []checkpoint.Place, err error) {
 	for _, group := range f.roster.here() {
 		place := checkpoint.Place{Host: f.roster.config.host(group[0].task)}

@@ -82,8 +82,9 @@ func newHolding(epoch uint32, step uint64, d *layout.Declaration, index int, out
 	return s
 }
 
-// bounds returns the range [lo, hi) of rows of the sparse piece at. ok is
-// false if the holder has no such piece.
+// bounds returns the range [lo, hi) of rows of the piece at the given place.
+// ok is false if the holder has no such piece, or if its variable is not
+// sparse.
 func (s *holding) bounds(at layout.Place, d *layout.Declaration) (lo, hi int64, ok bool) {
 	i, ok := s.where[at]
 	if !ok || d.Variable(at.Variable).Sparse == nil {
@@ -108,8 +109,9 @@ func newReplies(of *holder) *replies {
 	return &replies{holder: of, moved: make(chan struct{}, 1), cuts: make(chan []uint64, 1), alone: make(chan struct{}), rooms: make(chan transition.RoomError, 1)}
 }
 
-// take handles a Room, Cut or Alone frame: the reply about free memory, the
-// proposal for a consistent cut, or the report that all other workers have
+// take handles three kinds of frames. A Room frame is the reply about free
+// memory. A Cut frame proposes after which step of each group of workers a
+// checkpoint is taken. An Alone frame reports that all other workers have
 // left.
 func (r *replies) take(f wire.Header) error {
 	cuts := r.index >= 0 && r.d.Sync.UsesCuts()

@@ -10,8 +10,8 @@ import (
 
 // simplify rewrites value v into the form that its kernel takes. An operation
 // that moves no elements becomes an alias of its input. An operation with
-// shapes that no kernel of plx supports becomes Other, which Gorgonia
-// computes.
+// shapes that no kernel of plx supports becomes Other, which the operation's
+// own method computes.
 func (v *Value) simplify() error {
 	switch v.Op.Kind {
 	case Other:

@@ -51,9 +51,10 @@ func GRUForward[T matrix.Float](s GRU) Pass[T] {
 	}
 }
 
-// gruStep computes one row of the trace. The gates of the row already contain
-// the contribution of the input. products is the contribution of the state.
-// before is the state of the previous step.
+// gruStep computes one row of the trace (intermediate results that the
+// backward pass needs). The gates of the row already contain the contribution
+// of the input. products is the contribution of the state. before is the state
+// of the previous step.
 func gruStep[T matrix.Float](s GRU, t gruPieces[T], row int, products, before []T) {
 	n := s.Units
 	gates, out := t.gates[row*3*n:][:3*n], t.out[row*n:][:n]
@@ -134,8 +135,9 @@ func gruStepBack[T matrix.Float](s GRU, t gruPieces[T], d gruDelta[T], i, at int
 }
 
 // GRUStateGradient returns a pass that computes the gradient of the state's
-// weights. The pass reads the trace, the backward pass's result and, if
-// s.Started, the state before the first step.
+// weights. The pass reads the trace (intermediate results of the forward
+// pass), the backward pass's result and, if s.Started, the state before the
+// first step.
 func GRUStateGradient[T matrix.Float](s GRU) Pass[T] {
 	before := make([]T, s.Rows()*s.Units)
 	return func(out []T, in [][]T) {

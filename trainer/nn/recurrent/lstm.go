@@ -79,8 +79,9 @@ func LSTMForward[T matrix.Float](s LSTM) Pass[T] {
 	}
 }
 
-// lstmStep computes one row of the trace from the row's gates. The slice
-// before holds the cell states of the previous step.
+// lstmStep computes one row of the trace (intermediate results that the
+// backward pass needs) from the row's gates. The slice before holds the cell
+// states of the previous step.
 func lstmStep[T matrix.Float](s LSTM, t traces[T], row int, before []T) {
 	n := s.Units
 	gates, cell, tanh, hidden := t.gates[row*4*n:][:4*n], t.cell[row*n:][:n], t.tanh[row*n:][:n], t.hidden[row*n:][:n]
@@ -102,8 +103,8 @@ func lstmStep[T matrix.Float](s LSTM, t traces[T], row int, before []T) {
 	}
 }
 
-// LSTMOutputs returns a pass that copies the outputs from the trace, which is
-// the last of its inputs.
+// LSTMOutputs returns a pass that copies the outputs from the trace
+// (intermediate results of the forward pass), which is the last of its inputs.
 func LSTMOutputs[T matrix.Float](s LSTM) Pass[T] {
 	return func(out []T, in [][]T) {
 		t := cutTrace(s, in[len(in)-1])
