@@ -250,8 +250,7 @@ func (h Host) lineID(id ID) (ID, error) {
 }
 
 // comparable returns an error if one list contains an index and the other a
-// UUID, because only the host knows whether an index and a UUID mean the same
-// GPU.
+// UUID. Only the host knows whether an index and a UUID mean the same GPU.
 func comparable(kept, removed []ID) error {
 	for _, a := range kept {
 		for _, b := range removed {

@@ -65,7 +65,7 @@ type Config struct {
 	// For other programs, the method launch.read sets NoServers.
 	AutoServers bool
 	// AutoVisible shows each worker the GPUs of all workers on its host if
-	// Program expects that. Programs written for torchrun do. The method
+	// Program expects that, as programs written for torchrun do. The method
 	// launch.read then sets VisibleHost.
 	AutoVisible bool
 	NoBind      bool // do not pin each worker to its own CPU cores

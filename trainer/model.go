@@ -78,8 +78,8 @@ type State = replica.State
 // virtual workers.
 type LossKind int
 
-// reads from st while st is open, else from the early logs (first log bytes,
-// which the agent sends by itself); nil if neither exists
+// With Mean the trainer averages the gradients of all virtual workers. With
+// Sum it adds them.
 const (
 	unset LossKind = iota // the program has not set LossKind
 	Mean

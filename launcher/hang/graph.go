@@ -145,8 +145,8 @@ func (g *graph) serves(i int) bool {
 	return t.Name.Role == cluster.PS && t.Seen != nil && t.Seen.Training != nil
 }
 
-// computes reports whether a task uses the processor now, and has done no I/O
-// for at least four times as long as it has been idle.
+// computes reports whether a task uses the processor but does no I/O: its last
+// I/O is more than four times as long ago as its last activity of any kind.
 func computes(a *protocol.Activity) bool { return a.Idle < a.IOIdle/4 }
 
 // explicit reports whether the main thread of task i waits on a socket that is

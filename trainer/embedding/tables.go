@@ -1,6 +1,6 @@
-// Package embedding fetches the rows of embedding tables that a worker's step
-// needs, copies them into the worker's replicas (copies of the model graph),
-// and collects the gradients of these rows.
+// Package embedding fetches the rows of embedding tables that a worker needs
+// in a step. It copies the rows into the worker's replicas (copies of the
+// model graph) and collects the gradients of the rows.
 //
 //	t := embedding.New(tables, exchange, first, virtualWorkers, true)
 //	err := t.Fetch(ctx, feed)                      // the rows of a step, without duplicates
@@ -200,9 +200,9 @@ func (t *Tables) RequestNext() error {
 	return t.request((*table).requestNext)
 }
 
-// Ahead reports whether Prefetch has recorded rows that are not requested yet
-// (known), and whether rows were requested that no step has used yet
-// (requested).
+// Ahead returns known and requested. known says whether Prefetch has recorded
+// rows that are not requested yet. requested says whether rows were requested
+// that no step has used yet.
 func (t *Tables) Ahead() (known, requested bool) { return t.prefetched, t.requested }
 
 // request sends the shard holders one request for the rows of all tables. The
@@ -224,9 +224,9 @@ func (t *Tables) every(is func(*table) bool) bool {
 // within a virtual worker by lookup.
 type table struct {
 	Table
-	at        int        // number of positions (indices in a lookup) per virtual worker
+	at        int        // index of the table in Tables.tables
 	bytes     int        // number of bytes of a row
-	positions int        // number of positions per virtual worker
+	positions int        // number of positions (indices in a lookup) per virtual worker
 	now       request    // the rows of the current step
 	ahead     request    // the rows that were requested in advance
 	feedIndex []int64    // row that the last feed names, for each position (index in a lookup)

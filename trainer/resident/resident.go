@@ -100,9 +100,9 @@ func reasonForCPU(d *layout.Declaration) string {
 	return ""
 }
 
-// Renewer returns a function that starts to copy a piece of a variable to the
-// GPU, after its new value has arrived in the host's memory. It returns nil if
-// the group has no GPU.
+// Renewer returns a function for pieces of variables whose new values have
+// arrived in the host's memory. The function starts to copy such a piece to
+// the GPU. Renewer returns nil if the group has no GPU.
 func Renewer(g *replica.Group, d *layout.Declaration) func(p layout.Piece) {
 	if !g.OnGPU() {
 		return nil

@@ -26,8 +26,8 @@ import (
 type launch struct {
 	*host
 	task   *task
-	layout protocol.Prepare // the driver's Prepare request, with the tasks of this host
-	start  protocol.Start   // the Prepare request from the driver (the process that controls the job), with the tasks of this host
+	layout protocol.Prepare // the Prepare request from the driver (the process that controls the job), with the tasks of this host
+	start  protocol.Start   // the driver's Start request, with the addresses of all tasks of the job
 	notify func(string)     // shows a message to the user if output of the task was lost
 }
 

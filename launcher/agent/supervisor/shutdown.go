@@ -58,8 +58,8 @@ func (s *shutdown) advance() {
 	s.tasks.clear("the job", s.conclude)
 }
 
-// conclude records the verdict and ends the loop. err is the error of closing
-// the tasks' log files.
+// conclude records the verdict (how the job ended on this host) and ends the
+// supervisor's loop. err is the error of closing the tasks' log files.
 func (s *shutdown) conclude(err error) {
 	if err != nil {
 		s.sessions.notice(fmt.Sprintf("close the logs: %v", err))
@@ -108,9 +108,9 @@ func (s *shutdown) endHere(reason string, grace time.Duration, killed string) {
 }
 
 // uptime returns the time since the machine has booted. It includes the time
-// during which the machine was suspended, because the lease (the time that an
-// agent may run tasks without a message) expires during that time too. Setting
-// the clock does not change the uptime.
+// during which the machine was suspended. The lease (the time that an agent may
+// run tasks without a message from the driver) must expire during that time
+// too. Setting the clock does not change the uptime.
 func uptime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -108,9 +108,10 @@ func (w *watch) collect(all []subject, processes map[int][]protocol.Process) map
 	return texts
 }
 
-// stacks returns a text that describes where the task is. It has the kernel's
-// view of the task's processes, the goroutine stacks if the task uses plx's
-// trainer, and the stacks of the task's Python processes.
+// stacks returns a text that describes what the task is doing. It contains
+// what the kernel says about the task's processes, and the stacks of its
+// Python processes. If the task uses plx's trainer, it also contains the
+// goroutine stacks.
 func (s subject) stacks(processes []protocol.Process, pythonFile string, timeout time.Time) string {
 	var text strings.Builder
 	for _, p := range processes {

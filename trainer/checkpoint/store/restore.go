@@ -76,8 +76,9 @@ func (c *chief) choose(ctx context.Context, fits func(*checkpoint.Manifest) erro
 	return err
 }
 
-// folders implements choose.Folders: it asks the tasks of a roster, by
-// messages, what their folders contain.
+// folders implements choose.Folders. It sends messages to the tasks of a
+// roster (the chief's list of tasks) and asks what their checkpoint folders
+// contain.
 type folders struct{ roster *roster }
 
 // Places implements choose.Folders. Tasks that share a checkpoint folder form

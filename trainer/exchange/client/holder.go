@@ -30,7 +30,7 @@ type holder struct {
 // holder (a task that stores pieces of variables), since training began.
 type Volume struct {
 	Variable int    // index in Declaration.Variables; len(Variables) stands for traffic that belongs to no variable
-	Holder   int    // index in Declaration.Holders; -1 for the first worker of the host
+	Holder   int    // index in Declaration.Holders; -1 stands for the host's first worker, which adds the gradients of its host
 	Rows     uint64 // number of rows of gradients that this worker has sent
 	Pulled   uint64 // number of rows of values that this worker has received
 	// Sent and Received are numbers of bytes. They include the encoded lists

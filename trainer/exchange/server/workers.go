@@ -91,11 +91,12 @@ func (r *workers) differ() error {
 	return nil
 }
 
-// expected returns the declaration (the job's variables and how they are
-// split) that a refused worker should have sent, and the task that sent it. If
-// aggregates is true, this server adds the gradients of one host's workers,
-// and the declaration is that of the host's first worker. Otherwise it is the
-// chief's, but nil if the chief assigns pieces of variables to this task.
+// expected returns the declaration (the description of the training) that a
+// refused worker should have sent, and the task that sent it. If aggregates is
+// true, this server adds the gradients of one host's workers, and the
+// declaration is that of the host's first worker. Otherwise it is the chief's.
+// It is nil if the chief has sent none, or assigns pieces of variables to this
+// task.
 func (r *workers) expected(aggregates bool) (*layout.Declaration, cluster.Task) {
 	if aggregates {
 		return r.declared[r.model], worker(r.model)

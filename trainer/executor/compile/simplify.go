@@ -126,9 +126,9 @@ func (v *Value) isOne() bool {
 	return v.Dtype == tensor.Float64 && memory.View[float64](v.Data)[0] == 1
 }
 
-// unrepeated looks whether v is a repetition (broadcast) of another value. It
-// returns the other value, or v itself if v is no repetition. It also returns
-// the value's strides for a loop over shape. The strides are nil if v's shape
+// unrepeated looks whether v repeats (broadcasts) another value. If so, it
+// returns that value, else v itself. It also returns the strides with which a
+// loop over shape reads the returned value. The strides are nil if v's shape
 // differs from shape.
 func (v *Value) unrepeated(shape tensor.Shape) (*Value, []int) {
 	if v.Size() == 1 {
@@ -287,8 +287,8 @@ func Strides(shape []int) []int {
 }
 
 // softmaxAxis returns the axis of a softmax over shape s. If the operation has
-// axis -1, that is the default that Gorgonia chooses. The result -1 means that
-// s has no such axis.
+// axis -1, softmaxAxis returns Gorgonia's default axis. The result -1 means
+// that s has no such axis.
 func (o Op) softmaxAxis(s tensor.Shape) int {
 	axis := o.Axes[0]
 	switch {
