@@ -212,8 +212,8 @@ func (h Host) lineIDs(ids []ID) (as []ID, err error) {
 	return as, nil
 }
 
-// moreSlots adds a hint to the error err if ids contains an index that is too
-// large for the number of slots of the host.
+// moreSlots adds a hint to err if ids contains an index that is too large for
+// the host's number of slots.
 func (h Host) moreSlots(ids []ID, err error) error {
 	last, index := slices.MaxFunc(ids, compare).Index()
 	if h.Devices.Kind != Slots || !index || last < h.Devices.Count || last >= maxCount {

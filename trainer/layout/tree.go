@@ -194,8 +194,8 @@ type Roster struct {
 	Plans        []*Plan       // indexed by group: additions that add the sums of the group's contributors
 }
 
-// Contributor is a worker that sends sums of gradients to shard holders,
-// either for its own virtual workers or for those of its whole host.
+// Contributor is a worker that sends sums of gradients to shard holders. They
+// are the gradients of its own virtual workers or those of its whole host.
 type Contributor struct {
 	Rank           int
 	VirtualWorkers Range // virtual workers whose gradients this worker sends

@@ -101,7 +101,7 @@ type replies struct {
 	moved chan struct{}             // receives a token after variables have moved
 	cuts  chan []uint64             // receives, for each group of workers, the number of steps after which the holder could save a consistent checkpoint
 	alone chan struct{}             // closed after all other workers have left
-	rooms chan transition.RoomError // receives the memory that a new placement needs on the holder, and the free memory
+	rooms chan transition.RoomError // receives the reply to a Room request: the memory in bytes that a move of variables needs on the holder's host, and the free memory
 	asked atomic.Bool               // true while a Room request waits for its reply
 }
 

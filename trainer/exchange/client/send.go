@@ -29,8 +29,8 @@ type sender struct {
 }
 
 // newSender returns a sender. Its channel has room for all jobs that can be
-// pending: the buckets of a step, its Step frame, the flushes of this and the
-// previous step, and prefetch requests.
+// pending: the buckets (groups of variables) of a step, its Step frame, the
+// flushes of this and the previous step, and prefetch requests.
 func newSender(to *holder) *sender {
 	return &sender{to, make(chan job, len(to.out.Buckets)*len(to.out.Parts)+5)}
 }

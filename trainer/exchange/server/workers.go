@@ -65,8 +65,8 @@ func (r *workers) enter(t cluster.Task, addr string) error {
 	return nil
 }
 
-// declare records a worker's declaration. The error names the first worker
-// whose declaration differs from the chief's.
+// declare records a worker's declaration (its description of the training).
+// The error names the first worker whose declaration differs from the chief's.
 func (r *workers) declare(rank int, d *layout.Declaration) error {
 	r.declared[rank] = d
 	return r.differ()
@@ -106,7 +106,8 @@ func (r *workers) expected(aggregates bool) (*layout.Declaration, cluster.Task) 
 	return nil, cluster.Task{}
 }
 
-// missing returns the workers that have not sent a declaration.
+// missing returns the workers that have not sent a declaration (their
+// description of the training).
 func (r *workers) missing() (all []cluster.Task) {
 	for rank := r.ranks.Lo; rank < r.ranks.Hi; rank++ {
 		if r.declared[rank] == nil {
