@@ -193,8 +193,8 @@ func target(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
 	return r, job, err
 }
 
-// chosenHosts returns the hosts and the Slurm job that target returns. It does
-// not read --probe-timeout.
+// chosenHosts returns the same hosts and Slurm job as target. Unlike target,
+// it does not read --probe-timeout.
 func chosenHosts(ctx *cli.Context) (hosts.Reach, *slurm.Job, error) {
 	named := slices.ContainsFunc([]string{"hosts", "host", "via", "local"}, func(flag string) bool { return typed(ctx, flag) })
 	if named || ctx.Bool("no-slurm") {

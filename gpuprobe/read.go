@@ -33,9 +33,10 @@ func read(all sections, limit time.Duration) Report {
 	return r
 }
 
-// readVendors adds the GPUs of the first vendor that has GPUs, or a failing
-// tool, on the host. If no vendor has either, it returns a report without
-// GPUs, which contains an error if one of the vendors has reported an error.
+// readVendors adds the GPUs of the first vendor that has GPUs on the host, or
+// whose tool (such as nvidia-smi) fails. If there is no such vendor, the
+// returned report has no GPUs. It then contains an error if a vendor has
+// reported one.
 func readVendors(host Report, all sections, limit time.Duration) (r Report) {
 	for i, f := range vendors() {
 		one := host
@@ -177,8 +178,9 @@ func readProcesses(r *Report, all sections, limit time.Duration) {
 		if !ok || i < 0 {
 			continue
 		}
-		// A process without a name is in another pid namespace, so its pid
-		// belongs to another process in the namespace of the script.
+		// nvidia-smi shows no name for a process in another pid namespace. The
+		// pid then means a different process here, so its owner is not looked
+		// up.
 		if p.Name != "" {
 			p.User = users[p.PID]
 		}

@@ -90,8 +90,8 @@ func choose(hosts []Host, flag string, entries []string) ([]choice, error) {
 	return choices, nil
 }
 
-// chooseOne parses one entry and adds its ids to the choices of the hosts that
-// the entry names.
+// chooseOne parses one entry of --include or --exclude. For each host that the
+// entry names, it adds the entry's ids to the host's choice.
 func chooseOne(hosts []Host, entry string, choices []choice) error {
 	named, err := parseEntry(entry)
 	if err != nil {
@@ -160,9 +160,10 @@ func parseEntry(entry string) ([]Host, error) {
 	return named, nil
 }
 
-// matches returns the indices of the hosts that the entry h names, or an error
-// if it names none. An entry with ids must name exactly one host. matches
-// returns these ids in the form in which that host's line writes them.
+// matches returns the indices of the hosts that h names, or an error if h
+// names none. h is an entry of --include or --exclude. An entry with GPU ids
+// must name exactly one host. matches returns these ids in the form in which
+// that host's line writes them.
 func (h Host) matches(hosts []Host) (found []int, ids []ID, err error) {
 	for i, other := range hosts {
 		if h.names(other) {
@@ -183,8 +184,8 @@ func (h Host) matches(hosts []Host) (found []int, ids []ID, err error) {
 	return found, ids, err
 }
 
-// names reports whether the entry h names the host other. An entry without a
-// user or port matches every user or port.
+// names reports whether h, which the user wrote in an option, names the host
+// other. If h has no user or port, it matches every user or port.
 func (h Host) names(other Host) bool {
 	if h.User != "" && h.User != other.User {
 		return false
@@ -211,8 +212,8 @@ func (h Host) lineIDs(ids []ID) (as []ID, err error) {
 	return as, nil
 }
 
-// moreSlots adds a hint to the error err if ids contains an index that is too
-// large for the number of slots of the host.
+// moreSlots adds a hint to err if ids contains an index that is too large for
+// the host's number of slots.
 func (h Host) moreSlots(ids []ID, err error) error {
 	last, index := slices.MaxFunc(ids, compare).Index()
 	if h.Devices.Kind != Slots || !index || last < h.Devices.Count || last >= maxCount {
@@ -249,8 +250,7 @@ func (h Host) lineID(id ID) (ID, error) {
 }
 
 // comparable returns an error if one list contains an index and the other a
-// UUID, because only the host knows whether an index and a UUID mean the same
-// GPU.
+// UUID. Only the host knows whether an index and a UUID mean the same GPU.
 func comparable(kept, removed []ID) error {
 	for _, a := range kept {
 		for _, b := range removed {

@@ -186,8 +186,9 @@ func checkUser(user string) error {
 	return nil
 }
 
-// checkName returns an error unless name is a host name, an alias of the ssh
-// config in plain letters, an IPv4 address, or such names joined by slashes.
+// checkName returns an error unless name is valid: a host name, an alias from
+// the ssh config in plain letters, an IPv4 address, or several of these joined
+// by slashes.
 func checkName(name string) error {
 	const expected = "expected letters, digits and . _ -, not beginning with -"
 	switch {

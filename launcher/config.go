@@ -65,7 +65,7 @@ type Config struct {
 	// For other programs, the method launch.read sets NoServers.
 	AutoServers bool
 	// AutoVisible shows each worker the GPUs of all workers on its host if
-	// Program expects that. Programs written for torchrun do. The method
+	// Program expects that, as programs written for torchrun do. The method
 	// launch.read then sets VisibleHost.
 	AutoVisible bool
 	NoBind      bool // do not pin each worker to its own CPU cores
@@ -78,7 +78,7 @@ type Config struct {
 	Hang          protocol.HangPlan // time without progress after which the job counts as hung (0 disables the check), and what plx then does
 	FreezeTimeout time.Duration     // time without a heartbeat after which a task of plx's trainer counts as failed; 0 disables the check
 	Restarts      Restarts          // how often and how to restart the tasks after failures; the zero value ends the job at the first failure
-	Lease         time.Duration     // how long an agent keeps its tasks running without a message from the driver; 0 means jobs.DefaultLease
+	Lease         time.Duration     // how long an agent keeps its tasks running without a message from the driver (the process that controls the job); 0 means jobs.DefaultLease
 	TLS           bool              // encrypt the traffic between the agents, and between tasks that use plx's trainer
 	Grace         time.Duration     // time between asking a task to end and killing it; 0 kills at once
 	LogDir        string            // local directory that gets one log file for each output stream of each task; "" writes none

@@ -280,11 +280,11 @@ type Embedding struct {
 // workers are added or averaged.
 type Combine int
 
-// ByLoss averages the gradients if the loss is a mean, and adds them if it is
-// a sum. The result is the same as that of one process with the whole batch.
-// AddRows always adds, and AverageRows always averages. An average divides by
-// the number of all virtual workers, even of those that did not look up the
-// row.
+// ByLoss averages the gradients of a row if the loss is a mean, and adds them
+// if it is a sum. The result is the same as that of one process with the whole
+// batch. AddRows always adds, and AverageRows always averages. An average
+// divides by the number of all virtual workers, including those whose batch
+// does not use the row.
 const (
 	ByLoss Combine = iota
 	AddRows
@@ -319,8 +319,8 @@ func (e *Embedding) Lookup(g *gorgonia.ExprGraph, name string, n int) (*gorgonia
 	return rows, nil
 }
 
-// at replaces e.lookups by the lookups in the list all that belong to the
-// table with index i. It returns e.
+// at stores in e.lookups those elements of the list all that look up rows of
+// the table with index i. It returns e.
 func (e *Embedding) at(all []replica.Lookup, i int) *Embedding {
 	e.lookups = nil
 	for _, l := range all {

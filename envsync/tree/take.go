@@ -19,10 +19,10 @@ import (
 // decompression needs.
 const maxWindow = 64 << 20
 
-// Download copies a manifest and its file contents from a host into the local
-// folder dir, from which they can be sent to other hosts. id is the manifest's
-// ID. get must run Store.Upload on the host. The returned Folder reads its
-// files from dir.
+// Download copies a manifest (list of files) and the contents of the files
+// from a host into the local folder dir. From there they can be sent to other
+// hosts. id is the manifest's ID. get must run Store.Upload on the host. The
+// returned Folder reads its files from dir.
 func Download(ctx context.Context, get func(context.Context, io.Writer) error, id Sum, dir string) (*Folder, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stdout, out := io.Pipe()
@@ -36,7 +36,7 @@ func Download(ctx context.Context, get func(context.Context, io.Writer) error, i
 		_, err = io.Copy(io.Discard, stdout) // read up to the end, so that the host's command can exit by itself before it is cancelled
 	}
 	cancel(err)
-	stdout.Close() // the reading end of a pipe, of which no more data is needed: Close returns no error
+	stdout.Close() // always nil for a pipe's reading end; no more data is needed
 	<-ended
 	if err != nil {
 		return nil, fmt.Errorf("copy the working directory: %w", err)

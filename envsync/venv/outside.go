@@ -41,11 +41,12 @@ func (v *Venv) notePackagesOutside(ctx context.Context, workdir string) (notes [
 	return notes
 }
 
-// inPlace removes the folders inside workdir from places and adds the
-// corresponding import folders to v.InPlace. sources are the folders that the
-// interpreter adds to sys.path. If a package has no such folder, inPlace uses
-// its subfolder src. If there is no subfolder src, it uses the package's own
-// folder.
+// inPlace handles packages that are not installed in site-packages but
+// imported from a source folder. places maps such folders to descriptions for
+// the user. If a folder is inside workdir, inPlace deletes it from places and
+// adds its import folders to v.InPlace. The import folders are those in
+// sources, which the interpreter adds to sys.path. If there are none, it is
+// the subfolder src, or else the folder itself.
 func (v *Venv) inPlace(workdir string, sources, places map[string]string) {
 	if workdir == "" {
 		return
@@ -77,8 +78,9 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// fromRecords adds editable installs (pip install -e) to places. pip records
-// them in direct_url.json.
+// fromRecords adds the source folders of editable installs (pip install -e) to
+// places, with a description of each package. pip records these folders in
+// direct_url.json.
 func (v *Venv) fromRecords(site string, places map[string]string) {
 	files, _ := filepath.Glob(filepath.Join(site, "*.dist-info", "direct_url.json")) // Glob returns an error only for a malformed pattern
 	for _, file := range files {

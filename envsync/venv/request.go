@@ -10,7 +10,7 @@ import (
 // Request describes the environment that a host is to install. plx sends it to
 // the host as JSON.
 type Request struct {
-	Manifest string   `json:"manifest"` // ID of the environment's manifest, see tree.Manifest.ID
+	Manifest string   `json:"manifest"` // ID of the environment's manifest (list of files), see tree.Manifest.ID
 	Names    []string `json:"names"`    // absolute paths, on the sending machine, under which the environment's files may refer to the environment
 	Links    []string `json:"links"`    // paths in the environment that become links to the interpreter
 
@@ -19,8 +19,9 @@ type Request struct {
 	// if Base is empty, and otherwise relative to the folder that Base
 	// describes.
 	Interpreter string `json:"interpreter"`
-	// Base is the manifest ID of the interpreter's installation folder. ""
-	// means that the hosts already have an interpreter.
+	// Base is the ID of the manifest (list of files) of the interpreter's
+	// installation folder. "" means that the hosts already have an
+	// interpreter.
 	Base      string   `json:"base,omitempty"`
 	BaseNames []string `json:"baseNames,omitempty"` // absolute paths, on the sending machine, under which the interpreter's files may refer to their folder
 	// Loader is the path of the interpreter's ELF loader, such as

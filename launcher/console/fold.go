@@ -73,8 +73,8 @@ func (n number) before(m number) bool {
 	return fmt.Sprintf("%0*d", len(n.text), n.value+1) == m.text
 }
 
-// ipv4 matches an IPv4 address, and numbered a host name with a number in
-// its first label. Both allow a port.
+// ipv4 matches an IPv4 address. numbered matches a host name that has a number
+// before its first dot. Both allow a port.
 var (
 	ipv4     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+\.[0-9]+\.[0-9]+\.)([0-9]+)((?::[0-9]+)?)$`) })
 	numbered = sync.OnceValue(func() *regexp.Regexp {
@@ -82,9 +82,9 @@ var (
 	})
 )
 
-// split replaces the number in a host name by placeholder and returns it separately.
-// This is the last number of the first label, or the last part of an IPv4
-// address. A name without a number is returned unchanged.
+// split replaces the number in a host name by placeholder and returns it
+// separately. This is the last number before the first dot, or the last part
+// of an IPv4 address. A name without a number is returned unchanged.
 func split(name string) (pattern string, n number) {
 	m := ipv4().FindStringSubmatch(name)
 	if m == nil {

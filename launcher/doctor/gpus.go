@@ -50,7 +50,7 @@ var ofHost = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^
 func judgeMachines(machines []placement.Machine) (found []Finding) {
 	p, err := placement.Place(machines, placement.Options{})
 	if err != nil {
-		return nil // all hosts are for parameter servers only
+		return nil // after judgeGPUs, this error only means that all hosts are for parameter servers; there is nothing to judge
 	}
 	for _, line := range p.Busy(machines) {
 		if m := ofHost().FindStringSubmatch(line); m != nil {

@@ -99,9 +99,9 @@ type files struct {
 	sent *tree.Folder // content of the folder of --workdir; nil if the option is not used
 }
 
-// checkWrapped returns an error if a wrapper such as numactl runs a program of
-// a local virtual environment that plx does not send, such as
-// .venv/bin/python.
+// checkWrapped returns an error if a wrapper such as numactl runs a program
+// from a local virtual environment, such as .venv/bin/python, and plx does not
+// send that environment.
 func (f files) checkWrapped() error {
 	in, before := f.inner()
 	root, command := venvOf(in.Program)

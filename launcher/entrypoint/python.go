@@ -98,8 +98,8 @@ func (s Source) checkInterpreter() (notes []string, err error) {
 	return nil, exit.Mistake(errors.New(alone), "%s -m venv .venv makes an environment: plx launch --venv .venv %s; with the Python of the hosts, without --venv", s.Program, hosts)
 }
 
-// noteVenv returns a note about the first path of a file in a local virtual
-// environment, because the hosts have no file at that path. It checks the
+// noteVenv returns a note about the first path that names a file in a local
+// virtual environment. Hosts have no file at that path. noteVenv checks the
 // program that a wrapper such as numactl runs, and the words of a shell
 // script.
 func (s Source) noteVenv(c code) []string {

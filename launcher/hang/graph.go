@@ -117,9 +117,9 @@ func (g *graph) task(i int) posture {
 	return p
 }
 
-// training returns the posture of a task that uses plx's trainer. It reads
-// from the task's stack traces whether the task is inside a trainer call that
-// waits.
+// training returns the posture (what a task does or waits for) of a task that
+// uses plx's trainer. It reads from the task's stack traces whether the task
+// waits inside a trainer call.
 func (g *graph) training(i int) posture {
 	at := g.tasks[i].Seen.Training
 	switch {
@@ -145,8 +145,8 @@ func (g *graph) serves(i int) bool {
 	return t.Name.Role == cluster.PS && t.Seen != nil && t.Seen.Training != nil
 }
 
-// computes reports whether a task uses the processor now, and has done no I/O
-// for at least four times as long as it has been idle.
+// computes reports whether a task uses the processor but does no I/O: its last
+// I/O is more than four times as long ago as its last activity of any kind.
 func computes(a *protocol.Activity) bool { return a.Idle < a.IOIdle/4 }
 
 // explicit reports whether the main thread of task i waits on a socket that is
@@ -161,8 +161,9 @@ func (g *graph) explicit(i int) bool {
 	})
 }
 
-// process returns the posture of process p of task i. The set seen has the
-// PIDs already visited while following waits, to stop at cycles.
+// process returns the posture (what a task does or waits for) of process p of
+// task i. The set seen has the PIDs already visited while following waits, to
+// stop at cycles.
 func (g *graph) process(i int, p *protocol.Process, seen map[int]bool) posture {
 	seen[p.PID] = true
 	who := fmt.Sprintf("%s (pid %d)", clean(p.Name), p.PID)
@@ -221,9 +222,10 @@ func (g *graph) fileLock(i int, who string, t protocol.Thread) posture {
 	return posture{rank: halted, why: why}
 }
 
-// lock returns the posture of a process whose main thread waits for a lock of
-// its own process. Such a wait does not show the cause. Therefore lock
-// examines the process's other threads, sockets and child processes.
+// lock returns the posture (what a task does or waits for) of a process whose
+// main thread waits for a lock of its own process. The lock does not show the
+// cause of the wait. Therefore the method examines the process's other
+// threads, sockets and child processes.
 func (g *graph) lock(i int, p *protocol.Process, who string, seen map[int]bool) posture {
 	for _, t := range p.Threads[1:] {
 		if t.Wait == protocol.InKernel || t.Wait == protocol.OnFile {
@@ -249,8 +251,8 @@ func (g *graph) lock(i int, p *protocol.Process, who string, seen map[int]bool) 
 	return posture{rank: alone, why: who + " waits for a lock or condition of its own process"}
 }
 
-// descriptors returns the posture of a process whose main thread waits on
-// pipes, sockets or child processes.
+// descriptors returns the posture (what a task does or waits for) of a process
+// whose main thread waits on pipes, sockets or child processes.
 func (g *graph) descriptors(i int, p *protocol.Process, who string, seen map[int]bool) posture {
 	first := p.Threads[0]
 	links, _ := g.sockets(i, p, first.Sockets, true)
@@ -290,10 +292,10 @@ func outside(p *protocol.Process, t protocol.Thread) string {
 	return "a socket"
 }
 
-// follow examines the processes pids, for which a process of task i waits. For
-// a process of task i, it computes the posture. For a process of another task,
-// the posture is that task i waits for that task. follow returns the posture
-// with the lowest rank.
+// follow examines the processes pids, for which a process of task i waits. If
+// such a process belongs to task i, follow computes its posture (what it does
+// or waits for). If it belongs to another task, the posture is that task i
+// waits for that task. follow returns the posture with the lowest rank.
 func (g *graph) follow(i int, pids []int, seen map[int]bool) posture {
 	best := posture{rank: unclear}
 	for _, pid := range pids {
@@ -314,7 +316,9 @@ func (g *graph) follow(i int, pids []int, seen map[int]bool) posture {
 	return best
 }
 
-// children examines the child processes of p with the method follow.
+// children returns the posture (what a task does or waits for) of process p,
+// which waits for its child processes. The method follow derives it from what
+// the children do.
 func (g *graph) children(i int, p *protocol.Process, seen map[int]bool) posture {
 	var pids []int
 	for _, c := range g.tasks[i].Seen.Processes {
@@ -330,9 +334,10 @@ func (g *graph) find(i, pid int) *protocol.Process {
 	return &all[slices.IndexFunc(all, func(p protocol.Process) bool { return p.PID == pid })]
 }
 
-// sockets returns the posture of process p according to its sockets with the
-// given indices. explicit says that the main thread waits on these sockets.
-// connected reports whether one of the sockets is connected to another task.
+// sockets returns the posture (what a task does or waits for) of process p,
+// judging by its sockets with the given indices. explicit says that the main
+// thread waits on these sockets. connected reports whether one of the sockets
+// is connected to another task.
 func (g *graph) sockets(i int, p *protocol.Process, indices []int, explicit bool) (found posture, connected bool) {
 	found.rank = waiting
 	silent := time.Duration(-1)

@@ -220,11 +220,11 @@ type pruner struct {
 	open       opener
 	printer    *console.Printer
 	cfg        PruneConfig
-	binaries   map[string][]string // paths of agent executables on a host, newest first, by the host's line; the newest agent understands most kinds of output files
+	binaries   map[string][]string // paths of the agent executables on a host, newest first; the key is the host's line. The newest agent knows the most kinds of output files.
 	sets       []*hosts.Set
 	answerTime time.Duration           // time limit for connecting to a host and asking it
 	hosts      []*pruneHost            // all hosts, each once
-	known      map[string]*pruneHost   // all hosts, by their way of connection, as note builds it
+	known      map[string]*pruneHost   // all hosts; the key is the --via command (empty for SSH) and the host's line, as note joins them
 	of         map[string][]*pruneHost // hosts of each job that may be removed, by the job's id
 	inUse      map[string]bool         // ids of jobs that must stay, because they are running or below the minimum age
 	unchecked  map[string]bool         // ids of jobs with a host that cannot say whether it has unfetched files

@@ -87,7 +87,7 @@ func (p *pruner) report(h *pruneHost, all []protocol.Pruned) {
 	}
 	host := h.Name()
 	if h.Embedded {
-		host = here // the hosts of an embedded cluster are this machine
+		host = here // an embedded cluster simulates its hosts on this machine
 	}
 	freed := p.add(host, items)
 	p.bytes += freed

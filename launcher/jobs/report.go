@@ -183,10 +183,10 @@ func (q Query) run(ctx context.Context) (run report.Run, err error) {
 	return run, nil
 }
 
-// refresh asks the hosts whether the job has ended, and for their stored data.
-// unknown is the error of the first request, err that of the second. If no
-// host replies to the second, refresh returns before, the data that this
-// machine already has.
+// refresh asks the hosts whether the job has ended, and then for their stored
+// data. unknown is the error of the first request, err that of the second. If
+// no host replies to the second, refresh returns the parameter before, the
+// data that this machine already has.
 func (q Query) refresh(ctx context.Context, r *Record, before *runData) (c *runData, unknown, err error) {
 	j, err := open(ctx, *r, q.Printer, q.Reach)
 	if err == nil {

@@ -26,10 +26,10 @@ type feed struct {
 	patience time.Duration // how long the host may be unreachable, once it has been reached
 
 	st           *hosts.Stream // current connection; nil if none is open
-	chunks       *logs.Reader  // reads from st, or from the early logs while st is nil; nil if neither exists
-	unbind       func() bool   // removes the hook that closes the source when ctx ends; valid while chunks is not nil
+	chunks       *logs.Reader  // reads from st while st is open, else from the early logs (first log bytes, which the agent sends by itself); nil if neither exists
+	unbind       func() bool   // cancels the hook that closes st or the early logs when ctx ends; valid while chunks is not nil
 	killCount    int           // how often a signal has killed the log reader on the host since the last new byte
-	brokenSince  time.Time     // since when every connection has broken before a whole record arrived; zero if the last one did not
+	brokenSince  time.Time     // time since which no connection has delivered a complete record; zero if the last connection delivered one
 	waitingSince atomic.Int64  // when next began to wait for a chunk, in Unix nanoseconds; 0: next is not waiting
 }
 
@@ -108,7 +108,7 @@ func (f *feed) close() {
 // reached, next tries only once.
 func (f *feed) next(ctx context.Context) (logs.Chunk, error) {
 	if f.st != nil {
-		f.liveness.until(f.st.Alive()) // plx has read no bytes since the last call of next; count the host as heard until st.Alive, when the connection last worked
+		f.liveness.until(f.st.Alive()) // plx has read no bytes since the last call of next. st.Alive says when the connection last worked; count the host as reachable until then.
 	}
 	for tries := 0; ; tries++ {
 		c, err := f.read(ctx)
@@ -134,7 +134,8 @@ func (f *feed) next(ctx context.Context) (logs.Chunk, error) {
 }
 
 // read returns the next chunk from the current connection or from the early
-// logs. It connects first if neither is available.
+// logs (first log bytes, which the agent sends by itself). It connects first
+// if neither is available.
 func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
 	if f.chunks == nil {
 		f.open(ctx)
@@ -151,7 +152,8 @@ func (f *feed) read(ctx context.Context) (logs.Chunk, error) {
 			f.st.Finish() // all logs have arrived
 		}
 		f.close()
-	// The early logs have ended, so read the rest over a connection.
+	// The early logs (first log bytes, which the agent sends by itself) have
+	// ended. Read the rest over a connection.
 	case err != nil && f.st == nil && ctx.Err() == nil:
 		f.close()
 		return f.read(ctx)
@@ -194,8 +196,8 @@ func (f *feed) withLogsHint(err error) error {
 	return exit.WithHint(err, later)
 }
 
-// write writes a chunk to out. The time for this write does not count as
-// silence of the host.
+// write writes a chunk to out. The host does not count as silent during this
+// write, because plx then reads nothing from it.
 func (f *feed) write(out *Output, c logs.Chunk) error {
 	f.liveness.writing.Store(true)
 	err := out.take(f.agent.Host, c)
@@ -205,8 +207,9 @@ func (f *feed) write(out *Output, c logs.Chunk) error {
 	return err
 }
 
-// follow writes the logs of a host to out until the logs end. It begins with
-// the bytes in early, which may be nil.
+// follow writes the logs of a host to out until the logs end. early holds the
+// first log bytes, which the agent sends by itself; it may be nil. follow
+// begins with these bytes.
 func follow(ctx context.Context, s *hosts.AgentHost, req logs.Request, early *EarlyLogs, out *Output, h *liveness, patience time.Duration) error {
 	h.note()
 	f := &feed{agent: s, req: req, cursor: &out.cursor, liveness: h, patience: patience}

@@ -262,9 +262,9 @@ func (r *Recipe) sendFiles(ctx context.Context, on []*Target) error {
 const rereads, lost = 3, 100
 
 // sendUnchanged calls send with the folder. If files have changed or vanished
-// since plx read them, it reads them again, passes new notes for the user to
-// the function again, and repeats send. After rereads attempts, it leaves out
-// files that keep changing. It never leaves out files of --copy.
+// since plx read them, it reads them again and repeats send. It passes new
+// notes for the user to the function again. After rereads attempts, it leaves
+// out files that keep changing. It never leaves out files of --copy.
 func (w *Workdir) sendUnchanged(ctx context.Context, send func(*tree.Folder) error, again func(remarks []string)) error {
 	for i := 0; ; i++ {
 		err := send(w.Folder)

@@ -21,8 +21,8 @@ func Root() (string, error) {
 	return filepath.Join(home, ".plx", "jobs"), nil
 }
 
-// Folders returns the names of the entries of Root. The name of a job's
-// directory is the job's id.
+// Folders returns the names of the entries of the folder ~/.plx/jobs. A job's
+// directory there is named after the job's id.
 func Folders() (names []string, err error) {
 	jobs, err := Root()
 	if err != nil {
@@ -38,7 +38,8 @@ func Folders() (names []string, err error) {
 	return names, nil
 }
 
-// Read decodes the JSON file name in the directory of a job into content.
+// Read decodes a JSON file in the directory of a job into content. name is the
+// name of the file.
 func Read(job, name string, content any) error {
 	jobs, err := Root()
 	if err != nil {
@@ -51,8 +52,9 @@ func Read(job, name string, content any) error {
 	return json.Unmarshal(text, content)
 }
 
-// Write encodes content into the JSON file name in the directory of a job. The
-// write is atomic. Write creates the directory if needed.
+// Write encodes content into a JSON file in the directory of a job. name is
+// the name of the file. The write is atomic. Write creates the directory if
+// needed.
 func Write(job, name string, content any) error {
 	jobs, err := Root()
 	if err != nil {

@@ -51,7 +51,7 @@ type Config struct {
 	Detach            bool          // print the job's id and return after the submission
 	DryRun            bool          // print the batch script without submitting it
 	Shown             logs.Options  // selects and formats the output lines that are printed
-	Finish            bool          // also wait for work of plx in the script after the job's end, such as --fetch
+	Finish            bool          // after the job's end, also wait until plx in the batch script has finished its work, such as --fetch
 	CheckpointTimeout time.Duration // time limit of the last checkpoint after SIGTERM; 0 takes no checkpoint
 }
 

@@ -55,8 +55,8 @@ func (p *pipe) reason(err error, printed string) error {
 	return p.quote(fmt.Errorf("%s ended with %v", p, end), printed)
 }
 
-// quote appends the command's last line on stderr to err, or printed if stderr
-// is empty.
+// quote appends to err the command's last line on stderr, or the parameter
+// printed if stderr is empty.
 func (p *pipe) quote(err error, printed string) error {
 	if said := cmp.Or(p.LastStderrLine(), printed); said != "" {
 		err = fmt.Errorf("%w: %s", err, said)

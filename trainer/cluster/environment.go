@@ -54,8 +54,8 @@ type Foreign struct {
 	ErrorFile   string // TORCHELASTIC_ERROR_FILE: file in which the program describes its failure; empty means that this variable is not set
 }
 
-// InStep reports whether this process runs in a Slurm job step (srun). Before
-// Slurm ends a job, it sends SIGTERM to all its processes at once.
+// InStep reports whether this process runs in a Slurm job step (srun). Slurm
+// sends SIGTERM to all processes of a step at once before it ends the job.
 func InStep() bool { return os.Getenv("SLURM_STEP_ID") != "" }
 
 // Notify relays SIGINT and SIGTERM to the channel signals, like signal.Notify.

@@ -1,6 +1,6 @@
-// Package embedding fetches the rows of embedding tables that a worker's step
-// needs, copies them into the worker's replicas (copies of the model graph),
-// and collects the gradients of these rows.
+// Package embedding fetches the rows of embedding tables that a worker needs
+// in a step. It copies the rows into the worker's replicas (copies of the
+// model graph) and collects the gradients of the rows.
 //
 //	t := embedding.New(tables, exchange, first, virtualWorkers, true)
 //	err := t.Fetch(ctx, feed)                      // the rows of a step, without duplicates
@@ -173,8 +173,9 @@ func (t *Tables) Fetch(ctx context.Context, feed Feed) error {
 		t.prefetched = false // Prefetch has recorded the rows of this step, which this call of Fetch requests
 	}
 	if requested {
-		// RequestNext has requested other rows for this step. A step may have
-		// only one prefetch request, so Pull requests the right rows.
+		// RequestNext has requested rows for this step in advance, but not the
+		// rows of this feed. The step may not request in advance again, so
+		// Pull requests the rows of the feed now.
 		return t.Pull(ctx, t.first, feed, t.vws)
 	}
 	if err := t.request((*table).requestCurrent); err != nil {
@@ -199,9 +200,9 @@ func (t *Tables) RequestNext() error {
 	return t.request((*table).requestNext)
 }
 
-// Ahead reports whether Prefetch has recorded rows that are not requested yet
-// (known), and whether rows were requested that no step has used yet
-// (requested).
+// Ahead returns known and requested. known says whether Prefetch has recorded
+// rows that are not requested yet. requested says whether rows were requested
+// that no step has used yet.
 func (t *Tables) Ahead() (known, requested bool) { return t.prefetched, t.requested }
 
 // request sends the shard holders one request for the rows of all tables. The
@@ -225,7 +226,7 @@ type table struct {
 	Table
 	at        int        // index of the table in Tables.tables
 	bytes     int        // number of bytes of a row
-	positions int        // number of positions per virtual worker
+	positions int        // number of positions (indices in a lookup) per virtual worker
 	now       request    // the rows of the current step
 	ahead     request    // the rows that were requested in advance
 	feedIndex []int64    // row that the last feed names, for each position (index in a lookup)
@@ -330,9 +331,9 @@ func (t *table) combiner() combiner {
 	return &combinerOf[float32]{}
 }
 
-// check copies the row indices of one lookup from the tensor from to into, and
-// checks them. If the tensor has only the number fewest of indices, they
-// repeat until into is full.
+// check copies the row indices of one lookup from the tensor from into the
+// slice into, and checks them. If the tensor has exactly `fewest` indices,
+// check repeats them until the slice is full.
 func (t *table) check(into []int64, fewest int, from tensor.Tensor) error {
 	n, err := copyIndices(into, fewest, from)
 	if err != nil {
@@ -349,10 +350,10 @@ func (t *table) check(into []int64, fewest int, from tensor.Tensor) error {
 	return nil
 }
 
-// copyIndices copies row indices from the tensor from and returns their
-// number. A tensor with only the number fewest of indices is repeated until
-// into is full. If the tensor has another number of indices, nothing is
-// copied.
+// copyIndices copies row indices from the tensor from into the slice into and
+// returns their number. If the tensor has exactly `fewest` indices, they are
+// repeated until the slice is full. If the tensor has any number but this or
+// the length of the slice, nothing is copied.
 func copyIndices(into []int64, fewest int, from tensor.Tensor) (int, error) {
 	if from.RequiresIterator() || from.DataOrder().IsColMajor() {
 		return 0, fmt.Errorf("the indices are not in row-major order")

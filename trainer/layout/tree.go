@@ -150,9 +150,10 @@ func NewReduction[O comparable](p *Plan, add func(into, from O) O) *Reduction[O]
 	return &Reduction[O]{plan: p, add: add, waiting: make([]atomic.Bool, len(p.left)), held: make([]O, len(p.above))}
 }
 
-// Arrive stores the sum x for the place input, and performs all additions
-// whose operands are now complete. If they complete an output, Arrive returns
-// its index in Plan.Outputs, its sum and true.
+// Arrive stores the sum x of an input and performs all additions whose
+// operands are now complete. input is the index in Plan.Inputs. If the
+// additions complete an output, Arrive returns its index in Plan.Outputs, its
+// sum and true.
 func (p *Reduction[O]) Arrive(input int, x O) (output int, sum O, done bool) {
 	place := input
 	p.held[place] = x
@@ -193,8 +194,8 @@ type Roster struct {
 	Plans        []*Plan       // indexed by group: additions that add the sums of the group's contributors
 }
 
-// Contributor is a worker that sends sums of gradients to shard holders,
-// either for its own virtual workers or for those of its whole host.
+// Contributor is a worker that sends sums of gradients to shard holders. They
+// are the gradients of its own virtual workers or those of its whole host.
 type Contributor struct {
 	Rank           int
 	VirtualWorkers Range // virtual workers whose gradients this worker sends
@@ -229,9 +230,9 @@ func NewRoster(holder cluster.Task, d *Declaration) *Roster {
 	return r
 }
 
-// NewHostRoster returns the roster of one host, whose workers have the given
-// ranks. The plan adds the workers' sums up to the vertices in parts, whose
-// sums the host then sends.
+// NewHostRoster returns the roster for the workers of one host, which have the
+// given ranks. The host adds their gradients before it sends them. parts are
+// the vertices of the tree whose sums it sends.
 func NewHostRoster(t *Tree, d *Declaration, ranks Range, parts []int) *Roster {
 	r := newRoster(t, d)
 	for rank := ranks.Lo; rank < ranks.Hi; rank++ {
@@ -245,15 +246,16 @@ func newRoster(t *Tree, d *Declaration) *Roster {
 	return &Roster{Tree: t, Of: slices.Repeat([]int{-1}, len(d.Workers))}
 }
 
-// add appends the worker with the given rank as a contributor. It sends the
-// gradients of the virtual workers in v.
+// add appends the worker with the given rank as a contributor. This worker
+// sends the gradients of the virtual workers in v.
 func (r *Roster) add(rank int, v Range) {
 	r.Of[rank] = len(r.Contributors)
 	r.Contributors = append(r.Contributors, Contributor{Rank: rank, VirtualWorkers: v, Parts: r.Tree.Parts(v.Lo, v.Hi)})
 }
 
 // group forms a group from the contributors with the indices in members. The
-// group's plan adds their sums up to the vertices in outputs.
+// group's plan adds up their sums. outputs are the vertices of the tree whose
+// sums the plan computes.
 func (r *Roster) group(members Range, outputs []int) {
 	var inputs []int
 	for i := members.Lo; i < members.Hi; i++ {
@@ -264,8 +266,9 @@ func (r *Roster) group(members Range, outputs []int) {
 	r.Plans = append(r.Plans, NewPlan(r.Tree, inputs, outputs))
 }
 
-// groups divides n contributors into groups of nearly equal size, as the
-// synchronisation mode s requires.
+// groups divides n contributors (workers that send gradients) into groups of
+// nearly equal size. The synchronisation mode s says how many groups there
+// are.
 func groups(s policy.Sync, n int) (all []Range) {
 	count := s.Groups(n)
 	for g := range count {
@@ -283,8 +286,9 @@ func (r *Roster) Contributor(rank int) *Contributor {
 	return nil
 }
 
-// Input returns the place of c's part (a vertex of the Tree) among the inputs
-// of the group's plan. It returns false if c does not send that part.
+// Input returns the index of a part of c (a vertex of the Tree whose sum c
+// sends) among the inputs of the group's plan. It returns false if c does not
+// send that part.
 func (c *Contributor) Input(part uint32) (int, bool) {
 	for i, v := range c.Parts {
 		if uint64(part) == uint64(v) {

@@ -224,8 +224,8 @@ func (m *collected) report(what string, all map[string]*Node, name string, n *No
 	all[name] = n
 }
 
-// carry records that the input first begins each step with the value that the
-// node last had in the previous step.
+// carry records that the input node `first` begins each step with the value
+// that the node `last` had at the end of the previous step.
 func (m *collected) carry(first, last *Node) {
 	switch {
 	case m.err != nil:

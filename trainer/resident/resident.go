@@ -1,6 +1,7 @@
-// Package resident keeps the variables of a worker in the memory of its GPU:
-// permanently if the worker trains alone. If it trains with others, only until
-// new values arrive from the shard holders (tasks that store variables).
+// Package resident keeps the variables of a worker in the memory of its GPU.
+// If the worker trains alone, they stay there permanently. If it trains with
+// others, they stay until new values arrive from the shard holders (tasks that
+// store variables).
 //
 //	v, where, err := resident.Keep(group, &declaration, choice) // nil if the CPU updates
 //	c, err := client.Connect(ctx, client.Config{Home: v.Home(), Arrived: resident.Renewer(group, &declaration), ...})
@@ -9,9 +10,10 @@
 //	err = v.Fetch()                                // before the host's memory is read
 //
 // If the worker trains alone, only the GPU has the current values of the
-// variables. It updates them at the end of each run. Package aggregate only
-// counts the updates. Before a checkpoint, an evaluation or the digest reads
-// the host's memory, the values are copied there.
+// variables. It updates them at the end of each run, and package aggregate
+// only counts the updates. The values are copied to the host's memory when it
+// is read: before a checkpoint, before an evaluation and before a checksum of
+// the variables is computed.
 package resident
 
 import (
@@ -98,9 +100,9 @@ func reasonForCPU(d *layout.Declaration) string {
 	return ""
 }
 
-// Renewer returns a function that starts to copy a piece of a variable to the
-// GPU, after its new value has arrived in the host's memory. It returns nil if
-// the group has no GPU.
+// Renewer returns a function for pieces of variables whose new values have
+// arrived in the host's memory. The function starts to copy such a piece to
+// the GPU. Renewer returns nil if the group has no GPU.
 func Renewer(g *replica.Group, d *layout.Declaration) func(p layout.Piece) {
 	if !g.OnGPU() {
 		return nil
@@ -111,8 +113,8 @@ func Renewer(g *replica.Group, d *layout.Declaration) func(p layout.Piece) {
 	}
 }
 
-// Home returns the GPU, as the place where the current values of the variables
-// are stored. It returns nil if the host's memory stores them.
+// Home returns the GPU if it stores the current values of the variables. It
+// returns nil if they are in the host's memory.
 func (v *Variables) Home() aggregate.DeviceMemory {
 	if v == nil {
 		return nil
@@ -144,7 +146,7 @@ func (v *Variables) Fetch() error {
 // Run computes one step on a replica and applies it with the given learning
 // rate. It calls ready for each gradient after the GPU has updated the
 // variables. If the loss is not finite, Run updates nothing and does not call
-// ready. It then copies values and gradients to the host, where the caller
+// ready. Instead it copies values and gradients to the host, where the caller
 // looks for the cause.
 func (v *Variables) Run(one *replica.Replica, call operation.Call, rate float64, ready func(i int)) ([]float64, error) {
 	if v == nil {

@@ -98,9 +98,9 @@ type SavedRows struct {
 // parts returns Values, followed by each slice in Slots.
 func (k SavedRows) parts() [][]byte { return append([][]byte{k.Values}, k.Slots...) }
 
-// Check returns an error unless k contains only rows of [lo, hi), with
-// rowBytes bytes per row, and the given number of slots (arrays of optimiser
-// state).
+// Check returns an error if k contains rows outside of [lo, hi), if a row does
+// not have rowBytes bytes, or if k does not have the given number of slots
+// (arrays of optimiser state).
 func (k SavedRows) Check(lo, hi int64, rowBytes, slots int) error {
 	if len(k.Slots) != slots {
 		return fmt.Errorf("%d slots of the optimiser, want %d", len(k.Slots), slots)

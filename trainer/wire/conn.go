@@ -218,10 +218,10 @@ func (c *Conn) beat() {
 	}
 }
 
-// watch closes the connection after several pauses in which no byte arrived.
-// It counts pauses instead of measuring time. So if this process itself was
-// frozen, it can read the data that has arrived meanwhile before it closes the
-// connection.
+// watch closes the connection after several equal intervals in which no byte
+// arrived. It counts intervals instead of measuring time. So if this process
+// itself was frozen, it can read the data that has arrived meanwhile before it
+// closes the connection.
 func (c *Conn) watch() {
 	last, idle := c.received.Load(), 0
 	for c.pause(c.changed[1]) {

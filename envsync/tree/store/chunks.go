@@ -32,8 +32,9 @@ func (s *Store) list(sum tree.Sum) string { return filepath.Join(s.lists(), sum.
 // so these lists cover about 200 GB of the newest contents.
 const maxLists = 64 << 20
 
-// lacks describes which contents of a manifest the store lacks, and which of
-// their chunks it can take from other contents.
+// lacks describes which file contents of a manifest (list of files) the store
+// lacks, and which of their chunks it can take from other contents that it
+// has.
 type lacks struct {
 	pieces tree.Set     // pieces that the sender must send
 	files  []tree.Entry // files whose content is not stored, one file for each content
@@ -53,15 +54,15 @@ func (l *lacks) travels() bool {
 	return slices.ContainsFunc(l.pieces, func(b byte) bool { return b != 0 })
 }
 
-// Contains reports whether the store has the manifest with this ID and the
-// contents of all its files.
+// Contains reports whether the store has the manifest (list of files) with
+// this ID and the contents of all its files.
 func (s *Store) Contains(id tree.Sum) bool {
 	m, err := s.Manifest(id)
 	return err == nil && len(s.missing(m)) == 0
 }
 
-// lacking returns which contents and chunks of the manifest m the store does
-// not have.
+// lacking returns which contents and chunks of the manifest m (a list of
+// files) the store does not have.
 func (s *Store) lacking(m tree.Manifest) *lacks {
 	l := &lacks{pieces: tree.NewSet(m), files: s.missing(m), here: map[tree.ChunkSum]place{}}
 	wanted, missing := map[tree.ChunkSum]bool{}, make(map[string]bool, len(l.files))
@@ -149,7 +150,7 @@ func (s *Store) holder(content tree.Sum, size int64) string {
 func (s *Store) assemble(stream io.Reader, e tree.Entry, l *lacks) error {
 	var parts []io.Reader
 	var from place // end of the current part in a stored file; zero if the part is read from the stream
-	var size int64 // length in bytes of the part of the file that is being put together
+	var size int64 // length in bytes of the current part, which grows by one chunk at a time
 	files := map[tree.Sum]*os.File{}
 	defer func() {
 		for _, f := range files {

@@ -26,7 +26,7 @@ import (
 type launch struct {
 	*host
 	task   *task
-	layout protocol.Prepare // the driver's Prepare request, with the tasks of this host
+	layout protocol.Prepare // the Prepare request from the driver (the process that controls the job), with the tasks of this host
 	start  protocol.Start   // the driver's Start request, with the addresses of all tasks of the job
 	notify func(string)     // shows a message to the user if output of the task was lost
 }
@@ -79,9 +79,10 @@ func (l launch) run() (*running, error) {
 			Files: l.withLocks(ours[0].Fd(), ours[1].Fd(), ours[2].Fd(), uintptr(l.task.open.FD), ours[3].Fd()), // the order determines the descriptor numbers, such as program.ListenFD
 			Sys: &syscall.SysProcAttr{
 				Setsid: true,
-				// If only the supervisor is killed, the watchdog kills the
-				// task. If both are killed, the kernel kills the task because
-				// of Pdeathsig.
+				// The watchdog is the parent process of the supervisor. If
+				// only the supervisor is killed, the watchdog kills the task.
+				// If both are killed, the kernel kills the task because of
+				// Pdeathsig.
 				Pdeathsig: syscall.SIGKILL,
 			}}
 		err = command.Run(func() (err error) {
@@ -250,7 +251,7 @@ func (r *running) connect(t *task, logFolder string, limit int64, notify func(st
 }
 
 // send queues a message to the task. It returns false if the queue is full
-// because the task does not read; the caller then relies on signals.
+// because the task does not read its messages.
 func (r *running) send(m cluster.ControlMessage) bool {
 	select {
 	case r.queue <- m:

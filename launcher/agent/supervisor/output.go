@@ -60,7 +60,8 @@ func (o *output) run() {
 	}
 }
 
-// keep writes p to the spool and to the tail in memory. Only run calls it.
+// keep writes p to the log file and to the tail that stays in memory. Only the
+// goroutine of run calls it.
 func (o *output) keep(p []byte) {
 	o.remember(p)
 	if o.gap > 0 && len(p) > 0 {

@@ -41,7 +41,7 @@ func (s *shutdown) end(v protocol.Verdict, grace time.Duration, killed string) {
 		s.verdict = &v
 		s.record.enter(protocol.Stopping)
 	} else {
-		killed = "" // only the first call sets the reason
+		killed = "" // only the first call of end sets the reason that is reported for killed tasks
 	}
 	s.tasks.end(grace, killed)
 	s.kill.set(grace)
@@ -58,8 +58,8 @@ func (s *shutdown) advance() {
 	s.tasks.clear("the job", s.conclude)
 }
 
-// conclude records the verdict and ends the loop. err is the error of closing
-// the tasks' log files.
+// conclude records the verdict (how the job ended on this host) and ends the
+// supervisor's loop. err is the error of closing the tasks' log files.
 func (s *shutdown) conclude(err error) {
 	if err != nil {
 		s.sessions.notice(fmt.Sprintf("close the logs: %v", err))
@@ -77,8 +77,9 @@ func (s *shutdown) conclude(err error) {
 	s.loop.over = true
 }
 
-// checkLease ends the job on this host if the driver has not renewed the lease
-// in time. It reports whether the lease has expired.
+// checkLease ends the job on this host if the driver (the process that
+// controls the job) has not renewed the lease in time. It reports whether the
+// lease has expired.
 func (s *shutdown) checkLease() (over bool) {
 	grace, over := s.lease.Left()
 	if !over || s.expired {
@@ -90,9 +91,9 @@ func (s *shutdown) checkLease() (over bool) {
 	return true
 }
 
-// renew renews the lease, unless it has already expired. On a host that was
-// suspended, the supervisor can read a renewal long after its arrival. The
-// driver has given up the host by then.
+// renew renews the lease, unless it has already expired. If the host was
+// suspended, the supervisor may read a renewal long after its arrival. Such a
+// renewal must not count, because the driver has given up the host by then.
 func (s *shutdown) renew(m protocol.Renew) {
 	if !s.checkLease() {
 		s.lease.Renew(m.Clock, m.Sent)
@@ -107,8 +108,9 @@ func (s *shutdown) endHere(reason string, grace time.Duration, killed string) {
 }
 
 // uptime returns the time since the machine has booted. It includes the time
-// during which the machine was suspended, because the lease continues to run
-// for the other hosts of the job. Setting the clock does not change it.
+// during which the machine was suspended. The lease (the time that an agent may
+// run tasks without a message from the driver) must expire during that time
+// too. Setting the clock does not change the uptime.
 func uptime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -27,7 +27,8 @@ const (
 )
 
 // inquiry is a pending request for the goroutine stacks of a task that uses
-// plx's trainer. Until done is closed, only the loop may access text.
+// plx's trainer. Until done is closed, only the supervisor's loop may access
+// text.
 type inquiry struct {
 	request int
 	text    strings.Builder
@@ -35,8 +36,8 @@ type inquiry struct {
 	over    bool          // true once done is closed
 }
 
-// receive appends one part of the task's reply. It ignores replies to earlier
-// requests.
+// receive appends one part of the task's reply, which holds stack traces. It
+// ignores parts of replies to earlier requests.
 func (q *inquiry) receive(m cluster.ControlMessage) {
 	if q == nil || q.over || m.Request != q.request {
 		return
@@ -48,8 +49,8 @@ func (q *inquiry) receive(m cluster.ControlMessage) {
 	}
 }
 
-// ask requests the stacks of a task. It returns nil if the task does not use
-// plx's trainer or does not read its messages.
+// ask requests the stack traces of a task. It returns nil if the task does not
+// use plx's trainer or does not read the agent's messages.
 func (t *task) ask(request int) *inquiry {
 	if !t.report.native {
 		return nil
@@ -66,11 +67,11 @@ type subject struct {
 	task       cluster.Task
 	generation int
 	pid        int
-	inquiry    *inquiry // pending request for the task's stacks; nil if the task does not use plx's trainer, or does not read its messages
+	inquiry    *inquiry // pending request for the task's stacks; nil if the task does not use plx's trainer, or does not read the agent's messages
 }
 
-// subjects returns the running tasks, after requesting stacks from those that
-// use plx's trainer. It runs on the loop.
+// subjects returns the running tasks, and requests stack traces from those
+// that use plx's trainer. It must run on the supervisor's loop.
 func (w *watch) subjects() (all []subject) {
 	w.requests++
 	for _, t := range w.tasks.launched() {
@@ -107,9 +108,10 @@ func (w *watch) collect(all []subject, processes map[int][]protocol.Process) map
 	return texts
 }
 
-// stacks returns a text that describes where the task is. It has the kernel's
-// view of the task's processes, the goroutine stacks if the task uses plx's
-// trainer, and the stacks of the task's Python processes.
+// stacks returns a text that describes what the task is doing. It contains
+// what the kernel says about the task's processes, and the stacks of its
+// Python processes. If the task uses plx's trainer, it also contains the
+// goroutine stacks.
 func (s subject) stacks(processes []protocol.Process, pythonFile string, timeout time.Time) string {
 	var text strings.Builder
 	for _, p := range processes {
@@ -149,8 +151,8 @@ func (p sentProgram) base() string {
 // maxName is the maximum length of a process name in the kernel, in bytes.
 const maxName = 15
 
-// named returns the processes with the checksum in their names replaced by the
-// program's name.
+// named returns the processes, where a process of the program is named after
+// the program's file instead of its checksum.
 func (p sentProgram) named(all map[int][]protocol.Process) map[int][]protocol.Process {
 	if p.base() == "" {
 		return all

@@ -20,12 +20,12 @@ import (
 // at the end, is the number of files that the job has made.
 type starter struct {
 	*parts
-	logged chan struct{} // closed when the beginning of the logs was sent; nil if the user wants no logs
+	logged chan struct{} // closed when this agent has sent the first bytes of the tasks' logs to the launcher; nil if the user wants no logs
 	over   atomic.Bool   // true once the job has ended, so that the logs are complete
 }
 
-// serveLauncher begins to serve the launcher that started this agent. The
-// launcher is the job's driver.
+// serveLauncher begins to serve the launcher that started this agent. This
+// launcher is the driver, the process that controls the job.
 func (s *supervisor) serveLauncher(launcher *watchdog.Launcher) {
 	l := newSession(launcher, protocol.Continue(launcher), true)
 	if s.host.spec.Logs {
@@ -85,7 +85,7 @@ func (s *starter) finish() {
 		return
 	}
 	counted := make(chan protocol.FileCounts, 1)
-	go func() { // this goroutine may outlive finish; it ends with the process
+	go func() { // not waited for: if counting hangs, this goroutine runs on until the agent exits
 		defer close(counted)
 		if _, made, err := outputs.Unfetched(s.host.folder); err == nil {
 			counted <- made

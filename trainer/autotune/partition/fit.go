@@ -12,7 +12,7 @@ import (
 // B are positive, so the curve has a minimum.
 type Fit struct {
 	A, B, C   float64
-	Residuals []float64 // measured minus fitted seconds, one for each measured sample, ascending by P
+	Residuals []float64 // measured minus fitted seconds; one element for each measured sample, in ascending order of P
 }
 
 // At returns the fitted time of a step with p pieces, in seconds.

@@ -16,8 +16,8 @@ import (
 	"github.com/plx-run/plx/trainer/peers"
 )
 
-// decision is the chief's choice of the checkpoint to resume from, in the form
-// in which one task receives it.
+// decision tells one task which checkpoint the chief has chosen to resume
+// from.
 type decision struct {
 	event
 	choice choose.Choice    // the choice; valid once event is done; without a manifest, training begins from scratch
@@ -76,12 +76,13 @@ func (c *chief) choose(ctx context.Context, fits func(*checkpoint.Manifest) erro
 	return err
 }
 
-// folders implements choose.Folders: it asks the tasks of a roster, by
-// messages, what their folders contain.
+// folders implements choose.Folders. It sends messages to the tasks of a
+// roster (the chief's list of tasks) and asks what their checkpoint folders
+// contain.
 type folders struct{ roster *roster }
 
-// Places implements choose.Folders. It asks one task of each group that shares
-// a folder.
+// Places implements choose.Folders. Tasks that share a checkpoint folder form
+// a group; Places asks one task of each group.
 func (f folders) Places(ctx context.Context) (places []checkpoint.Place, err error) {
 	for _, group := range f.roster.here() {
 		place := checkpoint.Place{Host: f.roster.config.host(group[0].task)}
@@ -100,8 +101,8 @@ func (f folders) Places(ctx context.Context) (places []checkpoint.Place, err err
 	return places, nil
 }
 
-// Verify implements choose.Folders. It asks the task in the parameter by to
-// read the file.
+// Verify implements choose.Folders. It asks the task given by the parameter
+// `by` to read the file.
 func (f folders) Verify(ctx context.Context, by cluster.Task, id string, file checkpoint.File) error {
 	q := message{Kind: verify, ID: id, File: &file}
 	_, err := f.roster.ask(ctx, f.roster.member(by), q, f.roster.config.timeout(file.Size))

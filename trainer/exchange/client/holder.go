@@ -18,7 +18,7 @@ import (
 // shard holder, or the first worker of its host.
 type holder struct {
 	session *peers.Session
-	index   int // index in Declaration.Holders; -1 for the first worker of the host
+	index   int // index in Declaration.Holders; -1 if this is the host's first worker, which adds the gradients of its host
 	d       *layout.Declaration
 	out     *aggregate.Outbox // sums of gradients to send to this holder
 	trace   *timeline.Recorder
@@ -26,11 +26,11 @@ type holder struct {
 	volumes []volume                // traffic, indexed by variable; the last element is for the loss
 }
 
-// Volume counts the traffic between this worker and one shard holder for one
-// variable, since training began.
+// Volume counts the traffic of one variable between this worker and one shard
+// holder (a task that stores pieces of variables), since training began.
 type Volume struct {
 	Variable int    // index in Declaration.Variables; len(Variables) stands for traffic that belongs to no variable
-	Holder   int    // index in Declaration.Holders; -1 for the first worker of the host
+	Holder   int    // index in Declaration.Holders; -1 stands for the host's first worker, which adds the gradients of its host
 	Rows     uint64 // number of rows of gradients that this worker has sent
 	Pulled   uint64 // number of rows of values that this worker has received
 	// Sent and Received are numbers of bytes. They include the encoded lists
@@ -55,15 +55,15 @@ func newShardMap(epoch uint32, d *layout.Declaration) *shardMap {
 	return &shardMap{epoch: epoch, d: d, holds: d.Holding(), norm: aggregate.NewNorm(d)}
 }
 
-// holding lists the pieces of one shard holder under one placement. It is
-// immutable.
+// holding lists the pieces that one shard holder has under one placement
+// (assignment of all pieces to shard holders). It is immutable.
 type holding struct {
 	epoch  uint32
 	step   uint64 // first step under this placement
 	pieces []layout.Piece
 	where  map[layout.Place]int // index in pieces of each piece
 	has    []bool               // indexed by bucket (group of dense variables): true if the holder has a piece of the bucket
-	valued int                  // number of dense pieces, whose new values the holder sends in every step
+	valued int                  // number of pieces of dense variables among pieces; the holder sends their new values in every step
 }
 
 // newHolding returns the pieces that declaration d assigns to the shard holder
@@ -82,8 +82,9 @@ func newHolding(epoch uint32, step uint64, d *layout.Declaration, index int, out
 	return s
 }
 
-// bounds returns the range [lo, hi) of rows of the sparse piece at. ok is
-// false if the holder has no such piece.
+// bounds returns the range [lo, hi) of rows of the piece at the given place.
+// ok is false if the holder has no such piece, or if its variable is not
+// sparse.
 func (s *holding) bounds(at layout.Place, d *layout.Declaration) (lo, hi int64, ok bool) {
 	i, ok := s.where[at]
 	if !ok || d.Variable(at.Variable).Sparse == nil {
@@ -98,9 +99,9 @@ func (s *holding) bounds(at layout.Place, d *layout.Declaration) (lo, hi int64, 
 type replies struct {
 	*holder
 	moved chan struct{}             // receives a token after variables have moved
-	cuts  chan []uint64             // receives the holder's proposal for a consistent cut: the number of steps of each group of workers
+	cuts  chan []uint64             // receives, for each group of workers, the number of steps after which the holder could save a consistent checkpoint
 	alone chan struct{}             // closed after all other workers have left
-	rooms chan transition.RoomError // receives the memory that a new placement needs on the holder, and the free memory
+	rooms chan transition.RoomError // receives the reply to a Room request: the memory in bytes that a move of variables needs on the holder's host, and the free memory
 	asked atomic.Bool               // true while a Room request waits for its reply
 }
 
@@ -108,8 +109,9 @@ func newReplies(of *holder) *replies {
 	return &replies{holder: of, moved: make(chan struct{}, 1), cuts: make(chan []uint64, 1), alone: make(chan struct{}), rooms: make(chan transition.RoomError, 1)}
 }
 
-// take handles a Room, Cut or Alone frame: the reply about free memory, the
-// proposal for a consistent cut, or the report that all other workers have
+// take handles three kinds of frames. A Room frame is the reply about free
+// memory. A Cut frame proposes after which step of each group of workers a
+// checkpoint is taken. An Alone frame reports that all other workers have
 // left.
 func (r *replies) take(f wire.Header) error {
 	cuts := r.index >= 0 && r.d.Sync.UsesCuts()

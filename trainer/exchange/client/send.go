@@ -29,8 +29,8 @@ type sender struct {
 }
 
 // newSender returns a sender. Its channel has room for all jobs that can be
-// pending: the buckets of a step, its Step frame, the flushes of this and the
-// previous step, and prefetch requests.
+// pending: the buckets (groups of variables) of a step, its Step frame, the
+// flushes of this and the previous step, and prefetch requests.
 func newSender(to *holder) *sender {
 	return &sender{to, make(chan job, len(to.out.Buckets)*len(to.out.Parts)+5)}
 }
@@ -81,8 +81,9 @@ func (s *sender) run(ctx context.Context, over <-chan struct{}) error {
 	}
 }
 
-// frames appends the frames of job j to frames. used is the number of buffers
-// in encoded that frames already uses. The method returns the new number.
+// frames appends the frames of job j to the parameter frames. The frames so
+// far use the first `used` buffers of encoded. The method returns how many are
+// used afterwards.
 func (s *sender) frames(frames []wire.Frame, j job, encoded *[][]byte, used int) ([]wire.Frame, int) {
 	if j.begin != nil {
 		s.volumes[s.d.LossIndex()].sent.Add(uint64(wire.HeaderSize + len(j.begin)))

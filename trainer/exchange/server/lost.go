@@ -99,9 +99,10 @@ func (p *peer) loss(err error) *peers.PeerError {
 	return &peers.PeerError{Task: p.session.Task, Addr: p.session.Addr, Err: peers.Lost(err)}
 }
 
-// without handles a Without frame, which another worker has forwarded: the
-// first shard holder's announcement that a worker was lost. h.Part is the rank
-// of the lost worker, and h.Step is the first step without that worker.
+// without handles a Without frame. With it, the first shard holder announces
+// that a worker was lost; another worker has forwarded the frame to this
+// server. h.Part is the rank of the lost worker, and h.Step is the first step
+// without that worker.
 func (p *peer) without(h wire.Header) error {
 	s := p.server
 	s.mu.Lock()
@@ -140,8 +141,8 @@ func (p *peer) countsUntil(step uint64) (lost, known bool) {
 	return p.lost, known
 }
 
-// settle completes the last step in which a lost worker takes part. The
-// parameter counts is the first step without the worker.
+// settle completes the last step in which a lost worker takes part. counts is
+// the number of the first step without that worker.
 func (p *peer) settle(counts uint64) {
 	s := p.server
 	switch what, err := p.step.lose(s.Shards(), counts); {

@@ -12,12 +12,12 @@ import (
 )
 
 // workers records the declaration and the progress of every worker, and which
-// workers have left. All slices are indexed by rank. The mutex mu of the
-// server guards its fields.
+// workers have left. All slices are indexed by rank. The server's mutex mu
+// guards all fields.
 type workers struct {
 	self     cluster.Task          // task in which this server runs
 	ranks    layout.Range          // ranks of the workers that this server serves, including the one in the same process
-	model    int                   // rank of the worker whose declaration all others must match if the chief sends none to this server; -1 means that only the chief's counts
+	model    int                   // rank of the worker whose declaration all others must match if the chief sends none to this server; -1 if only the chief's declaration counts
 	addr     []string              // remote address of the worker's connection; empty if the worker is not connected
 	declared []*layout.Declaration // declaration of the worker; nil if it has not arrived
 	steps    []uint64              // number of steps that the worker has begun
@@ -65,8 +65,8 @@ func (r *workers) enter(t cluster.Task, addr string) error {
 	return nil
 }
 
-// declare records a worker's declaration. The error names the first worker
-// whose declaration differs from the chief's.
+// declare records a worker's declaration (its description of the training).
+// The error names the first worker whose declaration differs from the chief's.
 func (r *workers) declare(rank int, d *layout.Declaration) error {
 	r.declared[rank] = d
 	return r.differ()
@@ -91,11 +91,12 @@ func (r *workers) differ() error {
 	return nil
 }
 
-// expected returns the declaration that a refused worker should have sent, and
-// the task that sent this declaration. If aggregates is true, this server
-// belongs to the first worker of a host, and the declaration is that worker's
-// own. Otherwise it is the chief's declaration, if the chief assigns no pieces
-// to this task. In all other cases expected returns nil.
+// expected returns the declaration (the description of the training) that a
+// refused worker should have sent, and the task that sent it. If aggregates is
+// true, this server adds the gradients of one host's workers, and the
+// declaration is that of the host's first worker. Otherwise it is the chief's.
+// It is nil if the chief has sent none, or assigns pieces of variables to this
+// task.
 func (r *workers) expected(aggregates bool) (*layout.Declaration, cluster.Task) {
 	if aggregates {
 		return r.declared[r.model], worker(r.model)
@@ -105,7 +106,8 @@ func (r *workers) expected(aggregates bool) (*layout.Declaration, cluster.Task) 
 	return nil, cluster.Task{}
 }
 
-// missing returns the workers that have not sent a declaration.
+// missing returns the workers that have not sent a declaration (their
+// description of the training).
 func (r *workers) missing() (all []cluster.Task) {
 	for rank := r.ranks.Lo; rank < r.ranks.Hi; rank++ {
 		if r.declared[rank] == nil {
@@ -126,7 +128,7 @@ func (r *workers) absent() (n int) {
 }
 
 // together reports whether workers a and b must take the same number of steps,
-// because they belong to one group.
+// because their gradients are added together.
 func together(e *aggregate.Shards, a, b int) bool {
 	if e.Declaration().Sync.WorkersCompete() {
 		return false
@@ -139,8 +141,8 @@ func notAsMany(steps uint64, other int) error {
 	return fmt.Errorf("stopped after %d steps, but %s continues: all workers must take the same number of steps; Job.Any tells all to stop in one step, Config.AtEndOfData lets data end unevenly", steps, worker(other))
 }
 
-// advance counts a step that a worker begins. It fails if another worker of
-// the same group has already stopped before that step.
+// advance counts a step that a worker begins. It returns an error if another
+// worker, which must take the same number of steps, stopped before that step.
 func (r *workers) advance(e *aggregate.Shards, rank int, step uint64) error {
 	for other, stopped := range r.stopped {
 		if stopped && together(e, rank, other) && r.steps[other] <= step {
@@ -152,8 +154,8 @@ func (r *workers) advance(e *aggregate.Shards, rank int, step uint64) error {
 }
 
 // stop records, between two steps, that a worker takes no further step. It
-// fails if another worker of the same group has begun more steps. goodbye is
-// true if the worker also leaves the training.
+// returns an error if another worker has begun more steps and their gradients
+// are added together. goodbye is true if the worker leaves the training.
 func (r *workers) stop(e *aggregate.Shards, rank int, goodbye bool) error {
 	for other, n := range r.steps {
 		if n > r.steps[rank] && together(e, rank, other) {

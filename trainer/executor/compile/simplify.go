@@ -10,7 +10,8 @@ import (
 
 // simplify rewrites value v into the form that its kernel takes. An operation
 // that moves no elements becomes an alias of its input. An operation with
-// shapes that no kernel supports becomes Other.
+// shapes that no kernel of plx supports becomes Other, which the operation's
+// own method computes.
 func (v *Value) simplify() error {
 	switch v.Op.Kind {
 	case Other:
@@ -125,9 +126,9 @@ func (v *Value) isOne() bool {
 	return v.Dtype == tensor.Float64 && memory.View[float64](v.Data)[0] == 1
 }
 
-// unrepeated looks whether v is a repetition (broadcast) of another value. It
-// returns the other value, or v itself if v is no repetition. It also returns
-// the value's strides for a loop over shape. The strides are nil if v's shape
+// unrepeated looks whether v repeats (broadcasts) another value. If so, it
+// returns that value, else v itself. It also returns the strides with which a
+// loop over shape reads the returned value. The strides are nil if v's shape
 // differs from shape.
 func (v *Value) unrepeated(shape tensor.Shape) (*Value, []int) {
 	if v.Size() == 1 {
@@ -286,8 +287,8 @@ func Strides(shape []int) []int {
 }
 
 // softmaxAxis returns the axis of a softmax over shape s. If the operation has
-// axis -1, that is the default that Gorgonia chooses. The result -1 means that
-// s has no such axis.
+// axis -1, softmaxAxis returns Gorgonia's default axis. The result -1 means
+// that s has no such axis.
 func (o Op) softmaxAxis(s tensor.Shape) int {
 	axis := o.Axes[0]
 	switch {
@@ -338,10 +339,11 @@ func fitsConcat(to tensor.Shape, from []tensor.Shape, axis int) bool {
 	return total == n
 }
 
-// RepeatGeometry describes a repetition of a tensor of shape from along an
-// axis, with result of shape to. It returns the number of elements after the
-// axis, and how often each group of that many elements is repeated. Dimensions
-// that from lacks count as size 1.
+// RepeatGeometry describes how a tensor is repeated along one axis. from is
+// the tensor's shape, to is the shape of the result, and along is the axis.
+// inner is the number of elements in one slice of that axis, and times says
+// how often each slice is repeated. Dimensions missing in from count as size
+// 1.
 func RepeatGeometry(to, from tensor.Shape, along int) (inner, times int) {
 	size := memory.Elements(from)
 	times = memory.Elements(to) / size

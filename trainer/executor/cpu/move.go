@@ -57,7 +57,7 @@ func newSlicing[T float](v *compile.Value, whole, part *cell[T]) func() {
 
 // newConcat returns the kernel that concatenates its inputs along an axis.
 func newConcat[T float](v *compile.Value, out *cell[T], in []*cell[T]) func() {
-	outer, runs := 0, make([]int, len(in)) // number of adjacent elements to copy at a time, for each input
+	outer, runs := 0, make([]int, len(in)) // runs: number of adjacent elements to copy at a time, for each input
 	for i, x := range v.Inputs {
 		o, n, inner := compile.Threefold(x.Shape, v.Op.Axes[0])
 		outer, runs[i] = o, n*inner
@@ -167,9 +167,9 @@ func (k *patches[T]) run() {
 	}
 }
 
-// windows copies windows of one channel: those whose first line is line top of
-// the image. In columns, the windows of neighboring positions are one row
-// apart.
+// windows copies the windows of one channel whose first line is line top of
+// the image. In columns, the windows of two neighboring positions are `far`
+// elements apart.
 func (k *patches[T]) windows(plane, columns []T, top int) {
 	far := k.channels * k.kernelH * k.kernelW
 	for i := range k.kernelH {
@@ -211,8 +211,8 @@ func (k *patches[T]) lines(line, columns []T, far int) {
 	}
 }
 
-// ragged does the work of lines for one window. It is for windows that extend
-// outside the image or whose elements are not adjacent.
+// ragged does the work of the method lines for one window. It is for windows
+// that extend outside the image or whose elements are not adjacent.
 func (k *patches[T]) ragged(line, row []T, left int) {
 	x := left
 	for j := range row {

@@ -260,8 +260,9 @@ func (b *adder) addOn(g *operation.GPU, which string, run kernel, shape tensor.S
 	return b.apply(newOp("gradient of "+which+" of "+b.what, b.dtype, shape, run).on(g), in...)
 }
 
-// product adds a matrix product that computes the gradient of the input named
-// which. If x or y has more rows than p, the product uses only the first rows.
+// product adds a matrix product that computes the gradient of one input of the
+// operation; which is that input's name. If x or y has more rows than p, the
+// product uses only the first rows.
 func (b *adder) product(which string, p product, x, y *gorgonia.Node) *gorgonia.Node {
 	return b.addOn(p.gpu(false), which, choose(b.dtype, multiply[float32], multiply[float64], p), tensor.Shape{p.m, p.n}, x, y)
 }

@@ -28,8 +28,9 @@ func gruFrom[T matrix.Float](s GRU, in [][]T, zeros []T) matrix.Matrix[T] {
 	return matrix.Strided(zeros, 0)
 }
 
-// GRUForward returns the forward pass of a GRU, which reads the layer's inputs
-// and writes its trace.
+// GRUForward returns the forward pass of a GRU. The pass reads the layer's
+// inputs and writes the trace (intermediate results that the backward pass
+// needs).
 func GRUForward[T matrix.Float](s GRU) Pass[T] {
 	zeros, products := make([]T, s.Units), make([]T, s.Batch*3*s.Units)
 	return func(out []T, in [][]T) {
@@ -50,9 +51,10 @@ func GRUForward[T matrix.Float](s GRU) Pass[T] {
 	}
 }
 
-// gruStep computes one row of the trace. The gates of the row already contain
-// the contribution of the input. products is the contribution of the state.
-// before is the state of the previous step.
+// gruStep computes one row of the trace (intermediate results that the
+// backward pass needs). The gates of the row already contain the contribution
+// of the input. products is the contribution of the state. before is the state
+// of the previous step.
 func gruStep[T matrix.Float](s GRU, t gruPieces[T], row int, products, before []T) {
 	n := s.Units
 	gates, out := t.gates[row*3*n:][:3*n], t.out[row*n:][:n]
@@ -69,8 +71,8 @@ func gruStep[T matrix.Float](s GRU, t gruPieces[T], row int, products, before []
 	}
 }
 
-// GRUOutputs returns a pass that copies the outputs from the trace, which is
-// the last of its inputs.
+// GRUOutputs returns a pass that copies the outputs from the trace
+// (intermediate results of the forward pass), which is the last of its inputs.
 func GRUOutputs[T matrix.Float](s GRU) Pass[T] {
 	return func(out []T, in [][]T) {
 		t := cutGRU(s, in[len(in)-1])
@@ -91,7 +93,8 @@ func cutGRUDelta[T matrix.Float](s GRU, x []T) gruDelta[T] {
 }
 
 // GRUBackward returns the backward pass of a GRU. The pass reads the layer's
-// inputs, the trace and the gradient of the outputs.
+// inputs, the trace (intermediate results of the forward pass) and the
+// gradient of the outputs.
 func GRUBackward[T matrix.Float](s GRU) Pass[T] {
 	zeros := make([]T, s.Units)
 	return func(to []T, in [][]T) {
@@ -132,8 +135,9 @@ func gruStepBack[T matrix.Float](s GRU, t gruPieces[T], d gruDelta[T], i, at int
 }
 
 // GRUStateGradient returns a pass that computes the gradient of the state's
-// weights. The pass reads the trace, the backward pass's result and, if
-// s.Started, the state before the first step.
+// weights. The pass reads the trace (intermediate results of the forward
+// pass), the backward pass's result and, if s.Started, the state before the
+// first step.
 func GRUStateGradient[T matrix.Float](s GRU) Pass[T] {
 	before := make([]T, s.Rows()*s.Units)
 	return func(out []T, in [][]T) {

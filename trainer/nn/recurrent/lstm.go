@@ -49,8 +49,9 @@ func cutInputs[T matrix.Float](s LSTM, in [][]T, zeros []T) weights[T] {
 	return w
 }
 
-// LSTMForward returns the forward pass of an LSTM, which reads the layer's
-// inputs and writes its trace.
+// LSTMForward returns the forward pass of an LSTM. The pass reads the layer's
+// inputs and writes the trace (intermediate results that the backward pass
+// needs).
 func LSTMForward[T matrix.Float](s LSTM) Pass[T] {
 	zeros := make([]T, s.Units)
 	return func(out []T, in [][]T) {
@@ -78,8 +79,9 @@ func LSTMForward[T matrix.Float](s LSTM) Pass[T] {
 	}
 }
 
-// lstmStep computes one row of the trace from the row's gates. The slice
-// before holds the cell states of the previous step.
+// lstmStep computes one row of the trace (intermediate results that the
+// backward pass needs) from the row's gates. The slice before holds the cell
+// states of the previous step.
 func lstmStep[T matrix.Float](s LSTM, t traces[T], row int, before []T) {
 	n := s.Units
 	gates, cell, tanh, hidden := t.gates[row*4*n:][:4*n], t.cell[row*n:][:n], t.tanh[row*n:][:n], t.hidden[row*n:][:n]
@@ -101,8 +103,8 @@ func lstmStep[T matrix.Float](s LSTM, t traces[T], row int, before []T) {
 	}
 }
 
-// LSTMOutputs returns a pass that copies the outputs from the trace, which is
-// the last of its inputs.
+// LSTMOutputs returns a pass that copies the outputs from the trace
+// (intermediate results of the forward pass), which is the last of its inputs.
 func LSTMOutputs[T matrix.Float](s LSTM) Pass[T] {
 	return func(out []T, in [][]T) {
 		t := cutTrace(s, in[len(in)-1])
@@ -125,7 +127,8 @@ func cutDeltas[T matrix.Float](s LSTM, x []T) (d deltas[T]) {
 }
 
 // LSTMBackward returns the backward pass of an LSTM. The pass reads the
-// layer's inputs, the trace and the gradient of the outputs.
+// layer's inputs, the trace (intermediate results of the forward pass) and the
+// gradient of the outputs.
 func LSTMBackward[T matrix.Float](s LSTM) Pass[T] {
 	zeros, out, hidden := make([]T, s.Units), make([]T, s.Batch*s.Width), make([]T, s.Batch*s.Units)
 	return func(to []T, in [][]T) {
@@ -181,8 +184,9 @@ func lstmStepBack[T matrix.Float](s LSTM, t traces[T], d deltas[T], i, at int, b
 }
 
 // LSTMStateGradient returns a pass that computes the gradient of the state's
-// weights. The pass reads the trace, the backward pass's result and, if
-// s.Started, the outputs before the first step.
+// weights. The pass reads the trace (intermediate results of the forward
+// pass), the backward pass's result and, if s.Started, the outputs before the
+// first step.
 func LSTMStateGradient[T matrix.Float](s LSTM) Pass[T] {
 	before := make([]T, s.Rows()*s.Width)
 	return func(out []T, in [][]T) {
@@ -202,7 +206,8 @@ func LSTMBiasGradient[T matrix.Float](s LSTM) Pass[T] {
 }
 
 // LSTMProjectionGradient returns a pass that computes the gradient of the
-// projection's weights from the trace and the backward pass's result.
+// projection's weights. The pass reads the trace (intermediate results of the
+// forward pass) and the backward pass's result.
 func LSTMProjectionGradient[T matrix.Float](s LSTM) Pass[T] {
 	return func(out []T, in [][]T) {
 		t, d := cutTrace(s, in[0]), cutDeltas(s, in[1])
