@@ -60,9 +60,10 @@ type Options struct {
 	NoPrefix     bool           // print lines without a prefix
 	Timestamps   bool           // begin each line with the time of its chunk in UTC; JSON lines always have a time
 	Fold         bool           // print a message once if several tasks write it to stderr within a second
-	// Loss returns the line of a message that reports that a task lost a peer,
-	// or "" for another message. With Fold, the Printer prints one such line
-	// for all tasks. Loss may be nil.
+	// Loss examines a message that a task wrote to stderr. If the message
+	// reports that the task lost its connection to a peer, Loss returns the
+	// line that says so, otherwise "". With Fold, the Printer prints one such
+	// line for all tasks. Loss may be nil.
 	Loss func(message []string) string
 	// Mark is the beginning of stderr lines that most users do not need. The
 	// Printer omits these lines. With Verbose it prints them and replaces Mark

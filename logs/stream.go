@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// stream is the Printer's state for one stream of a task on one host.
-// Printer.mu guards it.
+// stream is the Printer's state for one output stream (stdout or stderr) of a
+// task on one host. Printer.mu guards it.
 type stream struct {
 	p                    *Printer
 	from                 origin

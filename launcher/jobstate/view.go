@@ -49,7 +49,7 @@ type view struct {
 
 	launched bool  // tasks were started, in this generation or an earlier one
 	stepped  bool  // a task has made a step, in this generation or an earlier one
-	held     int64 // step after which the chief has paused for plx scale, if no later step was made; otherwise 0
+	held     int64 // number of the step after which the chief paused training for plx scale; 0 if it did not, or has made a later step
 }
 
 func (v view) name(h int) string { return v.hosts[h].name() }
@@ -157,9 +157,9 @@ type (
 	hung struct {
 		hang protocol.Hang
 		plan protocol.HangPlan
-		host int // index of the culprit's host, or of the chief's host if there is no culprit
+		host int // index of the host that caused the hang, or of the chief's host if the cause is unknown
 	}
-	// save: continue with the stop that has waited for a checkpoint.
+	// save: plx stop has waited for a checkpoint; now stop the job.
 	stopNow struct{ ask StopAsked }
 	// scale: the chief has taken a checkpoint after this step and has paused.
 	held struct{ step int64 }

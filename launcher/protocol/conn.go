@@ -25,8 +25,8 @@ const MaxMessage = 16 << 20
 // support calls, prints when it receives magicCalls.
 const KnowsNoCalls = `something that begins with "plx-agent-3`
 
-// errNotAgent is the error if the other side does not begin with a magic
-// string of plx.
+// errNotAgent is the error if the peer's first bytes are not a magic string of
+// plx.
 var errNotAgent = errors.New("no plx agent answered")
 
 // VersionError is the error if the other side is a plx agent with another

@@ -335,9 +335,9 @@ type Verdict struct {
 
 	Ended time.Time `json:"ended,omitzero"` // time at which the driver ended the job, by the driver's clock; zero if unknown
 
-	// Suspended is how long plx launch did not run, because it was stopped or
-	// its machine slept. It is 0 unless the hosts ended their tasks for this
-	// reason.
+	// If plx launch was stopped or its machine slept, and the hosts ended
+	// their tasks for this reason, Suspended is how long plx launch did not
+	// run. Otherwise it is 0.
 	Suspended time.Duration `json:"suspended,omitempty"`
 
 	Hang  *Hang  `json:"hang,omitempty"`  // details of the hang if the job ended because it hung; otherwise nil

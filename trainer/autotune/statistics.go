@@ -18,7 +18,7 @@ import (
 // where the workers sum them.
 type statistics struct {
 	variables, holders int                    // numbers of variables and of shard holders
-	counts             []*partition.Histogram // by table: how often this worker requested the rows of each bucket since the last meeting
+	counts             []*partition.Histogram // by table: number of requests of this worker for rows of each bucket (a range of rows) since the last meeting
 	touched            []float64              // by table: number of rows that this worker requested since the last meeting
 	before             []float64              // bytes exchanged from the start until the last meeting of the workers; nil before the first meeting
 

@@ -122,7 +122,8 @@ func memories(values ...any) (of dtype, all [][]byte, err error) {
 // worker sends to every other worker, and into which memory it receives the
 // bytes of every other worker.
 
-// call is one running collective on this worker.
+// call is one collective operation, such as a broadcast, that is running on
+// this worker.
 type call struct {
 	signature
 	group *Group

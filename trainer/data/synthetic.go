@@ -23,7 +23,7 @@ type Synthetic struct {
 	first    int // number of the first image in the dataset; the images of a seed are numbered from 0
 	stream   random.Stream
 	patterns [][]uint8 // patterns of class 0, then of class 1, and so on; each pattern is an image with shift more pixels on every side
-	others   [][]uint8 // patterns that belong to no class
+	others   [][]uint8 // distractor patterns, which belong to no class
 }
 
 // form describes how artificial images are made: their size and the patterns
@@ -38,7 +38,7 @@ type form struct {
 
 const (
 	madeClasses = 10
-	madeOthers  = 64 // number of patterns that belong to no class
+	madeOthers  = 64 // number of distractor patterns, which belong to no class
 	shift       = 2  // largest shift of a pattern, in pixels, to each side
 	noise       = 32 // largest change of a pixel by noise, up or down; pixels are 0 to 255
 )

@@ -125,11 +125,11 @@ func (c call) transpose() Growth {
 	return g
 }
 
-// reshape returns the growth of a reshape. If the rows of the batch lie along
-// an axis, reshape finds the axis of the result along which they lie. This is
-// the same axis if the axes before it are unchanged. If not, it is the axis
-// with the same number of elements before it. So an axis of rows times steps
-// counts as rows.
+// reshape returns the growth of a reshape. If the input has the batch's rows
+// along some axis, reshape looks for the matching axis of the result. If all
+// lengths up to the axis are unchanged, it is the same axis. Otherwise it is
+// an axis with the same number of elements before it. So an axis that merges
+// rows and time steps counts as an axis of rows.
 func (c call) reshape() Growth {
 	g, from, to := Growth{Degree: c.in[0].Degree}, c.below[0].Shape(), c.n.Shape()
 	for axis := range from {

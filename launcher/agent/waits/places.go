@@ -47,7 +47,7 @@ func Places(text string) []string {
 		}
 	}
 	if len(all) == 0 && len(foreign) > 0 {
-		all = foreign[:1] // use only the first, because further Python processes are often its helpers
+		all = foreign[:1] // take only the first process: others are often helper processes that it started
 	}
 	return bounded(distinct(all))
 }

@@ -99,8 +99,9 @@ func Loads(bounds []int, counts []float64) []float64 {
 	return loads
 }
 
-// weight is the cumulative weight of a table's rows: how often all rows before
-// a given row were transferred. Within a bucket it grows linearly.
+// weight says, for each row of a table, how often all rows before it together
+// were transferred. Only the sums at bucket starts are stored; between them,
+// the weight grows linearly.
 type weight struct {
 	rows, width int
 	sums        []float64 // by bucket: weight of all rows before it; one more element for the weight of all rows
@@ -176,8 +177,9 @@ type cutter struct {
 	limit       float64 // maximal weight of a part
 }
 
-// least returns the smallest limit with which c.parts parts can cover all
-// rows. It finds the limit by bisection.
+// least returns the smallest value of limit (the maximal weight of a part)
+// with which c.parts parts can cover all rows. It finds the value by
+// bisection.
 func (c *cutter) least() float64 {
 	low := max(c.total()/float64(c.parts), c.heaviestRow())
 	high := c.total()

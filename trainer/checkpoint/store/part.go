@@ -19,8 +19,8 @@ import (
 	"github.com/plx-run/plx/trainer/safetensors"
 )
 
-// parts writes this task's files in each save. It receives snapshots from the
-// trainer and writes them to files. The chief's messages control it.
+// parts writes this task's files of each checkpoint. It receives snapshots
+// from the trainer and writes them to files when the chief (worker:0) says so.
 type parts struct {
 	config  Config
 	life    *lifetime.Lifetime
@@ -34,7 +34,7 @@ type parts struct {
 
 	mu      sync.Mutex
 	current *part                // this task's part in the current save; nil if no save is under way
-	early   *transition.Snapshot // snapshot that arrived before the chief had announced its save; nil if there is none
+	early   *transition.Snapshot // snapshot of a save that the chief has not announced yet; nil if there is none
 	ahead   []tensors.State      // recurrent states that arrived before the chief had announced their save, ascending by step
 }
 
@@ -100,8 +100,9 @@ func give[T any](to chan T, x T, wanted bool) {
 	}
 }
 
-// begin starts this task's part in the save that m announces. The chief
-// announces a save only after the previous one has ended.
+// begin starts to save this task's share of the checkpoint that message m
+// announces. The chief (worker:0) announces a checkpoint only after the
+// previous one has ended.
 func (p *parts) begin(ctx context.Context, m message) {
 	p.cancel(errors.New("the next save has begun"))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -140,8 +141,8 @@ func (p *parts) work(c *part, f func()) bool {
 	return started
 }
 
-// keep starts to copy a file from the task that wrote it. Message m is the
-// chief's request for this second copy.
+// keep starts to copy a checkpoint file from the task that wrote it to this
+// host, as a second copy. Message m is the chief's request for this.
 func (p *parts) keep(m message) error {
 	if m.File == nil {
 		return errors.New("a keep message without a file")

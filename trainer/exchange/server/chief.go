@@ -56,7 +56,7 @@ func (c *chief) save(h wire.Header, e *aggregate.Shards) error {
 	if err := p.awaitTurn(); err != nil {
 		return err
 	}
-	p.turn <- struct{}{} // put back the token that awaitTurn took, because a save ends no step
+	p.turn <- struct{}{} // awaitTurn took the token that allows one step; a save is not a step, so put it back
 	return p.server.save(context.Background(), e, h.Step, h.Offset)
 }
 
@@ -83,9 +83,9 @@ func (c *chief) cut(e *aggregate.Shards) error {
 	return nil
 }
 
-// freeze counts, for each group of workers, the steps of which at least one
-// gradient has arrived, and sends the counts to the chief. The shards apply
-// later steps only after the cut is saved.
+// freeze sends the chief, for each group of workers, the number of steps of
+// which at least one gradient has arrived. The shards apply gradients of later
+// steps only after the checkpoint is saved.
 func (c *chief) freeze(e *aggregate.Shards) error {
 	has, err := e.Alignment().Freeze()
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *chief) saveCut(h wire.Header, e *aggregate.Shards) error {
 }
 
 // releaseWorkers lets workers take steps again. It has an effect only if the
-// chief made them wait after the last cut.
+// chief made them wait while the last checkpoint was taken.
 func (c *chief) releaseWorkers() {
 	if c != nil && c.holds {
 		c.holds = false

@@ -73,9 +73,9 @@ func (g *gpu) Info() (device.Info, error) {
 	return i, err
 }
 
-// in calls a function of the driver in the GPU's context.
+// in calls a function of the CUDA driver in the GPU's context.
 //
-//go:uintptrescapes
+// go:uintptrescapes
 func (g *gpu) in(call string, args ...uintptr) error { return g.step(call, args...) }
 
 // step calls a function of the driver, like in, but allocates no memory. It is
@@ -95,8 +95,8 @@ func (g *gpu) step(call string, args ...uintptr) error {
 //go:uintptrescapes
 func (g *gpu) code(call string, args ...uintptr) int { return g.quick(call, args...) }
 
-// block holds the arguments of one call of the driver. Blocks are reused, so
-// that a call allocates nothing.
+// block holds the arguments of one call of the CUDA driver. Blocks are reused,
+// so that a call allocates no memory.
 type block [12]uintptr
 
 var blocks = sync.Pool{New: func() any { return new(block) }}
@@ -198,14 +198,14 @@ cuStreamWaitEvent cuStreamBeginCapture_v2 cuStreamEndCapture cuGraphInstantiateW
 cuGraphExecDestroy cuEventCreate cuEventRecord cuEventQuery cuEventDestroy_v2`
 
 // instantiate is the function that makes a recorded graph executable. It came
-// with CUDA 11.4. With an older driver, only Stream.Capture fails; everything
-// else works.
+// with CUDA 11.4. With an older NVIDIA driver, only Stream.Capture fails;
+// everything else works.
 const instantiate = "cuGraphInstantiateWithFlags"
 
 // calls maps the names of the driver's functions to their addresses.
 type calls map[string]uintptr
 
-// load loads the driver's library and looks up all functions.
+// load loads the CUDA driver's library and looks up all functions.
 func load() (calls, error) {
 	file := cmp.Or(os.Getenv("PLX_CUDA"), library)
 	runtime.LockOSThread() // dlerror returns the error of the calling thread, so dlopen and dlerror must run on one thread
