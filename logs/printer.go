@@ -58,7 +58,7 @@ type Options struct {
 	Only         []string       // print only tasks whose name matches one of these patterns of path.Match; an empty slice prints all tasks
 	NoTasks      bool           // show only the host in the prefix
 	NoPrefix     bool           // print lines without a prefix
-	Timestamps   bool           // begin each line with the time of its chunk in UTC; JSON lines always have a time
+	Timestamps   bool           // begin each line with the UTC time at which the task wrote it; JSON lines always have a time
 	Fold         bool           // print a message once if several tasks write it to stderr within a second
 	// Loss examines a message that a task wrote to stderr. If the message
 	// reports that the task lost its connection to a peer, Loss returns the
@@ -146,8 +146,8 @@ func (p *Printer) Close() error {
 const recent = 20
 
 // Shown reports whether the user can probably still see text on the terminal.
-// It is true if text ends the last stderr line of the task, without colours,
-// and that line is among the last recent lines printed.
+// This is so if the last stderr line of the task ends with text, ignoring
+// colours, and at most recent (20) lines were printed since.
 func (p *Printer) Shown(host, task, text string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,8 +23,8 @@ type stream struct {
 	memory               int            // bytes of this stream's buffers, as last counted by measure
 	rows                 []*Row         // progress rows that show the unfinished lines on a terminal
 	hidden               bool           // true if Options.Only does not select the task, so that nothing is printed
-	message              *unit          // the newest held unit (see fold.go); nil if none is held
-	heldLines, heldBytes int            // lines and bytes of this stream that are held back
+	message              *unit          // the newest unit (line or message) that is held back, see fold.go; nil if none is
+	heldLines, heldBytes int            // number of lines, and of bytes, of this stream that are held back and not printed yet
 	flooded              time.Time      // last time at which too many lines or bytes were held; for a while after it, lines are not held
 	host                 *regexp.Regexp // matches the host's name in a line
 	last                 []byte         // the last printed line of stderr, cut to its last maxLast bytes

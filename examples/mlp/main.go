@@ -107,7 +107,7 @@ type report struct {
 	test    trainer.Feed
 	save    string
 	every   int           // number of steps between two printed lines
-	next    int           // first step after which the next line may be printed
+	next    int           // number of the step after which the next line is due
 	spent   time.Duration // time that the steps since the last printed line took
 	steps   int
 

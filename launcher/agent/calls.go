@@ -73,8 +73,8 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 	}
 }
 
-// piped makes a handler of a function that reads the data that the launcher
-// streams to this call, and writes data back.
+// piped returns a handler that calls do. The function do can read the data
+// that the launcher streams during the call, and write data back.
 func piped[In any](do func(context.Context, In, io.Reader, io.Writer) error) protocol.Handler {
 	return protocol.HandleStream(func(ctx context.Context, want In, call *protocol.Answering) (none, error) {
 		return none{}, do(ctx, want, call, call)

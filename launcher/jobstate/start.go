@@ -22,7 +22,8 @@ type start struct {
 	message      *protocol.Start // the Start message, which is the same for all hosts; nil before the stage starting
 }
 
-// request returns the request of the current stage for host h.
+// request returns the command that sends host h the request of the current
+// stage: a Prepare, Check or Start message.
 func (s *start) request(v view, h int) []Command {
 	to, now := v.hosts[h], v.generation.number
 	switch v.stage {

@@ -187,9 +187,9 @@ func (v view) watched() (all []hang.Task) {
 	return all
 }
 
-// seen passes the report of host h about its tasks to the hang detection. When
-// no report is missing any more, the hang detection evaluates all of them. The
-// search late looks for a host whose report is missing.
+// seen passes the report of host h about its tasks to the hang detection. Once
+// all hosts have reported, the hang detection evaluates the reports. The
+// search late looks for a host that has not reported.
 func (v view) seen(watch *hang.Watch, late *search, h int, s *protocol.ActivityReport) ([]Command, decision) {
 	unheard := func(h int) bool { return v.unended(h) > 0 && !watch.HasHeard(h) }
 	if !watch.Heard(h, s) || late.finds(len(v.hosts), unheard) {

@@ -29,8 +29,8 @@ const KnowsNoCalls = `something that begins with "plx-agent-3`
 // plx.
 var errNotAgent = errors.New("no plx agent answered")
 
-// VersionError is the error if the other side is a plx agent with another
-// protocol version. Got is the version string that it sent.
+// VersionError is the error if the peer is a plx agent with another protocol
+// version. Got is the version string that the peer sent.
 type VersionError struct{ Got string }
 
 func (e *VersionError) Error() string {

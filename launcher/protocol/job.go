@@ -37,10 +37,10 @@ type Spec struct {
 
 	Outputs []Output `json:"outputs,omitempty"` // patterns of the files that the job produces
 
-	// Tasks are the host's tasks in generation 0, the first run of all tasks.
-	// plx fills their folders before the agent starts. The tasks that the
-	// agent later starts are those of each Prepare message. WorldSize is the
-	// number of workers of the job in generation 0.
+	// Tasks are the host's tasks in generation 0, the first run of all tasks,
+	// whose folders plx fills before the agent starts. Which tasks the agent
+	// starts, also in generation 0, is in each Prepare message. WorldSize is
+	// the number of workers of the job in generation 0.
 	Tasks     []TaskSpec `json:"tasks"`
 	WorldSize int        `json:"worldSize"`
 	Bind      bool       `json:"bind"` // true if each worker is pinned to its share of the host's CPU cores

@@ -144,8 +144,8 @@ func (c *Config) describe(i int, touched float64) cost.Variable {
 }
 
 // report logs the bytes that were transferred in the last window steps. all
-// has, one worker after the other, what each has exchanged in the layout of
-// [statistics.exchanged].
+// joins one slice of each worker, by rank. [statistics.exchanged] describes
+// the layout of such a slice.
 func (c *Config) report(window int, sum totals, all []float64) {
 	if len(c.Cluster.Hosts()) < 2 {
 		return

@@ -118,9 +118,9 @@ func memories(values ...any) (of dtype, all [][]byte, err error) {
 	return of, all, nil
 }
 
-// The collectives below move data without adding. Each says which bytes this
-// worker sends to every other worker, and into which memory it receives the
-// bytes of every other worker.
+// The collectives below move data without adding. Each method builds two lists
+// with one slice for each other worker: the bytes to send to that worker, and
+// the memory for the bytes from it.
 
 // call is one collective operation, such as a broadcast, that is running on
 // this worker.

@@ -6,9 +6,9 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// The collectives below add. Each worker adds its share of the elements. If
-// there is little data, every worker adds all elements instead. The order of
-// the additions does not depend on the amount of data.
+// The collectives below add the workers' slices. Each worker computes the sums
+// of its share of the elements; if there is little data, every worker computes
+// all sums. The order of the additions is the same in both cases.
 
 // blockSize is the maximum number of bytes of other workers' contributions
 // that a sum holds in memory at a time.

@@ -50,9 +50,9 @@ func (c call) softmax() Growth {
 	return Growth{Degree: -1, axes: c.in[0].axes}
 }
 
-// image returns the growth of an operation on images of shape (batch,
-// channels, height, width). The result grows as the images do; for images that
-// are sums over the rows, the growth is unknown.
+// image returns the growth (dependence on the batch size) of an operation on
+// images of shape (batch, channels, height, width). The result grows as the
+// input does. If the input is a sum over the batch, the growth is unknown.
 func (c call) image() Growth {
 	if c.in[0].Degree != 0 {
 		return c.unknown(" of a sum over the rows")

@@ -159,8 +159,8 @@ func (c checker) mode() error {
 	return c.hosts()
 }
 
-// cut returns an error if d.Cut does not have exactly one number of steps for
-// each group of workers.
+// cut checks d.Cut, the number of steps in the checkpoint for each group of
+// workers. It returns an error if d.Cut does not fit the other fields.
 func (c checker) cut() error {
 	d := c.d
 	switch {

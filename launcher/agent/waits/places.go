@@ -53,8 +53,8 @@ func Places(text string) []string {
 }
 
 // KernelPlaces describes what the processes of a task wait for, such as
-// "sleep: sleeps". It includes only processes without children. The texts are
-// equal for tasks that wait for the same.
+// "sleep: sleeps". It includes only processes without children. Tasks that
+// wait for the same thing get equal texts.
 func KernelPlaces(processes []protocol.Process) []string {
 	var all []string
 	for _, p := range processes {
@@ -138,9 +138,9 @@ func callsIn(line string) (names []string) {
 // file.
 const maxSource = 4 << 20
 
-// sourceLine returns a line of a source file. The path is the one that the
-// process pid uses, which may run in a container. sourceLine returns "" if the
-// file cannot be read.
+// sourceLine returns a line of a source file. file is the path as the process
+// pid sees it, which differs from the agent's if that process runs in a
+// container. sourceLine returns "" if the file cannot be read.
 func sourceLine(pid int, file, line string) string {
 	n, err := strconv.Atoi(line)
 	if err != nil {

@@ -39,9 +39,8 @@ func (h *Histogram) Counts() []float64 { return h.counts }
 // ceil returns a/b rounded up. Unlike (a+b-1)/b, it cannot overflow.
 func ceil(a, b int) int { return a/b + min(a%b, 1) }
 
-// near is a tolerance of the division into parts. To end at the end of a
-// bucket, a part may be heavier than the best possible maximum by this
-// fraction.
+// near is a tolerance of Cut, as a fraction. A part may be this much heavier
+// than the best possible maximum, so that Cut can end parts at bucket ends.
 const near = 0.05
 
 // Cut divides the rows [0, rows) into parts of about the same weight and
@@ -237,9 +236,10 @@ func (c *cutter) cut() []int {
 	return append(bounds, c.rows)
 }
 
-// end returns the end of the next part if parts remain to cover the rows after
-// from. It prefers the end of a bucket. If no bucket ends near an equal share
-// of the weight, it returns a row inside a bucket.
+// end returns the row at which the next part ends. That part begins at row
+// from; it and the parts after it are parts in number. end prefers the end of
+// a bucket. If no bucket ends near an equal share of the remaining weight, it
+// returns a row inside a bucket.
 func (c *cutter) end(from, parts int) int {
 	share := (c.total() - c.until(from)) / float64(parts)
 	at := c.until(from) + share

@@ -42,7 +42,7 @@ type parts struct {
 type part struct {
 	id      string          // ID of the checkpoint
 	step    uint64          // number of training steps in the checkpoint
-	number  uint64          // number of the shard holders' snapshots for this save, see Expected.Number
+	number  uint64          // number that the shard holders' snapshots for this save carry, see Expected.Number
 	wanted  wanted          // says what this task writes in the save
 	ctx     context.Context // ends when this task's part in the save is over
 	cancel  context.CancelCauseFunc
@@ -188,9 +188,8 @@ func (p *parts) cancel(why error) {
 	}
 }
 
-// drop ends the role of the current part: if meant returns true for the part,
-// drop sets parts.current to nil and returns the part. Otherwise drop returns
-// nil.
+// drop sets parts.current to nil and returns the old value, if meant returns
+// true for it. Otherwise drop changes nothing and returns nil.
 func (p *parts) drop(meant func(*part) bool) *part {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 // called on a nil *chief.
 type chief struct {
 	peer      *peer
-	saved     uint64        // number of the step before which the chief last saved, plus 1; 0 means that it never saved
+	saved     uint64        // number of the step before which the chief last saved a checkpoint, plus 1; 0 means that it never saved one
 	holds     bool          // true if workers must not take steps after the last cut until the chief takes its next step
-	copied    chan struct{} // closed after the shards of the last agreed cut are copied
+	copied    chan struct{} // closed after the shards are copied for the last checkpoint
 	concluded bool          // true if the chief has reported that it takes no further step
 }
 
@@ -40,9 +40,10 @@ func (c *chief) take(h wire.Header, e *aggregate.Shards) error {
 	return fmt.Errorf("unexpected %s frame of kind %d, with %d gradients to come", h.Kind, h.Part, c.peer.step.need)
 }
 
-// save copies all shards, in mode sync, which needs no consistent cut. The
-// chief must have completed its own step. The other workers cannot take a step
-// without the chief, so all shards have seen the same number of steps.
+// save copies all shards for a checkpoint, in mode sync (all workers take each
+// step together). The chief must have completed its own step. The other
+// workers cannot take a step without the chief, so all shards have seen the
+// same number of steps.
 func (c *chief) save(h wire.Header, e *aggregate.Shards) error {
 	p := c.peer
 	switch {
@@ -60,9 +61,9 @@ func (c *chief) save(h wire.Header, e *aggregate.Shards) error {
 	return p.server.save(context.Background(), e, h.Step, h.Offset)
 }
 
-// cut proposes a consistent cut to the chief: the number of steps of each
-// group of workers whose gradients have arrived at this server. It first waits
-// until the shards of the previous cut are copied.
+// cut begins a checkpoint: it calls freeze, which tells the chief from which
+// steps gradients have arrived at this server. Before that, it waits until the
+// shards of the previous checkpoint are copied.
 func (c *chief) cut(e *aggregate.Shards) error {
 	c.releaseWorkers()
 	select {
@@ -95,8 +96,9 @@ func (c *chief) freeze(e *aggregate.Shards) error {
 	return nil
 }
 
-// saveCut reads the consistent cut that the chief has chosen. It saves the
-// shards after all gradients of the steps in the cut have arrived.
+// saveCut reads which steps of each group of workers the checkpoint shall
+// contain; the chief has chosen them. It saves the shards after all gradients
+// of these steps have arrived.
 func (c *chief) saveCut(h wire.Header, e *aggregate.Shards) error {
 	if h.Part > 1 {
 		return fmt.Errorf("%s frame of kind %d", h.Kind, h.Part)

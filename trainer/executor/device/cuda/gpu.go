@@ -75,7 +75,7 @@ func (g *gpu) Info() (device.Info, error) {
 
 // in calls a function of the CUDA driver in the GPU's context.
 //
-// go:uintptrescapes
+//go:uintptrescapes
 func (g *gpu) in(call string, args ...uintptr) error { return g.step(call, args...) }
 
 // step calls a function of the driver, like in, but allocates no memory. It is
@@ -89,8 +89,8 @@ func (g *gpu) step(call string, args ...uintptr) error {
 	return nil
 }
 
-// code calls a function of the driver, like in, and returns the driver's error
-// code instead of an error.
+// code calls a function of the CUDA driver, like in, and returns the driver's
+// error code instead of an error.
 //
 //go:uintptrescapes
 func (g *gpu) code(call string, args ...uintptr) int { return g.quick(call, args...) }
@@ -223,7 +223,7 @@ func load() (calls, error) {
 	return c, nil
 }
 
-// do calls a function of the driver that does not need the GPU's context.
+// do calls a function of the CUDA driver that does not need the GPU's context.
 //
 //go:uintptrescapes
 func (c calls) do(name string, args ...uintptr) error {
