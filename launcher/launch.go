@@ -77,7 +77,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	}
 	ending := stopLimits{grace: cfg.Grace, save: cfg.CheckpointTimeout}
 	if cfg.Detach {
-		ending.save = 0 // signals reach plx only until a detached job has started, so they ask for no checkpoint
+		ending.save = 0 // plx handles signals only until the detached job has started; until then there is nothing to save
 	}
 	ctx, l.signals = watch(ctx, sig, ending, l.printer)
 	defer l.signals.close()

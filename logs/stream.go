@@ -130,8 +130,9 @@ func (s *stream) drop(c Chunk) error {
 	return s.flush()
 }
 
-// line formats a line and adds it to s.out, unless an option omits the line or
-// folding holds it back.
+// line formats a line and adds it to s.out. It does not add a line that an
+// option omits, or that is held back to be merged with equal lines of other
+// tasks (Options.Fold).
 func (s *stream) line(l line) {
 	if l.redrawn && !s.screen.Terminal && !s.screen.Colour && utf8.Valid(l.text) {
 		l.text = unformatted(l.text)
@@ -244,9 +245,9 @@ const maxShown = 4 << 10
 // it.
 const showAfter = 300 * time.Millisecond
 
-// pollSoon calls s.poll after showAfter. That shows a line that is still
+// pollSoon calls s.poll after showAfter. This shows a line that is still
 // unfinished, such as a row of dots that a program prints one by one. It also
-// prints rows of a block that the program does not redraw any more.
+// prints a block of progress bars that the program has stopped redrawing.
 func (p *Printer) pollSoon(s *stream) {
 	if slices.Contains(p.unfinished, s) {
 		return

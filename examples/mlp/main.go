@@ -134,9 +134,9 @@ func newReport(s *settings, job *trainer.Job, session *trainer.Session, test *da
 }
 
 // step counts a finished step. It prints a line after step 0 and after every
-// r.every further steps. If the chief is slow and has skipped the step to
-// print, it prints after the next step that it runs. The printed step time is
-// the mean since the last line.
+// r.every further steps. If the chief skipped the step to print, because it
+// was too slow for the other workers, step prints after the chief's next step.
+// The printed step time is the mean since the last line.
 func (r *report) step(ctx context.Context, step int, loss float64, spent time.Duration) error {
 	if r == nil {
 		return nil

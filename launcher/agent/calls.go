@@ -82,7 +82,8 @@ func piped[In any](do func(context.Context, In, io.Reader, io.Writer) error) pro
 }
 
 // survey returns facts about the host (system, hardware), the GPU locks on it,
-// and which of the requested blobs its cache holds.
+// and which of the requested blobs (files named by their SHA-256) are in its
+// cache.
 func survey(_ context.Context, of protocol.Survey) (protocol.Surveyed, error) {
 	facts, err := envsync.DescribeHost()
 	if err != nil {
@@ -162,8 +163,8 @@ func installVenv(ctx context.Context, want venv.Request) (ready bool, err error)
 	return ready, damagedContent(err)
 }
 
-// inJob makes a handler of a function that needs only a job's folder on this
-// host.
+// inJob makes a handler from a function do that needs only a job's folder on
+// this host.
 func inJob[Out any](do func(jobfolder.Folder) (Out, error)) func(context.Context, protocol.HostJob) (Out, error) {
 	return func(_ context.Context, of protocol.HostJob) (out Out, err error) {
 		f, err := jobfolder.Of(of.Job, of.Folder)

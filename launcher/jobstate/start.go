@@ -134,9 +134,8 @@ func mismatch(v view, h int, p protocol.Prepared) string {
 // error. In a later generation, this counts as a failure of the peer's host.
 //
 // The tasks of a program without plx's trainer may never connect to each
-// other. For such a program, an unreachable peer causes only a warning. The
-// exception is that host h drives a detached job, because the driver must
-// reach all hosts.
+// other. For such a program, an unreachable peer causes only a warning, unless
+// host h drives a detached job: the driver must reach all hosts.
 func (s *start) checked(v view, h int, c protocol.Checked) ([]Command, decision) {
 	if !v.hosts[h].participates || v.stage != checking && v.stage != settling {
 		return nil, nil

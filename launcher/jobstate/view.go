@@ -54,8 +54,8 @@ type view struct {
 
 func (v view) name(h int) string { return v.hosts[h].name() }
 
-// beforeStop reports whether the current generation has not begun to end: the
-// stage is gathering to running.
+// beforeStop reports whether the current generation has not begun to end,
+// which means a stage before finishing.
 func (v view) beforeStop() bool { return v.stage < finishing }
 
 // between reports whether the current generation has failed or is being
@@ -133,9 +133,9 @@ func because(cause string) string {
 	return ": " + cause
 }
 
-// decision is what a submachine decides that the job does next. It is one of
-// the types below, or nil if the job only continues. Machine.decide carries
-// out the decision.
+// decision is what the job does next, as a submachine (part of Machine, such
+// as start or save) has decided. It is one of the types below, or nil if the
+// job only continues. Machine.decide carries out the decision.
 type decision any
 
 // The decisions. Each comment begins with the name of the submachine that

@@ -115,10 +115,10 @@ func (c *Conn) Send(m Message) error {
 	return err
 }
 
-// A message is encoded as a 4-byte length and JSON. To save the encoding of
-// data, a Piece or an Order is not JSON. Its length field has one of the bits
-// below set. After the length come an 8-byte call ID, a 1-byte stream number
-// and the data.
+// A message is encoded as a 4-byte length and JSON. Messages of type Piece or
+// Order carry raw data instead, because JSON would be slow to encode. Their
+// length field has one of the bits below set. After the length come an 8-byte
+// call ID, a 1-byte stream number and the data.
 const (
 	rawPiece = 1 << 31
 	rawOrder = 1 << 30

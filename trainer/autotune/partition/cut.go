@@ -221,7 +221,7 @@ func (c *cutter) back(to int) int {
 // the remaining weight, unless the limits of this part or of the later parts
 // forbid that.
 func (c *cutter) cut() []int {
-	earliest := make([]int, c.parts+1) // by bound: the smallest row at which the remaining parts can still cover all remaining rows
+	earliest := make([]int, c.parts+1) // earliest[k] is the smallest possible start of part k, from which the parts k and later can still cover all remaining rows
 	earliest[c.parts] = c.rows
 	for k := c.parts - 1; k > 0; k-- {
 		earliest[k] = c.back(earliest[k+1])

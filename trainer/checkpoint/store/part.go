@@ -38,10 +38,11 @@ type parts struct {
 	ahead   []tensors.State      // recurrent states that arrived before the chief had announced their save, ascending by step
 }
 
-// part is what this task does in one save.
+// part is this task's share of one checkpoint: the files that it writes, and
+// the progress of writing them.
 type part struct {
 	id      string          // ID of the checkpoint
-	step    uint64          // number of training steps in the checkpoint
+	step    uint64          // number of training steps after which the checkpoint is taken
 	number  uint64          // number that the shard holders' snapshots for this save carry, see Expected.Number
 	wanted  wanted          // says what this task writes in the save
 	ctx     context.Context // ends when this task's part in the save is over
@@ -71,8 +72,8 @@ func (p *part) compare(s transition.Snapshot) int {
 	return cmp.Or(cmp.Compare(s.Step, p.step), cmp.Compare(s.Number, p.number))
 }
 
-// maxAhead is the maximal length of parts.ahead: one state for the next save,
-// and one for the last step, which a worker saves without being asked.
+// maxAhead is the maximal length of parts.ahead: one state for the next
+// checkpoint, and the state after the last step, which a worker always sends.
 const maxAhead = 2
 
 // saveCarried receives the recurrent state of this task's worker. The state is

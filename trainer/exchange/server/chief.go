@@ -18,7 +18,7 @@ import (
 type chief struct {
 	peer      *peer
 	saved     uint64        // number of the step before which the chief last saved a checkpoint, plus 1; 0 means that it never saved one
-	holds     bool          // true if workers must not take steps after the last cut until the chief takes its next step
+	holds     bool          // true if workers must wait after the last checkpoint until the chief takes its next step
 	copied    chan struct{} // closed after the shards are copied for the last checkpoint
 	concluded bool          // true if the chief has reported that it takes no further step
 }

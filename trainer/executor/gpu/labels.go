@@ -12,9 +12,9 @@ import (
 // labels are all inputs with class numbers that a run checks.
 type labels []label
 
-// label is an input with class numbers, one per row, in the host's memory. A
-// run checks the numbers before it copies them to the GPU. A GPU kernel turns
-// an invalid class number into NaN and cannot report which number was wrong.
+// label is an input with class numbers, one per row, in CPU memory. A run
+// checks the numbers before it copies them to the GPU. A GPU kernel turns an
+// invalid class number into NaN and cannot report which number was wrong.
 type label struct {
 	reader *compile.Value // first operation that reads the class numbers
 	labels operation.Labels

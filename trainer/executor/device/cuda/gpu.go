@@ -16,8 +16,8 @@ import (
 )
 
 // Open opens the GPU with the given index among the GPUs that
-// CUDA_VISIBLE_DEVICES lists. The error says whether the driver is missing, is
-// too old, or has no GPU with this index.
+// CUDA_VISIBLE_DEVICES lists. The error says whether NVIDIA's driver is
+// missing, is too old, or has no GPU with this index.
 func Open(index int) (device.GPU, error) {
 	c, err := load()
 	if err != nil {
@@ -78,8 +78,8 @@ func (g *gpu) Info() (device.Info, error) {
 //go:uintptrescapes
 func (g *gpu) in(call string, args ...uintptr) error { return g.step(call, args...) }
 
-// step calls a function of the driver, like in, but allocates no memory. It is
-// for calls that every training step makes. No argument may point to a
+// step calls a function of the CUDA driver, like in, but allocates no memory.
+// It is for calls that every training step makes. No argument may point to a
 // variable on the Go stack: Go may move the stack, and step does not prevent
 // it.
 func (g *gpu) step(call string, args ...uintptr) error {
@@ -101,8 +101,8 @@ type block [12]uintptr
 
 var blocks = sync.Pool{New: func() any { return new(block) }}
 
-// quick sets the GPU's context on this thread, calls a function of the driver
-// and returns its error code. It allocates nothing.
+// quick sets the GPU's context on this thread, calls a function of the CUDA
+// driver and returns its error code. It allocates no memory.
 func (g *gpu) quick(call string, args ...uintptr) int {
 	b := blocks.Get().(*block)
 	defer blocks.Put(b)
@@ -202,7 +202,7 @@ cuGraphExecDestroy cuEventCreate cuEventRecord cuEventQuery cuEventDestroy_v2`
 // everything else works.
 const instantiate = "cuGraphInstantiateWithFlags"
 
-// calls maps the names of the driver's functions to their addresses.
+// calls maps the names of the CUDA driver's functions to their addresses.
 type calls map[string]uintptr
 
 // load loads the CUDA driver's library and looks up all functions.
