@@ -39,8 +39,8 @@ type Printer struct {
 	lines     int         // number of lines printed so far
 	holding   []*unit     // units that are held back (see fold.go), in the order of their first lines
 	releasing *time.Timer // timer that prints held units; running while holding is not empty
-	// unfinished lists the streams whose unfinished line the timer showing
-	// will draw as a progress row.
+	// unfinished lists the streams with an unfinished line, which will be
+	// drawn as a progress row when the timer showing fires.
 	unfinished []*stream
 	showing    *time.Timer // timer that draws unfinished lines; running while unfinished is not empty
 	err        error       // error of the first failed write, which all later calls return; nil if no write failed

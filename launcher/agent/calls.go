@@ -101,7 +101,8 @@ func probe(ctx context.Context, how protocol.Probe) (gpuprobe.Output, error) {
 // with the first DoUse call.
 type hostUse struct {
 	host *sampler.Host // nil before the first DoUse call
-	// closed by close, so that the goroutine that samples the host ends
+	// the method close closes quit, which ends the goroutine that samples the
+	// host
 	quit    chan struct{}
 	running sync.WaitGroup
 }

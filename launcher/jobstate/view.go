@@ -107,9 +107,10 @@ func (v view) fault(h int, e protocol.Exit) string {
 	return ""
 }
 
-// outOfMemory returns a text if the kernel killed the task, or may have killed
-// it, because memory ran out. If there is no evidence for this task, only the
-// host's count of such kills is known, which may be about another program.
+// outOfMemory returns a text if the kernel killed the task because memory ran
+// out, or may have done so. e.OOM is evidence about this task. Without it,
+// only the number of processes that the host's kernel killed for this reason
+// is known (e.OOMKills); they may belong to another program.
 func outOfMemory(e protocol.Exit) string {
 	switch {
 	case e.OOM != "":

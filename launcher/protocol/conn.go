@@ -14,7 +14,7 @@ import (
 // identifies the protocol of all later messages on the connection.
 const (
 	magic      = "plx-agent-1\n" // for messages of a job, between its agent and a client
-	magicCalls = "plx-agent-3\n" // for remote procedure calls, which a Spec and the messages of its job may follow
+	magicCalls = "plx-agent-3\n" // for remote procedure calls to an agent without a job; a Spec may then give it a job, and messages of this job follow
 )
 
 // MaxMessage is the largest size of one encoded message in bytes. The largest

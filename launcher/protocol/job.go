@@ -65,8 +65,9 @@ type Spec struct {
 	Freeze   time.Duration `json:"freeze"`   // the agent kills a task of plx's trainer that sends no heartbeat for this long; 0 means never
 	Detached bool          `json:"detached"` // true if an agent drives the job, false if the launcher does
 	Logs     bool          `json:"logs"`     // true if the agent sends the first EarlyLogs bytes of the logs in Logged messages
-	// Hang is HangPlan.Timeout. The agent measures the activity of its tasks
-	// often enough to detect a hang of this duration.
+	// Hang is the time without progress after which the job counts as hung
+	// (see HangPlan.Timeout). The agent measures the activity of its tasks
+	// often enough to detect such a hang.
 	Hang time.Duration `json:"hang,omitempty"`
 
 	// Placing and StartTimeout are options of plx launch. They are stored for

@@ -164,8 +164,8 @@ func (c *Config) report(window int, sum totals, all []float64) {
 }
 
 // listed prepares the report: the largest variables get entries of their own,
-// and all others share one entry. The result line maps the index of each
-// variable, and last the loss, to its entry.
+// and all others share one entry. line[i] is the index of the entry of
+// variable i; the last element of line is for the loss.
 func (c *Config) listed(window int, sum totals) (r cost.Report, line []int) {
 	r.Cluster, r.Steps = c.Cluster, window
 	var all []cost.Variable

@@ -153,12 +153,12 @@ func (c *call) checkWhole(name string, whole, piece []byte) error {
 	return nil
 }
 
-// none returns the argument to or from of an exchange in which nothing is sent
-// or received: an empty slice for each worker.
+// none returns a list for exchange (its argument to or from) with an empty
+// slice for each worker: nothing is sent or received.
 func (c *call) none() [][]byte { return make([][]byte, c.world) }
 
-// all returns the argument to of an exchange in which this worker sends b to
-// every other worker.
+// all returns a list for exchange (its argument to) by which this worker sends
+// b to every other worker.
 func (c *call) all(b []byte) [][]byte {
 	to := c.none()
 	for rank := range to {
@@ -167,8 +167,9 @@ func (c *call) all(b []byte) [][]byte {
 	return to
 }
 
-// only returns the argument to or from of an exchange in which b is sent to,
-// or received from, only the worker with the given rank.
+// only returns a list for exchange (its argument to or from) in which only the
+// worker with the given rank has data: it is sent b, or its data is received
+// in b.
 func (c *call) only(rank int, b []byte) [][]byte {
 	to := c.none()
 	to[rank] = b

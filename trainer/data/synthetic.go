@@ -214,7 +214,7 @@ func (m MadeText) following(word int64) int64 {
 // each word by how often it occurs.
 func (m MadeText) Perplexity() float64 {
 	chance, following := make([]float64, m.words), make([]int64, m.words)
-	drawn := 0.0 // sum of the entropy terms of all words, each with the probability of a word that is not the fixed successor: half its Zipf probability
+	drawn := 0.0 // sum of surprise(p) over all words, where p is the probability that the word is drawn by Zipf's law and not as a successor: half its Zipf probability
 	for k := range chance {
 		chance[k], following[k] = random.ZipfChance(k, m.words), m.following(int64(k))
 		drawn += surprise(chance[k] / 2)

@@ -187,8 +187,9 @@ func (c call) product() Growth {
 	return g.contracted(a.has(column) || b.has(rowB))
 }
 
-// contracted returns g with a degree that is higher by 1 if the parameter rows
-// is true. The caller sets rows if a product sums over the rows of the batch.
+// contracted returns the growth g of a product after it has also summed over
+// an axis. If the rows of the batch lie along this axis (rows is true), the
+// degree is higher by 1.
 func (g Growth) contracted(rows bool) Growth {
 	if rows {
 		g.Degree++

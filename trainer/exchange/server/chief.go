@@ -131,9 +131,9 @@ func (c *chief) releaseWorkers() {
 	}
 }
 
-// conclude records that the chief takes no further step. Workers that wait for
-// the chief after a cut may continue. After all other workers have left, the
-// server sends the chief one Alone frame.
+// conclude records that the chief takes no further step. Workers that have
+// waited for the chief since the last checkpoint may continue. After all other
+// workers have left, the server sends the chief one Alone frame.
 func (c *chief) conclude(e *aggregate.Shards) error {
 	c.releaseWorkers()
 	if c.concluded {

@@ -148,7 +148,7 @@ func (g *gpu) FreeHost(b []byte) error {
 	return g.in("cuMemFreeHost", uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
-// The driver's numbers for options of its PTX compiler:
+// The CUDA driver's numbers for options of its PTX compiler:
 // CU_JIT_ERROR_LOG_BUFFER and CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
 const (
 	errorBuffer     = 5
@@ -188,8 +188,8 @@ func (m *module) Kernel(name string) (k device.Kernel, err error) {
 // PLX_CUDA overrides it.
 const library = "libcuda.so.1"
 
-// functions lists the driver's functions that this package calls, with the
-// version in their names.
+// functions lists the CUDA driver's functions that this package calls, with
+// the version in their names.
 const functions = `
 cuInit cuDriverGetVersion cuGetErrorName cuDeviceGet cuDeviceGetName cuDeviceGetAttribute cuDevicePrimaryCtxRetain
 cuCtxSetCurrent cuMemAlloc_v2 cuMemFree_v2 cuMemGetInfo_v2 cuMemHostAlloc cuMemFreeHost cuMemcpyHtoDAsync_v2
@@ -234,8 +234,8 @@ func (c calls) do(name string, args ...uintptr) error {
 	return c.failed(name, int(int32(result)), "")
 }
 
-// failed returns the error for a driver's error code. text is further
-// information, such as the PTX compiler's messages; it may be empty.
+// failed returns the error for an error code of the CUDA driver. text is
+// further information, such as the PTX compiler's messages; it may be empty.
 func (c calls) failed(call string, code int, text string) *device.Error {
 	var name unsafe.Pointer
 	if r, _, _ := purego.SyscallN(c["cuGetErrorName"], uintptr(code), uintptr(unsafe.Pointer(&name))); int32(r) != 0 {
