@@ -28,7 +28,7 @@ type stream struct {
 	flooded              time.Time      // last time at which too many lines or bytes were held; for a while after it, lines are not held
 	host                 *regexp.Regexp // matches the host's name in a line
 	last                 []byte         // the last printed line of stderr, cut to its last maxLast bytes
-	at                   int            // number of lines that the Printer had printed after this stream's last line; 0 before the first line
+	at                   int            // value of Printer.lines when this stream's last line had been printed; 0 before the first line
 }
 
 // newStream returns the initial state for the lines of origin o.
@@ -53,9 +53,9 @@ func (s *stream) add(c Chunk) error {
 	if c.Dropped > 0 {
 		return s.drop(c)
 	}
-	// Each line is printed with the time of the chunk in which it began.
-	// Therefore add first feeds the end of an unfinished line, and then sets
-	// s.time to the time of this chunk.
+	// Each line is printed with the time of the chunk (piece of output) in
+	// which the line began. Therefore add first feeds the end of an unfinished
+	// line, and then sets s.time to the time of this chunk.
 	if len(s.split.partial) > 0 {
 		n := 1 + bytes.IndexByte(c.Data, '\n')
 		s.split.feed(c.Data[:n])

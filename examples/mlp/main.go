@@ -175,7 +175,7 @@ func (r *report) evaluate(ctx context.Context, step int) error {
 // the same step as an uninterrupted one.
 func (r *report) stopEarly(ctx context.Context, step int) error {
 	began := time.Now()
-	defer func() { r.spent -= time.Since(began) }() // the evaluation does not count as step time
+	defer func() { r.spent -= time.Since(began) }() // r.spent is the time of the steps, so subtract the time of the evaluation
 	if err := r.evaluate(ctx, step); err != nil {
 		return err
 	}

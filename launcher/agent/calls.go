@@ -32,7 +32,7 @@ type session struct {
 	seed    seed
 	checkup checkup.Agent
 	usage   hostUse
-	job     *running // connection to a running job's agent, to which this process will relay; nil before a Connect call
+	job     *running // connection to a running job's agent, for which this process will relay the launcher's messages; nil before a Connect call
 }
 
 // methods returns the handlers of the calls that an agent answers before it

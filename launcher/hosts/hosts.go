@@ -165,7 +165,7 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 }
 
 func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
-	own, _ := artifacts.Own() // error ignored: if this binary cannot run on the hosts, guess is zero, and each host reports its platform first
+	own, _ := artifacts.Own() // the error is ignored: if plx's own binary cannot run on the hosts, guess is zero, and plx first asks each host for its platform
 	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, dials: printer.NewHostProgress("connecting", len(reach.Lines())),
 		agents: &agents{printer: printer, guess: own, made: map[envsync.Platform]*artifacts.Set{}}}
 	s.seeds = bootstrap.NewSeeds(func(why string) {

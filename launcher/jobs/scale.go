@@ -80,7 +80,7 @@ type scaler struct {
 	set     *hosts.Set         // the new hosts; nil if no host joins
 	group   hosts.Group        // agents of the new hosts
 	join    []protocol.Joining // the new hosts, in the form that is sent to the job's driver
-	scratch *scratch.Folder    // temporary folder for files copied from a host of the job; nil if none were copied
+	scratch *scratch.Folder    // true if the driver may have accepted the request of plx scale; the job may then already use the new hosts
 	asked   bool               // true if the driver may have accepted the request; the job may then use the new hosts
 }
 

@@ -73,8 +73,9 @@ func (s *start) peers(v view, of int) (peers []protocol.Peer) {
 	return peers
 }
 
-// dialled returns the indices from all that one host must dial. self is the
-// position of this host in all, and chief the index of the chief's host.
+// dialled returns those elements of all (sorted host indices) that one host
+// must dial. self is the position of this host in all, and chief the index of
+// the chief's host.
 func dialled(all []int, self, chief int) (some []int) {
 	if len(all) <= checkAll || all[self] == chief {
 		return slices.Delete(slices.Clone(all), self, self+1)

@@ -167,7 +167,7 @@ type Claim struct {
 	Whole string `json:"whole,omitempty"`
 }
 
-// Claims returns the claims of all given tasks.
+// Claims returns the claims (locks on GPUs) of all given tasks.
 func Claims(tasks []TaskSpec) (all []Claim) {
 	for _, t := range tasks {
 		all = append(all, t.Claims...)
@@ -342,7 +342,7 @@ type Verdict struct {
 	Suspended time.Duration `json:"suspended,omitempty"`
 
 	Hang  *Hang  `json:"hang,omitempty"`  // details of the hang if the job ended because it hung; otherwise nil
-	Saved *Saved `json:"saved,omitempty"` // result of the checkpoint before a requested stop; nil if none was requested
+	Saved *Saved `json:"saved,omitempty"` // result of the checkpoint that was requested before a stop; nil if no checkpoint was requested
 }
 
 // Part says what part a task had in the failure of its job: culprit, victim

@@ -20,7 +20,7 @@ type statistics struct {
 	variables, holders int                    // numbers of variables and of shard holders
 	counts             []*partition.Histogram // by table: number of requests of this worker for rows of each bucket (a range of rows) since the last meeting
 	touched            []float64              // by table: number of rows that this worker requested since the last meeting
-	before             []float64              // bytes exchanged from the start until the last meeting of the workers; nil before the first meeting
+	before             []float64              // bytes that this worker exchanged from the start until the last meeting of the workers, in the layout of exchanged; nil before the first meeting
 
 	mu     sync.Mutex
 	filled []float64 // by variable: fraction of gradient rows that are not zero; 0 if it was not measured

@@ -10,8 +10,8 @@ import (
 // of its share of the elements; if there is little data, every worker computes
 // all sums. The order of the additions is the same in both cases.
 
-// blockSize is the maximum number of bytes of other workers' contributions
-// that a sum holds in memory at a time.
+// blockSize limits the memory of a sum, in bytes: it receives the data of
+// other workers in blocks that take at most this much together.
 const blockSize = 16 << 20
 
 func (c *call) reduceScatter(from, into []byte) error {

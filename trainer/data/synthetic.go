@@ -238,8 +238,9 @@ func (m MadeText) String() string {
 }
 
 // often returns how often each word occurs, as a fraction of all words. It
-// uses fixed-point iteration. Half of the words do not depend on the previous
-// word, so each iteration halves the error.
+// computes the fractions again and again from their previous values. Half of
+// the words do not depend on the previous word, so each repetition halves the
+// error.
 func (m MadeText) often(chance []float64, following []int64) []float64 {
 	often, next := append([]float64{}, chance...), make([]float64, m.words)
 	for range 60 {

@@ -37,8 +37,9 @@ func (c call) within(axis int) Growth {
 	return c.in[0]
 }
 
-// softmax returns the growth of a softmax. If a softmax along the rows gets k
-// times as many rows, each value becomes 1/k as large.
+// softmax returns the growth of a softmax. Over an axis of batch rows, the
+// values add up to 1: with k times as many rows, each is 1/k as large (degree
+// -1).
 func (c call) softmax() Growth {
 	axis := int(c.f[1].Int())
 	if axis < 0 {

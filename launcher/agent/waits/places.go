@@ -33,7 +33,7 @@ func Places(text string) []string {
 			all = append(all, g.at)
 		}
 	}
-	if len(all) == 0 { // no other goroutine than that of main.main is in a function of the program
+	if len(all) == 0 { // at most the goroutine of main.main is in a function of the program: use that one
 		for _, g := range ofGo(text) {
 			all = append(all, g.at)
 		}

@@ -290,7 +290,7 @@ func (p *parts) writePieces(c *part) report {
 }
 
 // writeState waits for the worker's recurrent state and writes it to a file.
-// The state arrives only after the worker's next step.
+// The trainer sends this state only after the worker's next step.
 func (p *parts) writeState(c *part) report {
 	s, err := await(c.ctx, p.leaving, c.state, "the worker's state", 0)
 	if err != nil {
