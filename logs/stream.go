@@ -25,7 +25,7 @@ type stream struct {
 	hidden               bool           // true if Options.Only does not select the task, so that nothing is printed
 	message              *unit          // the newest unit (line or message) that is held back, see fold.go; nil if none is
 	heldLines, heldBytes int            // number of lines, and of bytes, of this stream that are held back and not printed yet
-	flooded              time.Time      // last time at which too many lines or bytes were held; for a while after it, lines are not held
+	flooded              time.Time      // last time at which the stream had too many held lines or bytes; for a while after it, lines are printed at once
 	host                 *regexp.Regexp // matches the host's name in a line
 	last                 []byte         // the last printed line of stderr, cut to its last maxLast bytes
 	at                   int            // value of Printer.lines when this stream's last line had been printed; 0 before the first line
@@ -123,7 +123,7 @@ func (s *stream) drop(c Chunk) error {
 	if s.p.opts.JSON {
 		s.out = appendJSON(s.out, s.from.host, s.from.Source, s.time, l)
 	} else {
-		s.p.release(true) // print the held lines first, because they came earlier
+		s.p.release(true) // print the lines that are held back first, because they came earlier
 		s.print("", l)
 	}
 	s.split.skipTo(c.Offset + c.Dropped)

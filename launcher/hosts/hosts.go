@@ -222,8 +222,8 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 	return s, nil
 }
 
-// Add moves the hosts of other into s. Close of s then closes them. plx must
-// not have been sent to these hosts yet.
+// Add moves the hosts of other into s. s.Close then also closes their
+// connections. plx must not have been sent to these hosts before.
 func (s *Set) Add(other *Set) {
 	for _, h := range other.Hosts {
 		h.set = s

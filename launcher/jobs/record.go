@@ -191,7 +191,7 @@ const refreshTime = 10 * time.Second
 
 // refreshed returns the job with its current hosts. If another machine has
 // scaled a detached job, this machine's record is out of date. Therefore
-// refreshed asks the agent that drives the job for the hosts.
+// refreshed asks the agent that drives (controls) the job for the hosts.
 func (j *Job) refreshed(ctx context.Context, like hosts.Reach) (*Job, error) {
 	if !j.movable() || j.Verdict != nil {
 		return j, nil

@@ -93,7 +93,7 @@ func (v view) fault(h int, e protocol.Exit) string {
 	switch {
 	case e.StopRequested && (v.stage == finishing || v.stage == stopping):
 		return ""
-	case e.StopRequested: // the driver did not ask the task to stop: the agent's lease has expired, or the host shuts down
+	case e.StopRequested: // this process, which controls the job, did not ask the task to stop: the agent's lease has expired, or the host shuts down
 		return who + " was told to end by its host's agent" + because(e.Cause)
 	case !e.Started:
 		return fmt.Sprintf("%s could not start: %s", who, e.Cause)

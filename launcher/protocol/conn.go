@@ -156,8 +156,8 @@ func decode(body []byte, kind uint32) (m Message, err error) {
 	return m, nil
 }
 
-// Receive reads one message. It returns io.EOF if the other side has closed
-// the connection between two messages.
+// Receive reads one message. It returns io.EOF if the peer has closed the
+// connection between two messages.
 func (c *Conn) Receive() (Message, error) {
 	var m Message
 	var size [4]byte

@@ -63,7 +63,7 @@ type Spec struct {
 	Lease    time.Duration `json:"lease"`    // the agent stops its tasks when no Renew message has arrived for this long; 0 means never
 	Grace    time.Duration `json:"grace"`    // time between asking tasks to stop and killing them; 0 kills at once
 	Freeze   time.Duration `json:"freeze"`   // the agent kills a task of plx's trainer that sends no heartbeat for this long; 0 means never
-	Detached bool          `json:"detached"` // true if an agent drives the job, false if the launcher does
+	Detached bool          `json:"detached"` // true if an agent drives (controls) the job, false if plx launch does
 	Logs     bool          `json:"logs"`     // true if the agent sends the first EarlyLogs bytes of the logs in Logged messages
 	// Hang is the time without progress after which the job counts as hung
 	// (see HangPlan.Timeout). The agent measures the activity of its tasks
@@ -216,16 +216,16 @@ type State struct {
 	Products
 
 	Lease      time.Duration         `json:"lease,omitempty"`      // the agent stops its tasks when no Renew message has arrived for this long; 0 means never
-	Detached   bool                  `json:"detached,omitempty"`   // true if an agent drives the job, false if the launcher does
+	Detached   bool                  `json:"detached,omitempty"`   // true if an agent drives (controls) the job, false if plx launch does
 	Tasks      map[string]*TaskState `json:"tasks,omitempty"`      // tasks of the last prepared generation, by their names (Task.String)
-	JobPhase   Phase                 `json:"jobPhase,omitempty"`   // phase of the whole job if this agent drives the job; otherwise empty
+	JobPhase   Phase                 `json:"jobPhase,omitempty"`   // phase of the whole job if this agent drives (controls) the job; otherwise empty
 	Verdict    *Verdict              `json:"verdict,omitempty"`    // how this host's part of the job ended; nil until Phase is Over
 	Unkillable []int                 `json:"unkillable,omitempty"` // PIDs of processes that survived SIGKILL, for example in an uninterruptible wait
 	Started    time.Time             `json:"started"`              // start time of the agent, by the host's clock
 
 	// Layout says which tasks run on which hosts in the current generation. It
-	// is nil in the first generation, and if this agent does not drive the
-	// job.
+	// is nil in the first generation. It is also nil if this agent does not
+	// drive (control) the job.
 	Layout *Layout `json:"laid,omitempty"`
 }
 
@@ -289,7 +289,7 @@ type Plan struct {
 type HostPlan struct {
 	Host   string     `json:"host"`
 	Tasks  []TaskSpec `json:"tasks"`            // tasks of generation 0 if this HostPlan is in a Plan; tasks of the Layout's generation if it is in a Layout
-	Drives bool       `json:"drives,omitempty"` // true if the agent on this host drives the job; the job then ends if this host is lost
+	Drives bool       `json:"drives,omitempty"` // true if the agent on this host drives (controls) the job; the job then ends if this host is lost
 
 	Folder string `json:"folder,omitempty"` // name of the host's folder of the job, as in Spec
 	Left   bool   `json:"left,omitempty"`   // true if the host has left the job, or has not become a member
@@ -310,7 +310,7 @@ type Restarts struct {
 	MinWorkers int           `json:"minWorkers"` // smallest number of workers to continue with; 0 requires all workers of the job
 	WaitHost   time.Duration `json:"waitHost"`   // time to wait for lost hosts to come back if too few workers are left; 0 means not to wait
 	Backoff    time.Duration `json:"backoff"`    // delay before the first restart; each further restart doubles the delay, up to a limit
-	Revive     bool          `json:"revive"`     // true if the driver can start a new agent on a host whose agent was lost
+	Revive     bool          `json:"revive"`     // true if the driver (the process that controls the job) can start a new agent on a host whose agent was lost
 }
 
 // Verdict is the result of a job: its exit status, the reason, and the task or
@@ -322,7 +322,7 @@ type Verdict struct {
 	Culprit    string   `json:"culprit,omitempty"`    // the task that is blamed, such as "worker:3"; empty if a host or plx itself is blamed
 	Host       string   `json:"host,omitempty"`       // name of the host that is blamed, or of the blamed task's host; empty if neither exists
 	Victims    []string `json:"victims,omitempty"`    // tasks that failed only because another task failed, such as "worker:3 on gpu01"
-	Notices    []string `json:"notices,omitempty"`    // messages for the user that the driver recorded during the job, one line each
+	Notices    []string `json:"notices,omitempty"`    // messages for the user, one line each, that the driver (the process that controls the job) recorded
 	Generation int      `json:"generation,omitempty"` // number of the last generation (run of all tasks) that was begun
 	Stepped    bool     `json:"stepped,omitempty"`    // true if any task has completed a training step, in any generation
 
@@ -334,7 +334,7 @@ type Verdict struct {
 	Ends     []TaskEnd `json:"ends,omitempty"`
 	MoreEnds int       `json:"moreEnds,omitempty"`
 
-	Ended time.Time `json:"ended,omitzero"` // time at which the driver ended the job, by the driver's clock; zero if unknown
+	Ended time.Time `json:"ended,omitzero"` // time at which the driver (the process that controls the job) ended the job, by the driver's clock; zero if unknown
 
 	// If plx launch was stopped or its machine slept, and the hosts ended
 	// their tasks for this reason, Suspended is how long plx launch did not

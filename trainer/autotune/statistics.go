@@ -19,7 +19,7 @@ import (
 type statistics struct {
 	variables, holders int                    // numbers of variables and of shard holders
 	counts             []*partition.Histogram // by table: number of requests of this worker for rows of each bucket (a range of rows) since the last meeting
-	touched            []float64              // by table: number of rows that this worker requested since the last meeting
+	touched            []float64              // by table: number of rows that this worker requested since the workers last met to sum their counts
 	before             []float64              // bytes that this worker exchanged from the start until the last meeting of the workers, in the layout of exchanged; nil before the first meeting
 
 	mu     sync.Mutex
@@ -34,7 +34,8 @@ const (
 	manyRows = 256
 )
 
-// totals are the sums of all workers' statistics since the last meeting.
+// totals are the sums of all workers' statistics since the workers last met to
+// sum them.
 type totals struct {
 	counts  [][]float64 // by table and bucket of rows: how often rows were requested
 	touched []float64   // by table: number of rows requested

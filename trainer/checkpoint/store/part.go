@@ -33,7 +33,7 @@ type parts struct {
 	removing sync.Mutex // mutex that retain holds; two calls of retain at the same time could log one removal twice
 
 	mu      sync.Mutex
-	current *part                // this task's part in the current save; nil if no save is under way
+	current *part                // this task's share of the checkpoint that is being saved; nil if none is
 	early   *transition.Snapshot // snapshot of a save that the chief has not announced yet; nil if there is none
 	ahead   []tensors.State      // recurrent states that arrived before the chief had announced their save, ascending by step
 }
@@ -45,7 +45,7 @@ type part struct {
 	step    uint64          // number of training steps after which the checkpoint is taken
 	number  uint64          // number that the shard holders' snapshots for this save carry, see Expected.Number
 	wanted  wanted          // says what this task writes in the save
-	ctx     context.Context // ends when this task's part in the save is over
+	ctx     context.Context // ends when this task's work on the checkpoint is over
 	cancel  context.CancelCauseFunc
 	pieces  chan transition.Snapshot // receives the shard holder's snapshot; buffer of one
 	state   chan tensors.State       // receives the worker's recurrent state; buffer of one
@@ -181,8 +181,8 @@ func (p *parts) fetch(c *part, file checkpoint.File) error {
 	return err
 }
 
-// cancel ends this task's part in the current save, if any, for the reason
-// why.
+// cancel ends this task's work on the checkpoint that is being saved, if any.
+// why is the reason.
 func (p *parts) cancel(why error) {
 	if c := p.drop(func(*part) bool { return true }); c != nil {
 		c.cancel(why)
@@ -202,8 +202,7 @@ func (p *parts) drop(meant func(*part) bool) *part {
 	return c
 }
 
-// busy returns the ID of the checkpoint in the current save, or "" if none is
-// under way.
+// busy returns the ID of the checkpoint that is being saved, or "" if none is.
 func (p *parts) busy() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -213,8 +212,9 @@ func (p *parts) busy() string {
 	return p.current.id
 }
 
-// finish ends this task's part in a save when the chief reports the end of the
-// save. If the save has failed, finish deletes the files.
+// finish ends this task's work on a checkpoint when the chief reports that the
+// checkpoint is complete or has failed. If it has failed, finish deletes the
+// files.
 func (p *parts) finish(m message) {
 	c := p.drop(func(c *part) bool { return c.id == m.ID })
 	if c != nil {
@@ -265,8 +265,8 @@ func (p *parts) retain(keep int) {
 	}
 }
 
-// report sends the chief the outcome of this task's part in a save, or of
-// copying a file.
+// report sends the chief the outcome of this task's work on a checkpoint, or
+// of copying a file.
 func (p *parts) report(c *part, r report) {
 	if err := p.hook("store.report"); err != nil {
 		r.Err = failure(err)
