@@ -90,10 +90,10 @@ func NewPrinter(d *Display, opts Options) *Printer {
 }
 
 // Chunk prints the lines that c completes, and stores an unfinished last line.
-// Chunk first prints the unfinished line that it has stored, if c does not
-// continue at the offset where the chunk before ended, or if c begins a new
-// generation of the task. It returns an error if a write failed or c's source
-// is invalid.
+// If c does not continue at the offset where the chunk before ended, or begins
+// a new generation (restart) of the task, Chunk first prints the stored
+// unfinished line. It returns an error if a write failed or c's source is
+// invalid.
 func (p *Printer) Chunk(host string, c Chunk) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -116,7 +116,7 @@ type Command struct {
 	Args  []Raw  `json:"args,omitempty"`  // arguments; any bytes except NUL
 	Setup Raw    `json:"setup,omitempty"` // shell script to run before the program; empty if there is none
 	// SetupDone means that the script Setup has already run once for all tasks
-	// of the host, and that its resulting environment is stored in the job's
+	// of the host. The environment that it produced is stored in the job's
 	// folder. If SetupDone is false, every task runs Setup.
 	SetupDone bool  `json:"setupDone,omitempty"`
 	Chdir     Raw   `json:"chdir,omitempty"` // working directory, relative to the home directory or absolute; empty means the task's own folder

@@ -21,8 +21,8 @@ func (g *Group) Broadcast(ctx context.Context, x any, root int) error {
 }
 
 // Scatter distributes a slice. The worker with rank root cuts its argument
-// from into equal pieces, and piece i is copied to the argument into of the
-// worker with rank i. All other workers may pass nil as from.
+// from into equal pieces. Piece i is copied to the argument into of the worker
+// with rank i. All other workers may pass nil as from.
 func (g *Group) Scatter(ctx context.Context, from, into any, root int) error {
 	return g.of(ctx, scatter, root, into, from, func(c *call, into, from []byte) error { return c.scatter(from, into, root) })
 }

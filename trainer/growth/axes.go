@@ -146,9 +146,10 @@ func (c call) reshape() Growth {
 	return g
 }
 
-// reshaped returns the axis of the shape to that corresponds to an axis of the
-// shape from after a reshape, or -1 if there is none. If the batch has one
-// row, several axes of length 1 may match, and reshaped returns the first.
+// reshaped compares the shapes before (from) and after (to) a reshape. It
+// returns the axis of to that corresponds to an axis of from, or -1 if there
+// is none. If the batch has one row, several axes of length 1 may match, and
+// reshaped returns the first.
 func (c call) reshaped(from, to tensor.Shape, axis int) int {
 	if len(to) > axis && slices.Equal(from[:axis+1], to[:axis+1]) {
 		return axis
