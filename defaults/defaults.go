@@ -38,7 +38,7 @@ type Flag struct {
 	Repeatable       bool // the flag may occur several times on the command line
 	Switch           bool // the flag needs no value, because it is a bool flag
 	Path             bool // values are paths on the local machine; ~ at the beginning means the user's home
-	CommandTableOnly bool // another command has a different flag of the same name, so only the table of this flag's own command may set it
+	CommandTableOnly bool // only the table of the flag's own command in the configuration file may set it, because another command has a different flag of the same name
 	CommandLineOnly  bool // only the command line may set the flag; a default for it is an error
 
 	// Wrong checks a value. For a wrong value it returns what the flag accepts

@@ -77,7 +77,7 @@ func Launch(ctx context.Context, cfg Config, sig <-chan os.Signal) (code int, er
 	}
 	ending := stopLimits{grace: cfg.Grace, save: cfg.CheckpointTimeout}
 	if cfg.Detach {
-		ending.save = 0 // signals reach plx only until a detached job has started, so they ask for no checkpoint
+		ending.save = 0 // plx handles signals only until the detached job has started; until then there is nothing to save
 	}
 	ctx, l.signals = watch(ctx, sig, ending, l.printer)
 	defer l.signals.close()
@@ -232,7 +232,7 @@ func (l *launch) command(p envsync.Platform) protocol.Command {
 func (l *launch) plan() protocol.Plan {
 	p := protocol.Plan{Job: l.job, Grace: l.cfg.Grace, Settle: settle, StartTimeout: l.cfg.StartTimeout, MaxTime: l.cfg.MaxTime,
 		Lease: l.cfg.Lease, Restarts: l.cfg.Restarts, Hang: l.cfg.Hang, Foreign: !l.program.Trainer}
-	p.Restarts.Revive = !l.cfg.Detach // Revive lets the driver start new agents; for a detached job it cannot, because its host has no SSH access to the others
+	p.Restarts.Revive = !l.cfg.Detach // Revive lets the driver start a new agent on a host. The driver of a detached job runs on a host of the job, from which it cannot log in to the other hosts.
 	for i, a := range l.agents {
 		p.Hosts = append(p.Hosts, protocol.HostPlan{Host: a.Name(), Tasks: l.placed.Hosts[i].Specs(), Drives: l.cfg.Detach && i == l.chief(),
 			Folder: a.Folder, Line: a.Resource.WithoutSettings().String(), Binary: a.Binary})

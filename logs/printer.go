@@ -39,8 +39,8 @@ type Printer struct {
 	lines     int         // number of lines printed so far
 	holding   []*unit     // units that are held back (see fold.go), in the order of their first lines
 	releasing *time.Timer // timer that prints held units; running while holding is not empty
-	// unfinished lists the streams whose unfinished line the timer showing
-	// will draw as a progress row.
+	// unfinished lists the streams with an unfinished line, which will be
+	// drawn as a progress row when the timer showing fires.
 	unfinished []*stream
 	showing    *time.Timer // timer that draws unfinished lines; running while unfinished is not empty
 	err        error       // error of the first failed write, which all later calls return; nil if no write failed
@@ -58,11 +58,12 @@ type Options struct {
 	Only         []string       // print only tasks whose name matches one of these patterns of path.Match; an empty slice prints all tasks
 	NoTasks      bool           // show only the host in the prefix
 	NoPrefix     bool           // print lines without a prefix
-	Timestamps   bool           // begin each line with the time of its chunk in UTC; JSON lines always have a time
+	Timestamps   bool           // begin each line with the UTC time at which the task wrote it; JSON lines always have a time
 	Fold         bool           // print a message once if several tasks write it to stderr within a second
-	// Loss returns the line of a message that reports that a task lost a peer,
-	// or "" for another message. With Fold, the Printer prints one such line
-	// for all tasks. Loss may be nil.
+	// Loss examines a message that a task wrote to stderr. If the message
+	// reports that the task lost its connection to a peer, Loss returns the
+	// line that says so, otherwise "". With Fold, the Printer prints one such
+	// line for all tasks. Loss may be nil.
 	Loss func(message []string) string
 	// Mark is the beginning of stderr lines that most users do not need. The
 	// Printer omits these lines. With Verbose it prints them and replaces Mark
@@ -89,10 +90,10 @@ func NewPrinter(d *Display, opts Options) *Printer {
 }
 
 // Chunk prints the lines that c completes, and stores an unfinished last line.
-// Chunk first prints the unfinished line that it has stored, if c does not
-// continue at the offset where the chunk before ended, or if c begins a new
-// generation of the task. It returns an error if a write failed or c's source
-// is invalid.
+// If c does not continue at the offset where the chunk before ended, or begins
+// a new generation (restart) of the task, Chunk first prints the stored
+// unfinished line. It returns an error if a write failed or c's source is
+// invalid.
 func (p *Printer) Chunk(host string, c Chunk) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,8 +146,8 @@ func (p *Printer) Close() error {
 const recent = 20
 
 // Shown reports whether the user can probably still see text on the terminal.
-// It is true if text ends the last stderr line of the task, without colours,
-// and that line is among the last recent lines printed.
+// This is so if the last stderr line of the task ends with text, ignoring
+// colours, and at most recent (20) lines were printed since.
 func (p *Printer) Shown(host, task, text string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

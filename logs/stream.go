@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// stream is the Printer's state for one stream of a task on one host.
-// Printer.mu guards it.
+// stream is the Printer's state for one output stream (stdout or stderr) of a
+// task on one host. Printer.mu guards it.
 type stream struct {
 	p                    *Printer
 	from                 origin
@@ -23,12 +23,12 @@ type stream struct {
 	memory               int            // bytes of this stream's buffers, as last counted by measure
 	rows                 []*Row         // progress rows that show the unfinished lines on a terminal
 	hidden               bool           // true if Options.Only does not select the task, so that nothing is printed
-	message              *unit          // the newest held unit (see fold.go); nil if none is held
-	heldLines, heldBytes int            // lines and bytes of this stream that are held back
-	flooded              time.Time      // last time at which too many lines or bytes were held; for a while after it, lines are not held
+	message              *unit          // the newest unit (line or message) that is held back, see fold.go; nil if none is
+	heldLines, heldBytes int            // number of lines, and of bytes, of this stream that are held back and not printed yet
+	flooded              time.Time      // last time at which the stream had too many held lines or bytes; for a while after it, lines are printed at once
 	host                 *regexp.Regexp // matches the host's name in a line
 	last                 []byte         // the last printed line of stderr, cut to its last maxLast bytes
-	at                   int            // number of lines that the Printer had printed after this stream's last line; 0 before the first line
+	at                   int            // value of Printer.lines when this stream's last line had been printed; 0 before the first line
 }
 
 // newStream returns the initial state for the lines of origin o.
@@ -53,9 +53,9 @@ func (s *stream) add(c Chunk) error {
 	if c.Dropped > 0 {
 		return s.drop(c)
 	}
-	// Each line is printed with the time of the chunk in which it began.
-	// Therefore add first feeds the end of an unfinished line, and then sets
-	// s.time to the time of this chunk.
+	// Each line is printed with the time of the chunk (piece of output) in
+	// which the line began. Therefore add first feeds the end of an unfinished
+	// line, and then sets s.time to the time of this chunk.
 	if len(s.split.partial) > 0 {
 		n := 1 + bytes.IndexByte(c.Data, '\n')
 		s.split.feed(c.Data[:n])
@@ -123,15 +123,16 @@ func (s *stream) drop(c Chunk) error {
 	if s.p.opts.JSON {
 		s.out = appendJSON(s.out, s.from.host, s.from.Source, s.time, l)
 	} else {
-		s.p.release(true) // print the held lines first, because they came earlier
+		s.p.release(true) // print the lines that are held back first, because they came earlier
 		s.print("", l)
 	}
 	s.split.skipTo(c.Offset + c.Dropped)
 	return s.flush()
 }
 
-// line formats a line and adds it to s.out, unless an option omits the line or
-// folding holds it back.
+// line formats a line and adds it to s.out. It does not add a line that an
+// option omits, or that is held back to be merged with equal lines of other
+// tasks (Options.Fold).
 func (s *stream) line(l line) {
 	if l.redrawn && !s.screen.Terminal && !s.screen.Colour && utf8.Valid(l.text) {
 		l.text = unformatted(l.text)
@@ -244,9 +245,9 @@ const maxShown = 4 << 10
 // it.
 const showAfter = 300 * time.Millisecond
 
-// pollSoon calls s.poll after showAfter. That shows a line that is still
+// pollSoon calls s.poll after showAfter. This shows a line that is still
 // unfinished, such as a row of dots that a program prints one by one. It also
-// prints rows of a block that the program does not redraw any more.
+// prints a block of progress bars that the program has stopped redrawing.
 func (p *Printer) pollSoon(s *stream) {
 	if slices.Contains(p.unfinished, s) {
 		return

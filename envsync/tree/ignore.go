@@ -271,10 +271,10 @@ func (g *ignore) excluded(abs, p string, folder bool) (string, error) {
 	return choose(decided && excludes, from), nil
 }
 
-// readmit handles a folder p that git ignores but a line of .plxignore
-// includes. git would report every file in p as ignored. So plx does not ask
-// git about these files, and only patterns that match the files themselves
-// count.
+// readmit handles folder p, which git ignores but a line of .plxignore
+// includes again. Inside p, plx does not ask git, because git would report
+// every file as ignored. There a file is left out only if a pattern matches
+// the file itself.
 func (g *ignore) readmit(r *repository, p string) error {
 	if r == nil {
 		return nil

@@ -107,7 +107,7 @@ type report struct {
 	test    trainer.Feed
 	save    string
 	every   int           // number of steps between two printed lines
-	next    int           // first step after which the next line may be printed
+	next    int           // number of the step after which the next line is due
 	spent   time.Duration // time that the steps since the last printed line took
 	steps   int
 
@@ -134,9 +134,9 @@ func newReport(s *settings, job *trainer.Job, session *trainer.Session, test *da
 }
 
 // step counts a finished step. It prints a line after step 0 and after every
-// r.every further steps. If the chief is slow and has skipped the step to
-// print, it prints after the next step that it runs. The printed step time is
-// the mean since the last line.
+// r.every further steps. If the chief skipped the step to print, because it
+// was too slow for the other workers, step prints after the chief's next step.
+// The printed step time is the mean since the last line.
 func (r *report) step(ctx context.Context, step int, loss float64, spent time.Duration) error {
 	if r == nil {
 		return nil
@@ -175,7 +175,7 @@ func (r *report) evaluate(ctx context.Context, step int) error {
 // the same step as an uninterrupted one.
 func (r *report) stopEarly(ctx context.Context, step int) error {
 	began := time.Now()
-	defer func() { r.spent -= time.Since(began) }() // the evaluation does not count as step time
+	defer func() { r.spent -= time.Since(began) }() // r.spent is the time of the steps, so subtract the time of the evaluation
 	if err := r.evaluate(ctx, step); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ type session struct {
 	seed    seed
 	checkup checkup.Agent
 	usage   hostUse
-	job     *running // connection to a running job's agent, to which this process will relay; nil before a Connect call
+	job     *running // connection to a running job's agent, for which this process will relay the launcher's messages; nil before a Connect call
 }
 
 // methods returns the handlers of the calls that an agent answers before it
@@ -73,8 +73,8 @@ func (s *session) methods() map[protocol.Method]protocol.Handler {
 	}
 }
 
-// piped makes a handler of a function that reads the data that the launcher
-// streams to this call, and writes data back.
+// piped returns a handler that calls do. The function do can read the data
+// that the launcher streams during the call, and write data back.
 func piped[In any](do func(context.Context, In, io.Reader, io.Writer) error) protocol.Handler {
 	return protocol.HandleStream(func(ctx context.Context, want In, call *protocol.Answering) (none, error) {
 		return none{}, do(ctx, want, call, call)
@@ -82,7 +82,8 @@ func piped[In any](do func(context.Context, In, io.Reader, io.Writer) error) pro
 }
 
 // survey returns facts about the host (system, hardware), the GPU locks on it,
-// and which of the requested blobs its cache holds.
+// and which of the requested blobs (files named by their SHA-256) are in its
+// cache.
 func survey(_ context.Context, of protocol.Survey) (protocol.Surveyed, error) {
 	facts, err := envsync.DescribeHost()
 	if err != nil {
@@ -100,7 +101,8 @@ func probe(ctx context.Context, how protocol.Probe) (gpuprobe.Output, error) {
 // with the first DoUse call.
 type hostUse struct {
 	host *sampler.Host // nil before the first DoUse call
-	// closed by close, so that the goroutine that samples the host ends
+	// the method close closes quit, which ends the goroutine that samples the
+	// host
 	quit    chan struct{}
 	running sync.WaitGroup
 }
@@ -162,8 +164,8 @@ func installVenv(ctx context.Context, want venv.Request) (ready bool, err error)
 	return ready, damagedContent(err)
 }
 
-// inJob makes a handler of a function that needs only a job's folder on this
-// host.
+// inJob makes a handler from a function do that needs only a job's folder on
+// this host.
 func inJob[Out any](do func(jobfolder.Folder) (Out, error)) func(context.Context, protocol.HostJob) (Out, error) {
 	return func(_ context.Context, of protocol.HostJob) (out Out, err error) {
 		f, err := jobfolder.Of(of.Job, of.Folder)

@@ -38,7 +38,7 @@ func outlive(server *exec.Cmd, in io.Reader, out, complaints io.Writer) error {
 		_, err := unix.Wait4(-1, nil, 0, nil)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil: // Wait4 has failed, so no child is left
+		case err != nil: // an error other than EINTR means that no child process is left
 			return nil
 		}
 	}

@@ -44,7 +44,9 @@ func (f *fetcher) checkpoints(ctx context.Context) error {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		// Ask the hosts again only if new lists can show other checkpoints.
+		// Ask the hosts again only if the job may have removed a newest
+		// checkpoint, every host was reached, and the newest checkpoints have
+		// changed since the last time.
 		if r.gone && unreached == nil && n < maxRounds && !slices.Equal(before, r.first) {
 			before = r.first
 			continue

@@ -58,10 +58,9 @@ func IsNothing(err error) bool {
 }
 
 // Job fetches the checkpoints, outputs and logs of a job. It returns an error
-// if there is nothing to fetch, see IsNothing, or if a file cannot be fetched.
-// For a log that cannot be fetched, it returns an error only if
-// Request.Wanted.Made is set. If Made is not set, it prints a message about
-// the log.
+// if there is nothing to fetch (see IsNothing) or if a file cannot be fetched.
+// Logs are an exception: unless Request.Wanted.Made is set, Job only prints a
+// message about a log that cannot be fetched.
 func Job(ctx context.Context, r Request) error {
 	f := &fetcher{from: r}
 	var err error = errNone{error: errors.New("no file of the job matches")}

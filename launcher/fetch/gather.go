@@ -13,8 +13,9 @@ import (
 	"github.com/plx-run/plx/launcher/protocol"
 )
 
-// checkpoint is one version of a checkpoint. It combines the lists of all
-// hosts that have the same manifest.
+// checkpoint is one version of a checkpoint: hosts may have different
+// manifests of the same checkpoint. It combines the lists of the hosts with
+// this manifest.
 type checkpoint struct {
 	version
 	made    time.Time // time in the manifest; zero if the manifest is unreadable

@@ -60,8 +60,8 @@ type Reach struct {
 	// Hosts are the hosts of the resource file. Empty means an embedded
 	// cluster: hosts simulated on this machine.
 	Hosts []hostfile.Host
-	// LocalHosts is the number of hosts of an embedded cluster. LocalWorkers
-	// is the number of workers on each of them.
+	// LocalHosts and LocalWorkers describe an embedded cluster: its number of
+	// simulated hosts, and the number of workers on each.
 	LocalHosts, LocalWorkers int
 	// Interface is the network interface for traffic between tasks. It applies
 	// to hosts whose resource line names neither an interface nor an address.
@@ -165,7 +165,7 @@ func Open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 }
 
 func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, error) {
-	own, _ := artifacts.Own() // error ignored: if this binary cannot run on the hosts, guess is zero, and each host reports its platform first
+	own, _ := artifacts.Own() // the error is ignored: if plx's own binary cannot run on the hosts, guess is zero, and plx first asks each host for its platform
 	s := &Set{turns: make(chan struct{}, FanOut), printer: printer, dials: printer.NewHostProgress("connecting", len(reach.Lines())),
 		agents: &agents{printer: printer, guess: own, made: map[envsync.Platform]*artifacts.Set{}}}
 	s.seeds = bootstrap.NewSeeds(func(why string) {
@@ -222,8 +222,8 @@ func open(ctx context.Context, reach Reach, printer *console.Printer) (*Set, err
 	return s, nil
 }
 
-// Add moves the hosts of other into s. Close of s then closes them. plx must
-// not have been sent to these hosts yet.
+// Add moves the hosts of other into s. s.Close then also closes their
+// connections. plx must not have been sent to these hosts before.
 func (s *Set) Add(other *Set) {
 	for _, h := range other.Hosts {
 		h.set = s
@@ -383,7 +383,7 @@ func Probe(ctx context.Context, reach Reach, t console.Terminal) ([]gpuprobe.Row
 	defer set.Close() // error ignored: Probe changes nothing on the hosts
 	rows, probes := make([]gpuprobe.Row, len(set.Hosts)), set.printer.NewHostProgress("probing", len(set.Hosts))
 	defer set.PrintSlowToolHints()
-	return rows, Each(ctx, set.Hosts, func(i int, h *Host) error { // Each returns nil, because work stores the errors in rows
+	return rows, Each(ctx, set.Hosts, func(i int, h *Host) error { // the function never returns an error to Each; it stores errors in rows
 		row := &rows[i]
 		row.Host = h.Label()
 		if row.Err = h.Dial(ctx); row.Err == nil { // without a connection, do not call h.Probe: it would dial the host a second time

@@ -12,8 +12,8 @@ import (
 )
 
 // diffHosts compares the hosts that the user wants with the hosts that the job
-// has. fresh are the wanted hosts that must join the job. leave has the
-// indices into have of the hosts that must leave the job.
+// has. fresh lists the wanted hosts that must join the job. leave lists the
+// hosts that must leave it, as indices into have.
 func diffHosts(want []hostfile.Host, have []protocol.HostPlan) (fresh []hostfile.Host, leave []int) {
 	stay := map[string]bool{}
 	for _, h := range want {

@@ -102,8 +102,8 @@ func (r *Record) atHome(file string) bool {
 }
 
 // started reports whether the job has ended, or whether all its agents have
-// started. Each started agent writes a state.json, which must be in this
-// machine's home directory.
+// started. Each agent writes a state.json when it starts. started looks for
+// these files in this machine's home directory, which the hosts must share.
 func (r *Record) started() bool { return r.Verdict != nil || r.atHome("state.json") }
 
 // close closes the connections to the hosts. It ignores errors, because all
@@ -189,7 +189,7 @@ func (r *Record) dialling(printer *console.Printer) asker {
 }
 
 // state requests the job's state from the chief's host (worker:0) over the
-// job's open connection. It has the type asker.
+// job's open connection. It can be used as an asker.
 func (j *Job) state(ctx context.Context) (protocol.State, error) {
 	ctx, cancel := within(ctx, askTime)
 	defer cancel()

@@ -174,9 +174,10 @@ func (r *Record) reach(like hosts.Reach) (hosts.Reach, error) {
 	return hosts.Reach{Hosts: parsed, Via: r.over(like), Slurm: r.Slurm, AcceptNewHostKeys: like.AcceptNewHostKeys}, nil
 }
 
-// over returns the command by which plx reaches the job's hosts, or "" for
-// SSH. A record of this machine contains the command of the launch. For a
-// record built from a search, over returns the user's current option.
+// over returns the command by which plx connects to the job's hosts, or "" for
+// SSH. A record that this machine saved at launch contains the command. A
+// record found by asking the hosts does not, so over returns the user's
+// current option.
 func (r *Record) over(like hosts.Reach) string {
 	if r.found {
 		return like.Via
@@ -190,7 +191,7 @@ const refreshTime = 10 * time.Second
 
 // refreshed returns the job with its current hosts. If another machine has
 // scaled a detached job, this machine's record is out of date. Therefore
-// refreshed asks the agent that drives the job for the hosts.
+// refreshed asks the agent that drives (controls) the job for the hosts.
 func (j *Job) refreshed(ctx context.Context, like hosts.Reach) (*Job, error) {
 	if !j.movable() || j.Verdict != nil {
 		return j, nil

@@ -97,7 +97,7 @@ func (j *Job) ask(ctx context.Context) (runData, error) {
 	ctx, cancel := within(ctx, runDataTime)
 	defer cancel()
 	c := runData{At: time.Now().UTC(), Hosts: make([]hostData, len(j.agents))}
-	limit := maxRunData * 3 / 4 / max(1, len(j.agents)) // the limit counts bytes before base64, which makes data 4/3 as large in the JSON file
+	limit := maxRunData * 3 / 4 / max(1, len(j.agents)) // base64 makes the data 4/3 as large in the JSON file, so limit is 3/4 of each host's share
 	err := hosts.Each(ctx, j.agents, func(i int, a *hosts.AgentHost) (err error) {
 		c.Hosts[i].Host = a.Name()
 		if c.Hosts[i].Kept, err = keptOn(ctx, a, limit, i == j.Chief && j.Detached); err != nil {

@@ -26,7 +26,8 @@ type ScaleConfig struct {
 }
 
 // prepareTime bounds the preparation of new hosts (copying files, starting
-// agents) before the job's driver adds them.
+// agents). After it, the job's driver, the process that controls the job, adds
+// them.
 const prepareTime = 15 * time.Minute
 
 // Scale moves a running job to another set of hosts after its next training
@@ -79,8 +80,8 @@ type scaler struct {
 	spec    protocol.Spec      // settings of a running agent of the job, used for the agents on new hosts
 	set     *hosts.Set         // the new hosts; nil if no host joins
 	group   hosts.Group        // agents of the new hosts
-	join    []protocol.Joining // the new hosts, in the form that is sent to the job's driver
-	scratch *scratch.Folder    // temporary folder for files copied from a host of the job; nil if none were copied
+	join    []protocol.Joining // the new hosts, in the form that is sent to the job's driver (the process that controls the job)
+	scratch *scratch.Folder    // true if the driver may have accepted the request of plx scale; the job may then already use the new hosts
 	asked   bool               // true if the driver may have accepted the request; the job may then use the new hosts
 }
 
@@ -116,18 +117,19 @@ func (s *scaler) scale(ctx context.Context) (answer protocol.Scaled, err error) 
 	s.asked = answer.Cause == ""
 	if !s.asked {
 		err = errors.Join(err, s.endGroup(err))
-		// The driver may have added the new hosts to the job. If it has not,
-		// no process renews the leases of the new hosts' agents, and these
-		// agents end by themselves.
+		// The job's driver (the process that controls the job) may have added
+		// the new hosts. If it has not, no process renews the leases of the
+		// new hosts' agents, and these agents end by themselves.
 	} else if err != nil {
 		err = fmt.Errorf("no reply from the driver: %w; the job may still be scaled, see plx jobs", err)
 	}
 	return answer, err
 }
 
-// replyTimeout returns the time limit for the driver's reply. In this time the
-// driver saves a checkpoint, ends and restarts all tasks, and waits for their
-// first step. It may also have to wait until the lease of a lost host expires.
+// replyTimeout returns the time limit for the reply of the job's driver (the
+// process that controls the job). In this time the driver saves a checkpoint,
+// ends and restarts all tasks, and waits for their first step. It may also
+// have to wait until the lease of a lost host expires.
 func (s *scaler) replyTimeout() time.Duration {
 	return 2*s.cfg.SaveTime + s.spec.StartTimeout + s.spec.Grace + s.spec.Lease + 2*askTime
 }
@@ -284,8 +286,9 @@ func (s *scaler) provideAgent(ctx context.Context) error {
 	return nil
 }
 
-// start starts the agents on the new hosts. Each agent ends when its lease
-// expires. This process renews the leases until the job's driver takes over.
+// start starts the agents on the new hosts. An agent ends when its lease
+// expires. This process renews the leases until the job's driver (the process
+// that controls the job) takes over.
 func (s *scaler) start(ctx context.Context, on []*provision.Target, p placement.Placement, known int) error {
 	for k, t := range on {
 		a := t.AgentHost

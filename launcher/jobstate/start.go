@@ -22,7 +22,8 @@ type start struct {
 	message      *protocol.Start // the Start message, which is the same for all hosts; nil before the stage starting
 }
 
-// request returns the request of the current stage for host h.
+// request returns the command that sends host h the request of the current
+// stage: a Prepare, Check or Start message.
 func (s *start) request(v view, h int) []Command {
 	to, now := v.hosts[h], v.generation.number
 	switch v.stage {
@@ -72,8 +73,9 @@ func (s *start) peers(v view, of int) (peers []protocol.Peer) {
 	return peers
 }
 
-// dialled returns the indices from all that one host must dial. self is the
-// position of this host in all, and chief the index of the chief's host.
+// dialled returns those elements of all (sorted host indices) that one host
+// must dial. self is the position of this host in all, and chief the index of
+// the chief's host.
 func dialled(all []int, self, chief int) (some []int) {
 	if len(all) <= checkAll || all[self] == chief {
 		return slices.Delete(slices.Clone(all), self, self+1)
@@ -133,9 +135,8 @@ func mismatch(v view, h int, p protocol.Prepared) string {
 // error. In a later generation, this counts as a failure of the peer's host.
 //
 // The tasks of a program without plx's trainer may never connect to each
-// other. For such a program, an unreachable peer causes only a warning. The
-// exception is that host h drives a detached job, because the driver must
-// reach all hosts.
+// other. For such a program, an unreachable peer causes only a warning, unless
+// host h drives a detached job: the driver must reach all hosts.
 func (s *start) checked(v view, h int, c protocol.Checked) ([]Command, decision) {
 	if !v.hosts[h].participates || v.stage != checking && v.stage != settling {
 		return nil, nil

@@ -49,13 +49,13 @@ type view struct {
 
 	launched bool  // tasks were started, in this generation or an earlier one
 	stepped  bool  // a task has made a step, in this generation or an earlier one
-	held     int64 // step after which the chief has paused for plx scale, if no later step was made; otherwise 0
+	held     int64 // number of the step after which the chief paused training for plx scale; 0 if it did not, or has made a later step
 }
 
 func (v view) name(h int) string { return v.hosts[h].name() }
 
-// beforeStop reports whether the current generation has not begun to end: the
-// stage is gathering to running.
+// beforeStop reports whether the current generation has not begun to end,
+// which means a stage before finishing.
 func (v view) beforeStop() bool { return v.stage < finishing }
 
 // between reports whether the current generation has failed or is being
@@ -93,7 +93,7 @@ func (v view) fault(h int, e protocol.Exit) string {
 	switch {
 	case e.StopRequested && (v.stage == finishing || v.stage == stopping):
 		return ""
-	case e.StopRequested: // the driver did not ask the task to stop: the agent's lease has expired, or the host shuts down
+	case e.StopRequested: // this process, which controls the job, did not ask the task to stop: the agent's lease has expired, or the host shuts down
 		return who + " was told to end by its host's agent" + because(e.Cause)
 	case !e.Started:
 		return fmt.Sprintf("%s could not start: %s", who, e.Cause)
@@ -107,9 +107,10 @@ func (v view) fault(h int, e protocol.Exit) string {
 	return ""
 }
 
-// outOfMemory returns a text if the kernel killed the task, or may have killed
-// it, because memory ran out. If there is no evidence for this task, only the
-// host's count of such kills is known, which may be about another program.
+// outOfMemory returns a text if the kernel killed the task because memory ran
+// out, or may have done so. e.OOM is evidence about this task. Without it,
+// only the number of processes that the host's kernel killed for this reason
+// is known (e.OOMKills); they may belong to another program.
 func outOfMemory(e protocol.Exit) string {
 	switch {
 	case e.OOM != "":
@@ -133,9 +134,9 @@ func because(cause string) string {
 	return ": " + cause
 }
 
-// decision is what a submachine decides that the job does next. It is one of
-// the types below, or nil if the job only continues. Machine.decide carries
-// out the decision.
+// decision is what the job does next, as a submachine (part of Machine, such
+// as start or save) has decided. It is one of the types below, or nil if the
+// job only continues. Machine.decide carries out the decision.
 type decision any
 
 // The decisions. Each comment begins with the name of the submachine that
@@ -157,9 +158,9 @@ type (
 	hung struct {
 		hang protocol.Hang
 		plan protocol.HangPlan
-		host int // index of the culprit's host, or of the chief's host if there is no culprit
+		host int // index of the host that caused the hang, or of the chief's host if the cause is unknown
 	}
-	// save: continue with the stop that has waited for a checkpoint.
+	// save: plx stop has waited for a checkpoint; now stop the job.
 	stopNow struct{ ask StopAsked }
 	// scale: the chief has taken a checkpoint after this step and has paused.
 	held struct{ step int64 }
@@ -187,9 +188,9 @@ func (v view) watched() (all []hang.Task) {
 	return all
 }
 
-// seen passes the report of host h about its tasks to the hang detection. When
-// no report is missing any more, the hang detection evaluates all of them. The
-// search late looks for a host whose report is missing.
+// seen passes the report of host h about its tasks to the hang detection. Once
+// all hosts have reported, the hang detection evaluates the reports. The
+// search late looks for a host that has not reported.
 func (v view) seen(watch *hang.Watch, late *search, h int, s *protocol.ActivityReport) ([]Command, decision) {
 	unheard := func(h int) bool { return v.unended(h) > 0 && !watch.HasHeard(h) }
 	if !watch.Heard(h, s) || late.finds(len(v.hosts), unheard) {

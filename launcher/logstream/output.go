@@ -126,8 +126,9 @@ func (o *Output) Close() error {
 	return cmp.Or(o.failed, err, dirErr)
 }
 
-// errOutput marks a failed write on this machine. A new connection to the host
-// would not help. Output.Close returns the underlying error.
+// errOutput marks a failed write on this machine. plx then does not reconnect
+// to the host, because that would not help. Output.Close returns the
+// underlying error.
 var errOutput = errors.New("write logs on this machine")
 
 // fail stores err if it is the first error of a write, and returns it wrapped

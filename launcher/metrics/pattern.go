@@ -10,7 +10,7 @@ import (
 // line.
 type Pattern struct {
 	name   string
-	regexp *regexp.Regexp // has exactly one group, which matches the value
+	regexp *regexp.Regexp // has exactly one capture group, which matches the value
 }
 
 // Name returns the name of the metric.

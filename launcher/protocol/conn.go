@@ -14,7 +14,7 @@ import (
 // identifies the protocol of all later messages on the connection.
 const (
 	magic      = "plx-agent-1\n" // for messages of a job, between its agent and a client
-	magicCalls = "plx-agent-3\n" // for remote procedure calls, which a Spec and the messages of its job may follow
+	magicCalls = "plx-agent-3\n" // for remote procedure calls to an agent without a job; a Spec may then give it a job, and messages of this job follow
 )
 
 // MaxMessage is the largest size of one encoded message in bytes. The largest
@@ -25,12 +25,12 @@ const MaxMessage = 16 << 20
 // support calls, prints when it receives magicCalls.
 const KnowsNoCalls = `something that begins with "plx-agent-3`
 
-// errNotAgent is the error if the other side does not begin with a magic
-// string of plx.
+// errNotAgent is the error if the peer's first bytes are not a magic string of
+// plx.
 var errNotAgent = errors.New("no plx agent answered")
 
-// VersionError is the error if the other side is a plx agent with another
-// protocol version. Got is the version string that it sent.
+// VersionError is the error if the peer is a plx agent with another protocol
+// version. Got is the version string that the peer sent.
 type VersionError struct{ Got string }
 
 func (e *VersionError) Error() string {
@@ -115,10 +115,10 @@ func (c *Conn) Send(m Message) error {
 	return err
 }
 
-// A message is encoded as a 4-byte length and JSON. To save the encoding of
-// data, a Piece or an Order is not JSON. Its length field has one of the bits
-// below set. After the length come an 8-byte call ID, a 1-byte stream number
-// and the data.
+// A message is encoded as a 4-byte length and JSON. Messages of type Piece or
+// Order carry raw data instead, because JSON would be slow to encode. Their
+// length field has one of the bits below set. After the length come an 8-byte
+// call ID, a 1-byte stream number and the data.
 const (
 	rawPiece = 1 << 31
 	rawOrder = 1 << 30
@@ -156,8 +156,8 @@ func decode(body []byte, kind uint32) (m Message, err error) {
 	return m, nil
 }
 
-// Receive reads one message. It returns io.EOF if the other side has closed
-// the connection between two messages.
+// Receive reads one message. It returns io.EOF if the peer has closed the
+// connection between two messages.
 func (c *Conn) Receive() (Message, error) {
 	var m Message
 	var size [4]byte

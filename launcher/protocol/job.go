@@ -37,10 +37,10 @@ type Spec struct {
 
 	Outputs []Output `json:"outputs,omitempty"` // patterns of the files that the job produces
 
-	// Tasks are the host's tasks in generation 0, the first run of all tasks.
-	// plx fills their folders before the agent starts. The tasks that the
-	// agent later starts are those of each Prepare message. WorldSize is the
-	// number of workers of the job in generation 0.
+	// Tasks are the host's tasks in generation 0, the first run of all tasks,
+	// whose folders plx fills before the agent starts. Which tasks the agent
+	// starts, also in generation 0, is in each Prepare message. WorldSize is
+	// the number of workers of the job in generation 0.
 	Tasks     []TaskSpec `json:"tasks"`
 	WorldSize int        `json:"worldSize"`
 	Bind      bool       `json:"bind"` // true if each worker is pinned to its share of the host's CPU cores
@@ -63,10 +63,11 @@ type Spec struct {
 	Lease    time.Duration `json:"lease"`    // the agent stops its tasks when no Renew message has arrived for this long; 0 means never
 	Grace    time.Duration `json:"grace"`    // time between asking tasks to stop and killing them; 0 kills at once
 	Freeze   time.Duration `json:"freeze"`   // the agent kills a task of plx's trainer that sends no heartbeat for this long; 0 means never
-	Detached bool          `json:"detached"` // true if an agent drives the job, false if the launcher does
+	Detached bool          `json:"detached"` // true if an agent drives (controls) the job, false if plx launch does
 	Logs     bool          `json:"logs"`     // true if the agent sends the first EarlyLogs bytes of the logs in Logged messages
-	// Hang is HangPlan.Timeout. The agent measures the activity of its tasks
-	// often enough to detect a hang of this duration.
+	// Hang is the time without progress after which the job counts as hung
+	// (see HangPlan.Timeout). The agent measures the activity of its tasks
+	// often enough to detect such a hang.
 	Hang time.Duration `json:"hang,omitempty"`
 
 	// Placing and StartTimeout are options of plx launch. They are stored for
@@ -115,7 +116,7 @@ type Command struct {
 	Args  []Raw  `json:"args,omitempty"`  // arguments; any bytes except NUL
 	Setup Raw    `json:"setup,omitempty"` // shell script to run before the program; empty if there is none
 	// SetupDone means that the script Setup has already run once for all tasks
-	// of the host, and that its resulting environment is stored in the job's
+	// of the host. The environment that it produced is stored in the job's
 	// folder. If SetupDone is false, every task runs Setup.
 	SetupDone bool  `json:"setupDone,omitempty"`
 	Chdir     Raw   `json:"chdir,omitempty"` // working directory, relative to the home directory or absolute; empty means the task's own folder
@@ -166,7 +167,7 @@ type Claim struct {
 	Whole string `json:"whole,omitempty"`
 }
 
-// Claims returns the claims of all given tasks.
+// Claims returns the claims (locks on GPUs) of all given tasks.
 func Claims(tasks []TaskSpec) (all []Claim) {
 	for _, t := range tasks {
 		all = append(all, t.Claims...)
@@ -215,16 +216,16 @@ type State struct {
 	Products
 
 	Lease      time.Duration         `json:"lease,omitempty"`      // the agent stops its tasks when no Renew message has arrived for this long; 0 means never
-	Detached   bool                  `json:"detached,omitempty"`   // true if an agent drives the job, false if the launcher does
+	Detached   bool                  `json:"detached,omitempty"`   // true if an agent drives (controls) the job, false if plx launch does
 	Tasks      map[string]*TaskState `json:"tasks,omitempty"`      // tasks of the last prepared generation, by their names (Task.String)
-	JobPhase   Phase                 `json:"jobPhase,omitempty"`   // phase of the whole job if this agent drives the job; otherwise empty
+	JobPhase   Phase                 `json:"jobPhase,omitempty"`   // phase of the whole job if this agent drives (controls) the job; otherwise empty
 	Verdict    *Verdict              `json:"verdict,omitempty"`    // how this host's part of the job ended; nil until Phase is Over
 	Unkillable []int                 `json:"unkillable,omitempty"` // PIDs of processes that survived SIGKILL, for example in an uninterruptible wait
 	Started    time.Time             `json:"started"`              // start time of the agent, by the host's clock
 
 	// Layout says which tasks run on which hosts in the current generation. It
-	// is nil in the first generation, and if this agent does not drive the
-	// job.
+	// is nil in the first generation. It is also nil if this agent does not
+	// drive (control) the job.
 	Layout *Layout `json:"laid,omitempty"`
 }
 
@@ -288,7 +289,7 @@ type Plan struct {
 type HostPlan struct {
 	Host   string     `json:"host"`
 	Tasks  []TaskSpec `json:"tasks"`            // tasks of generation 0 if this HostPlan is in a Plan; tasks of the Layout's generation if it is in a Layout
-	Drives bool       `json:"drives,omitempty"` // true if the agent on this host drives the job; the job then ends if this host is lost
+	Drives bool       `json:"drives,omitempty"` // true if the agent on this host drives (controls) the job; the job then ends if this host is lost
 
 	Folder string `json:"folder,omitempty"` // name of the host's folder of the job, as in Spec
 	Left   bool   `json:"left,omitempty"`   // true if the host has left the job, or has not become a member
@@ -309,7 +310,7 @@ type Restarts struct {
 	MinWorkers int           `json:"minWorkers"` // smallest number of workers to continue with; 0 requires all workers of the job
 	WaitHost   time.Duration `json:"waitHost"`   // time to wait for lost hosts to come back if too few workers are left; 0 means not to wait
 	Backoff    time.Duration `json:"backoff"`    // delay before the first restart; each further restart doubles the delay, up to a limit
-	Revive     bool          `json:"revive"`     // true if the driver can start a new agent on a host whose agent was lost
+	Revive     bool          `json:"revive"`     // true if the driver (the process that controls the job) can start a new agent on a host whose agent was lost
 }
 
 // Verdict is the result of a job: its exit status, the reason, and the task or
@@ -321,7 +322,7 @@ type Verdict struct {
 	Culprit    string   `json:"culprit,omitempty"`    // the task that is blamed, such as "worker:3"; empty if a host or plx itself is blamed
 	Host       string   `json:"host,omitempty"`       // name of the host that is blamed, or of the blamed task's host; empty if neither exists
 	Victims    []string `json:"victims,omitempty"`    // tasks that failed only because another task failed, such as "worker:3 on gpu01"
-	Notices    []string `json:"notices,omitempty"`    // messages for the user that the driver recorded during the job, one line each
+	Notices    []string `json:"notices,omitempty"`    // messages for the user, one line each, that the driver (the process that controls the job) recorded
 	Generation int      `json:"generation,omitempty"` // number of the last generation (run of all tasks) that was begun
 	Stepped    bool     `json:"stepped,omitempty"`    // true if any task has completed a training step, in any generation
 
@@ -333,15 +334,15 @@ type Verdict struct {
 	Ends     []TaskEnd `json:"ends,omitempty"`
 	MoreEnds int       `json:"moreEnds,omitempty"`
 
-	Ended time.Time `json:"ended,omitzero"` // time at which the driver ended the job, by the driver's clock; zero if unknown
+	Ended time.Time `json:"ended,omitzero"` // time at which the driver (the process that controls the job) ended the job, by the driver's clock; zero if unknown
 
-	// Suspended is how long plx launch did not run, because it was stopped or
-	// its machine slept. It is 0 unless the hosts ended their tasks for this
-	// reason.
+	// If plx launch was stopped or its machine slept, and the hosts ended
+	// their tasks for this reason, Suspended is how long plx launch did not
+	// run. Otherwise it is 0.
 	Suspended time.Duration `json:"suspended,omitempty"`
 
 	Hang  *Hang  `json:"hang,omitempty"`  // details of the hang if the job ended because it hung; otherwise nil
-	Saved *Saved `json:"saved,omitempty"` // result of the checkpoint before a requested stop; nil if none was requested
+	Saved *Saved `json:"saved,omitempty"` // result of the checkpoint that was requested before a stop; nil if no checkpoint was requested
 }
 
 // Part says what part a task had in the failure of its job: culprit, victim

@@ -11,8 +11,8 @@ const Shm = "/dev/shm"
 // data loaders.
 const goodShmKiB = 1 << 20
 
-// ShmFault is a problem with /dev/shm. It makes programs fail that use shared
-// memory.
+// ShmFault is a problem with /dev/shm, because of which programs that use
+// shared memory fail.
 type ShmFault int
 
 // Values of ShmFault.

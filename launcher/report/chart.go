@@ -121,7 +121,7 @@ func (c chart) svg() (template.HTML, error) {
 	text := chartdraw.Style{ClassName: "axis", FontStyle: chartdraw.FontStyle{FontSize: fontSize}}
 	class := func(name string) chartdraw.Style { return chartdraw.Style{ClassName: name} }
 	drawn := chartdraw.Chart{
-		Width: width, Height: height, DPI: 81, // the usual 72 and an eighth more, because the reader's font may be wider than the library's
+		Width: width, Height: height, DPI: 81, // 1/8 above the usual 72, to leave more room for text: the browser's font may be wider than the library's
 		Background: chartdraw.Style{ClassName: "back", Padding: chartdraw.Box{Top: 14, Left: 8, Right: 30, Bottom: 8, IsSet: true}},
 		Canvas:     class("back"),
 		XAxis:      chartdraw.XAxis{Style: text, Range: x, GridMajorStyle: chartdraw.Hidden(), GridMinorStyle: chartdraw.Hidden()},

@@ -18,9 +18,9 @@ import (
 // where the workers sum them.
 type statistics struct {
 	variables, holders int                    // numbers of variables and of shard holders
-	counts             []*partition.Histogram // by table: how often this worker requested the rows of each bucket since the last meeting
-	touched            []float64              // by table: number of rows that this worker requested since the last meeting
-	before             []float64              // bytes exchanged from the start until the last meeting of the workers; nil before the first meeting
+	counts             []*partition.Histogram // by table: number of requests of this worker for rows of each bucket (a range of rows) since the last meeting
+	touched            []float64              // by table: number of rows that this worker requested since the workers last met to sum their counts
+	before             []float64              // bytes that this worker exchanged from the start until the last meeting of the workers, in the layout of exchanged; nil before the first meeting
 
 	mu     sync.Mutex
 	filled []float64 // by variable: fraction of gradient rows that are not zero; 0 if it was not measured
@@ -34,7 +34,8 @@ const (
 	manyRows = 256
 )
 
-// totals are the sums of all workers' statistics since the last meeting.
+// totals are the sums of all workers' statistics since the workers last met to
+// sum them.
 type totals struct {
 	counts  [][]float64 // by table and bucket of rows: how often rows were requested
 	touched []float64   // by table: number of rows requested
@@ -144,8 +145,8 @@ func (c *Config) describe(i int, touched float64) cost.Variable {
 }
 
 // report logs the bytes that were transferred in the last window steps. all
-// has, one worker after the other, what each has exchanged in the layout of
-// [statistics.exchanged].
+// joins one slice of each worker, by rank. [statistics.exchanged] describes
+// the layout of such a slice.
 func (c *Config) report(window int, sum totals, all []float64) {
 	if len(c.Cluster.Hosts()) < 2 {
 		return
@@ -164,8 +165,8 @@ func (c *Config) report(window int, sum totals, all []float64) {
 }
 
 // listed prepares the report: the largest variables get entries of their own,
-// and all others share one entry. The result line maps the index of each
-// variable, and last the loss, to its entry.
+// and all others share one entry. line[i] is the index of the entry of
+// variable i; the last element of line is for the loss.
 func (c *Config) listed(window int, sum totals) (r cost.Report, line []int) {
 	r.Cluster, r.Steps = c.Cluster, window
 	var all []cost.Variable

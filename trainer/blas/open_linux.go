@@ -73,7 +73,7 @@ func openFile(file string, threads int, kernels []string) (*cblas, Library, erro
 // unload unloads a library, so that it chooses its kernels again when it is
 // loaded the next time.
 func unload(handle uintptr) {
-	_ = purego.Dlclose(handle) // if this fails, the library stays loaded and keeps its kernels
+	_ = purego.Dlclose(handle) // if Dlclose fails, the library stays loaded and uses the same kernels
 }
 
 // openWith loads a library. kernels is the name of the kernels that OpenBLAS

@@ -76,8 +76,8 @@ func prove(conn net.Conn, key Key, self, peer string) error {
 		return err
 	}
 	err := expect(conn, tag(key, "accept", self, peer, c, s))
-	// A peer that does not accept the proof closes the connection without a
-	// message.
+	// The peer closes the connection without a message if it rejects the proof
+	// of this task.
 	if errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w: connection closed", ErrProof)
 	}
@@ -87,8 +87,8 @@ func prove(conn net.Conn, key Key, self, peer string) error {
 // Accept is the acceptor's side of [Dial]. It returns the dialler's name after
 // the dialler has proved that it knows key and wants to reach this task.
 // Before the proof, Accept reads about 600 bytes at most. If the dialler
-// closes the connection early, the error is not [ErrProof], because a dialler
-// may also close the connection when it gives up.
+// closes the connection before it has sent its proof, the error is not
+// [ErrProof]: the dialler may just have given up.
 //
 // The function self returns this task's name for a dialler. Its argument is
 // the dialler's name, which is not proved yet.
@@ -153,7 +153,8 @@ func expect(r io.Reader, want []byte) error {
 	return nil
 }
 
-// proofTime is the time limit of a proof between two tasks.
+// proofTime is the time limit in which two tasks must prove to each other that
+// they know the job's key.
 const proofTime = 10 * time.Second
 
 // bound sets a deadline: reads and writes of conn fail after ctx has ended, or

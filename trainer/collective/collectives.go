@@ -21,8 +21,8 @@ func (g *Group) Broadcast(ctx context.Context, x any, root int) error {
 }
 
 // Scatter distributes a slice. The worker with rank root cuts its argument
-// from into equal pieces, and piece i is copied to the argument into of the
-// worker with rank i. All other workers may pass nil as from.
+// from into equal pieces. Piece i is copied to the argument into of the worker
+// with rank i. All other workers may pass nil as from.
 func (g *Group) Scatter(ctx context.Context, from, into any, root int) error {
 	return g.of(ctx, scatter, root, into, from, func(c *call, into, from []byte) error { return c.scatter(from, into, root) })
 }
@@ -118,11 +118,12 @@ func memories(values ...any) (of dtype, all [][]byte, err error) {
 	return of, all, nil
 }
 
-// The collectives below move data without adding. Each says which bytes this
-// worker sends to every other worker, and into which memory it receives the
-// bytes of every other worker.
+// The collectives below move data without adding. Each method builds two lists
+// with one slice for each other worker: the bytes to send to that worker, and
+// the memory for the bytes from it.
 
-// call is one running collective on this worker.
+// call is one collective operation, such as a broadcast, that is running on
+// this worker.
 type call struct {
 	signature
 	group *Group
@@ -152,12 +153,12 @@ func (c *call) checkWhole(name string, whole, piece []byte) error {
 	return nil
 }
 
-// none returns the argument to or from of an exchange in which nothing is sent
-// or received: an empty slice for each worker.
+// none returns a list for exchange (its argument to or from) with an empty
+// slice for each worker: nothing is sent or received.
 func (c *call) none() [][]byte { return make([][]byte, c.world) }
 
-// all returns the argument to of an exchange in which this worker sends b to
-// every other worker.
+// all returns a list for exchange (its argument to) by which this worker sends
+// b to every other worker.
 func (c *call) all(b []byte) [][]byte {
 	to := c.none()
 	for rank := range to {
@@ -166,8 +167,9 @@ func (c *call) all(b []byte) [][]byte {
 	return to
 }
 
-// only returns the argument to or from of an exchange in which b is sent to,
-// or received from, only the worker with the given rank.
+// only returns a list for exchange (its argument to or from) in which only the
+// worker with the given rank has data: it is sent b, or its data is received
+// in b.
 func (c *call) only(rank int, b []byte) [][]byte {
 	to := c.none()
 	to[rank] = b

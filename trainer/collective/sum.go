@@ -6,12 +6,12 @@ import (
 	"github.com/plx-run/plx/trainer/wire"
 )
 
-// The collectives below add. Each worker adds its share of the elements. If
-// there is little data, every worker adds all elements instead. The order of
-// the additions does not depend on the amount of data.
+// The collectives below add the workers' slices. Each worker computes the sums
+// of its share of the elements; if there is little data, every worker computes
+// all sums. The order of the additions is the same in both cases.
 
-// blockSize is the maximum number of bytes of other workers' contributions
-// that a sum holds in memory at a time.
+// blockSize limits the memory of a sum, in bytes: it receives the data of
+// other workers in blocks that take at most this much together.
 const blockSize = 16 << 20
 
 func (c *call) reduceScatter(from, into []byte) error {
@@ -46,10 +46,11 @@ func (c *call) allReduce(x []byte) error {
 	})
 }
 
-// inBlocks cuts the shares of all workers into blocks and calls do for each
-// index of a block, in order. at is the position of the block in each share.
-// Even if all shares are empty, inBlocks calls do once, so that the workers
-// compare their signatures.
+// inBlocks cuts the share of each worker into blocks of the same size. It
+// calls do with the first blocks of all shares, then with the second ones, and
+// so on. at is the offset of the blocks in their shares, in bytes. Even if all
+// shares are empty, inBlocks calls do once, so that the workers can check that
+// they run the same collective.
 func (c *call) inBlocks(shares [][]byte, do func(block [][]byte, at int) error) error {
 	size := max(blockSize/c.world/8*8, 8)
 	longest := len(shares[0]) // the lengths of shares differ by one element at most, and the first share is the longest
@@ -65,8 +66,9 @@ func (c *call) inBlocks(shares [][]byte, do func(block [][]byte, at int) error) 
 	return nil
 }
 
-// reduce sends every other worker that worker's piece of this worker's data.
-// It stores in out the sum, over all workers, of this worker's own piece.
+// reduce sends pieces[i] to the worker of rank i, for every other worker. It
+// receives the other workers' pieces for this worker, and stores in out the
+// sum of these and of its own piece.
 func (c *call) reduce(pieces [][]byte, out []byte) error {
 	mine := pieces[c.rank]
 	parts := c.parts(len(mine))

@@ -23,7 +23,7 @@ type Synthetic struct {
 	first    int // number of the first image in the dataset; the images of a seed are numbered from 0
 	stream   random.Stream
 	patterns [][]uint8 // patterns of class 0, then of class 1, and so on; each pattern is an image with shift more pixels on every side
-	others   [][]uint8 // patterns that belong to no class
+	others   [][]uint8 // distractor patterns, which belong to no class
 }
 
 // form describes how artificial images are made: their size and the patterns
@@ -38,7 +38,7 @@ type form struct {
 
 const (
 	madeClasses = 10
-	madeOthers  = 64 // number of patterns that belong to no class
+	madeOthers  = 64 // number of distractor patterns, which belong to no class
 	shift       = 2  // largest shift of a pattern, in pixels, to each side
 	noise       = 32 // largest change of a pixel by noise, up or down; pixels are 0 to 255
 )
@@ -214,7 +214,7 @@ func (m MadeText) following(word int64) int64 {
 // each word by how often it occurs.
 func (m MadeText) Perplexity() float64 {
 	chance, following := make([]float64, m.words), make([]int64, m.words)
-	drawn := 0.0 // sum of the entropy terms of all words, each with the probability of a word that is not the fixed successor: half its Zipf probability
+	drawn := 0.0 // sum of surprise(p) over all words, where p is the probability that the word is drawn by Zipf's law and not as a successor: half its Zipf probability
 	for k := range chance {
 		chance[k], following[k] = random.ZipfChance(k, m.words), m.following(int64(k))
 		drawn += surprise(chance[k] / 2)
@@ -238,8 +238,9 @@ func (m MadeText) String() string {
 }
 
 // often returns how often each word occurs, as a fraction of all words. It
-// uses fixed-point iteration. Half of the words do not depend on the previous
-// word, so each iteration halves the error.
+// computes the fractions again and again from their previous values. Half of
+// the words do not depend on the previous word, so each repetition halves the
+// error.
 func (m MadeText) often(chance []float64, following []int64) []float64 {
 	often, next := append([]float64{}, chance...), make([]float64, m.words)
 	for range 60 {

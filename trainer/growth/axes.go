@@ -37,8 +37,9 @@ func (c call) within(axis int) Growth {
 	return c.in[0]
 }
 
-// softmax returns the growth of a softmax. If a softmax along the rows gets k
-// times as many rows, each value becomes 1/k as large.
+// softmax returns the growth of a softmax. Over an axis of batch rows, the
+// values add up to 1: with k times as many rows, each is 1/k as large (degree
+// -1).
 func (c call) softmax() Growth {
 	axis := int(c.f[1].Int())
 	if axis < 0 {
@@ -50,9 +51,9 @@ func (c call) softmax() Growth {
 	return Growth{Degree: -1, axes: c.in[0].axes}
 }
 
-// image returns the growth of an operation on images of shape (batch,
-// channels, height, width). The result grows as the images do; for images that
-// are sums over the rows, the growth is unknown.
+// image returns the growth (dependence on the batch size) of an operation on
+// images of shape (batch, channels, height, width). The result grows as the
+// input does. If the input is a sum over the batch, the growth is unknown.
 func (c call) image() Growth {
 	if c.in[0].Degree != 0 {
 		return c.unknown(" of a sum over the rows")
@@ -125,11 +126,11 @@ func (c call) transpose() Growth {
 	return g
 }
 
-// reshape returns the growth of a reshape. If the rows of the batch lie along
-// an axis, reshape finds the axis of the result along which they lie. This is
-// the same axis if the axes before it are unchanged. If not, it is the axis
-// with the same number of elements before it. So an axis of rows times steps
-// counts as rows.
+// reshape returns the growth of a reshape. If the input has the batch's rows
+// along some axis, reshape looks for the matching axis of the result. If all
+// lengths up to the axis are unchanged, it is the same axis. Otherwise it is
+// an axis with the same number of elements before it. So an axis that merges
+// rows and time steps counts as an axis of rows.
 func (c call) reshape() Growth {
 	g, from, to := Growth{Degree: c.in[0].Degree}, c.below[0].Shape(), c.n.Shape()
 	for axis := range from {
@@ -145,9 +146,10 @@ func (c call) reshape() Growth {
 	return g
 }
 
-// reshaped returns the axis of the shape to that corresponds to an axis of the
-// shape from after a reshape, or -1 if there is none. If the batch has one
-// row, several axes of length 1 may match, and reshaped returns the first.
+// reshaped compares the shapes before (from) and after (to) a reshape. It
+// returns the axis of to that corresponds to an axis of from, or -1 if there
+// is none. If the batch has one row, several axes of length 1 may match, and
+// reshaped returns the first.
 func (c call) reshaped(from, to tensor.Shape, axis int) int {
 	if len(to) > axis && slices.Equal(from[:axis+1], to[:axis+1]) {
 		return axis
@@ -187,8 +189,9 @@ func (c call) product() Growth {
 	return g.contracted(a.has(column) || b.has(rowB))
 }
 
-// contracted returns g with a degree that is higher by 1 if the parameter rows
-// is true. The caller sets rows if a product sums over the rows of the batch.
+// contracted returns the growth g of a product after it has also summed over
+// an axis. If the rows of the batch lie along this axis (rows is true), the
+// degree is higher by 1.
 func (g Growth) contracted(rows bool) Growth {
 	if rows {
 		g.Degree++

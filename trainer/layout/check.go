@@ -159,8 +159,8 @@ func (c checker) mode() error {
 	return c.hosts()
 }
 
-// cut returns an error if d.Cut does not have exactly one number of steps for
-// each group of workers.
+// cut checks d.Cut, the number of steps in the checkpoint for each group of
+// workers. It returns an error if d.Cut does not fit the other fields.
 func (c checker) cut() error {
 	d := c.d
 	switch {
@@ -175,8 +175,9 @@ func (c checker) cut() error {
 	return nil
 }
 
-// hosts returns an error if the workers of a host cannot add their gradients
-// as d.Hosts requires.
+// hosts checks d.Hosts, which asks the workers of a host to add their
+// gradients before they are sent. It returns an error if other settings do not
+// allow this.
 func (c checker) hosts() error {
 	d := c.d
 	if len(d.Hosts) == 0 {

@@ -24,8 +24,8 @@ type Model struct {
 	Fetches   map[string]*gorgonia.Node
 	Carried   map[string]*gorgonia.Node // indexed by the name of an input: node whose value becomes the input's value in the next step
 	// Shard are the inputs that Run itself sets: the index of the virtual
-	// worker, and the number of all virtual workers. A nil node means that the
-	// model has no such input.
+	// worker (part of the global batch), and the number of all virtual
+	// workers. A nil node means that the model has no such input.
 	Shard [2]*gorgonia.Node
 }
 
@@ -41,7 +41,8 @@ func (m Model) ShardInputs() (all gorgonia.Nodes) {
 
 // State is a variable that is not trained but is a running average of a value
 // of the graph. After each step, its new value is Momentum times the old value
-// plus (1-Momentum) times the average of Batch over all virtual workers.
+// plus (1-Momentum) times the average of Batch over all virtual workers (parts
+// of the global batch).
 type State struct {
 	Variable *gorgonia.Node // variable with a name and an initial value
 	Batch    *gorgonia.Node // node whose value is averaged, of the same type and shape as Variable

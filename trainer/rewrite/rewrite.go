@@ -239,9 +239,9 @@ func (c *copier) vertex(n *gorgonia.Node, inputs gorgonia.Nodes) (*gorgonia.Node
 		gorgonia.In(c.to), gorgonia.WithShape(n.Shape()...)), nil
 }
 
-// name counts a replaced operation; the parameter what is the operation's
-// name. It returns a name that includes the count, and is the same in every
-// copy of the graph.
+// name counts a replaced operation, whose name is the parameter what. It
+// returns a name for the new vertex that includes the count. The name is the
+// same in every copy of the graph.
 func (c *copier) name(what string) string {
 	c.counts[what]++
 	return fmt.Sprintf("gorgonia.%s%d", what, c.counts[what])

@@ -97,8 +97,8 @@ func verifiedDay(modified time.Time) (day int64, ok bool) {
 	return day, 0 <= day && day <= dayOf(time.Now())+1 // day may be tomorrow, because the clocks of hosts that share a home folder differ
 }
 
-// useInterval is how old a file's change time must be before a use of the file
-// sets the change time to now. Prune deletes files whose change time is old.
+// useInterval is the age from which a use of a stored file renews the file's
+// change time (ctime). Prune deletes files whose change time is old.
 const useInterval = time.Hour
 
 // Path returns the path that the file with this SHA-256 has in the store. The
@@ -284,8 +284,8 @@ func (s *Store) Manifest(id tree.Sum) (m tree.Manifest, err error) {
 	return m, err
 }
 
-// Prune calls remove for each stored file that no manifest in keep lists and
-// whose last use was before the time before.
+// Prune calls remove for each stored file that was not used since the time
+// before, unless a manifest in keep lists the file.
 func (s *Store) Prune(ctx context.Context, keep []tree.Sum, before time.Time, remove func(path string, size int64) error) error {
 	used := map[string]bool{}
 	for _, id := range keep {

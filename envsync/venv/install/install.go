@@ -27,17 +27,17 @@ import (
 )
 
 // Environment installs an environment below the folder root, unless it is
-// installed already. It returns false if the sender must first send file
-// contents to the store. It returns an error if this host cannot run the
-// environment.
+// installed already. It returns false if plx must first send missing file
+// contents to the host's store. It returns an error if this host cannot run
+// the environment.
 func Environment(ctx context.Context, root string, files *store.Store, r venv.Request) (ready bool, err error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return false, err
 	}
 	i := &installer{root: root, files: files, request: r, dir: filepath.Join(root, r.Folder())}
 	installed := i.there(i.dir) && (r.Base == "" || i.there(i.baseDir()))
-	// If the installed environment works, no interpreter has to be searched,
-	// so an interpreter is started only once.
+	// If the installed environment works, plx need not search for an
+	// interpreter, so an interpreter is started only once.
 	if installed && i.check(ctx) == nil {
 		return true, nil
 	}

@@ -95,5 +95,5 @@ func (f Folder) writeHistory(name string, encoded []byte) error {
 }
 
 // Events returns the path of a detached job's event log. Only the host whose
-// agent drives the job has that file.
+// agent drives (controls) the job has that file.
 func (f Folder) Events() string { return filepath.Join(string(f), "events.jsonl") }

@@ -12,8 +12,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
-// findTime is how long Find may take to read a program, because the launch
-// waits for the result.
+// findTime is how long Find may take to read a program. It is short, because
+// the launch waits for the result.
 const findTime = 10 * time.Second
 
 // nowhere is a path below which no file can exist. Find uses it for the task's

@@ -86,9 +86,9 @@ func (p ListenRange) Open(listen bool) (*Socket, error) {
 // an unused one.
 const maxHeld = 64
 
-// Reserve reserves a port whose address is missing in used, and adds the
-// address to used. In a narrow range, all free ports can already be in used;
-// Reserve then reserves one of these.
+// Reserve reserves a port whose address is not in used, and adds the address
+// to used. If the port range is so narrow that used contains all free ports,
+// Reserve reserves one of these.
 func (p ListenRange) Reserve(used map[string]bool) (*Socket, error) {
 	s, err := p.Open(false)
 	if err != nil {

@@ -33,7 +33,7 @@ func Places(text string) []string {
 			all = append(all, g.at)
 		}
 	}
-	if len(all) == 0 { // no other goroutine than that of main.main is in a function of the program
+	if len(all) == 0 { // at most the goroutine of main.main is in a function of the program: use that one
 		for _, g := range ofGo(text) {
 			all = append(all, g.at)
 		}
@@ -47,14 +47,14 @@ func Places(text string) []string {
 		}
 	}
 	if len(all) == 0 && len(foreign) > 0 {
-		all = foreign[:1] // use only the first, because further Python processes are often its helpers
+		all = foreign[:1] // take only the first process: others are often helper processes that it started
 	}
 	return bounded(distinct(all))
 }
 
 // KernelPlaces describes what the processes of a task wait for, such as
-// "sleep: sleeps". It includes only processes without children. The texts are
-// equal for tasks that wait for the same.
+// "sleep: sleeps". It includes only processes without children. Tasks that
+// wait for the same thing get equal texts.
 func KernelPlaces(processes []protocol.Process) []string {
 	var all []string
 	for _, p := range processes {
@@ -138,9 +138,9 @@ func callsIn(line string) (names []string) {
 // file.
 const maxSource = 4 << 20
 
-// sourceLine returns a line of a source file. The path is the one that the
-// process pid uses, which may run in a container. sourceLine returns "" if the
-// file cannot be read.
+// sourceLine returns a line of a source file. file is the path as the process
+// pid sees it, which differs from the agent's if that process runs in a
+// container. sourceLine returns "" if the file cannot be read.
 func sourceLine(pid int, file, line string) string {
 	n, err := strconv.Atoi(line)
 	if err != nil {

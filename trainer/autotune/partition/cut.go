@@ -39,9 +39,8 @@ func (h *Histogram) Counts() []float64 { return h.counts }
 // ceil returns a/b rounded up. Unlike (a+b-1)/b, it cannot overflow.
 func ceil(a, b int) int { return a/b + min(a%b, 1) }
 
-// near is a tolerance of the division into parts. To end at the end of a
-// bucket, a part may be heavier than the best possible maximum by this
-// fraction.
+// near is a tolerance of Cut, as a fraction. A part may be this much heavier
+// than the best possible maximum, so that Cut can end parts at bucket ends.
 const near = 0.05
 
 // Cut divides the rows [0, rows) into parts of about the same weight and
@@ -99,8 +98,9 @@ func Loads(bounds []int, counts []float64) []float64 {
 	return loads
 }
 
-// weight is the cumulative weight of a table's rows: how often all rows before
-// a given row were transferred. Within a bucket it grows linearly.
+// weight says, for each row of a table, how often all rows before it together
+// were transferred. Only the sums at bucket starts are stored; between them,
+// the weight grows linearly.
 type weight struct {
 	rows, width int
 	sums        []float64 // by bucket: weight of all rows before it; one more element for the weight of all rows
@@ -176,8 +176,9 @@ type cutter struct {
 	limit       float64 // maximal weight of a part
 }
 
-// least returns the smallest limit with which c.parts parts can cover all
-// rows. It finds the limit by bisection.
+// least returns the smallest value of limit (the maximal weight of a part)
+// with which c.parts parts can cover all rows. It finds the value by
+// bisection.
 func (c *cutter) least() float64 {
 	low := max(c.total()/float64(c.parts), c.heaviestRow())
 	high := c.total()
@@ -220,7 +221,7 @@ func (c *cutter) back(to int) int {
 // the remaining weight, unless the limits of this part or of the later parts
 // forbid that.
 func (c *cutter) cut() []int {
-	earliest := make([]int, c.parts+1) // by bound: the smallest row at which the remaining parts can still cover all remaining rows
+	earliest := make([]int, c.parts+1) // earliest[k] is the smallest possible start of part k, from which the parts k and later can still cover all remaining rows
 	earliest[c.parts] = c.rows
 	for k := c.parts - 1; k > 0; k-- {
 		earliest[k] = c.back(earliest[k+1])
@@ -235,9 +236,10 @@ func (c *cutter) cut() []int {
 	return append(bounds, c.rows)
 }
 
-// end returns the end of the next part if parts remain to cover the rows after
-// from. It prefers the end of a bucket. If no bucket ends near an equal share
-// of the weight, it returns a row inside a bucket.
+// end returns the row at which the next part ends. That part begins at row
+// from; it and the parts after it are parts in number. end prefers the end of
+// a bucket. If no bucket ends near an equal share of the remaining weight, it
+// returns a row inside a bucket.
 func (c *cutter) end(from, parts int) int {
 	share := (c.total() - c.until(from)) / float64(parts)
 	at := c.until(from) + share

@@ -19,8 +19,8 @@ import (
 	"github.com/plx-run/plx/trainer/safetensors"
 )
 
-// parts writes this task's files in each save. It receives snapshots from the
-// trainer and writes them to files. The chief's messages control it.
+// parts writes this task's files of each checkpoint. It receives snapshots
+// from the trainer and writes them to files when the chief (worker:0) says so.
 type parts struct {
 	config  Config
 	life    *lifetime.Lifetime
@@ -33,18 +33,19 @@ type parts struct {
 	removing sync.Mutex // mutex that retain holds; two calls of retain at the same time could log one removal twice
 
 	mu      sync.Mutex
-	current *part                // this task's part in the current save; nil if no save is under way
-	early   *transition.Snapshot // snapshot that arrived before the chief had announced its save; nil if there is none
+	current *part                // this task's share of the checkpoint that is being saved; nil if none is
+	early   *transition.Snapshot // snapshot of a save that the chief has not announced yet; nil if there is none
 	ahead   []tensors.State      // recurrent states that arrived before the chief had announced their save, ascending by step
 }
 
-// part is what this task does in one save.
+// part is this task's share of one checkpoint: the files that it writes, and
+// the progress of writing them.
 type part struct {
 	id      string          // ID of the checkpoint
-	step    uint64          // number of training steps in the checkpoint
-	number  uint64          // number of the shard holders' snapshots for this save, see Expected.Number
+	step    uint64          // number of training steps after which the checkpoint is taken
+	number  uint64          // number that the shard holders' snapshots for this save carry, see Expected.Number
 	wanted  wanted          // says what this task writes in the save
-	ctx     context.Context // ends when this task's part in the save is over
+	ctx     context.Context // ends when this task's work on the checkpoint is over
 	cancel  context.CancelCauseFunc
 	pieces  chan transition.Snapshot // receives the shard holder's snapshot; buffer of one
 	state   chan tensors.State       // receives the worker's recurrent state; buffer of one
@@ -71,8 +72,8 @@ func (p *part) compare(s transition.Snapshot) int {
 	return cmp.Or(cmp.Compare(s.Step, p.step), cmp.Compare(s.Number, p.number))
 }
 
-// maxAhead is the maximal length of parts.ahead: one state for the next save,
-// and one for the last step, which a worker saves without being asked.
+// maxAhead is the maximal length of parts.ahead: one state for the next
+// checkpoint, and the state after the last step, which a worker always sends.
 const maxAhead = 2
 
 // saveCarried receives the recurrent state of this task's worker. The state is
@@ -100,8 +101,9 @@ func give[T any](to chan T, x T, wanted bool) {
 	}
 }
 
-// begin starts this task's part in the save that m announces. The chief
-// announces a save only after the previous one has ended.
+// begin starts to save this task's share of the checkpoint that message m
+// announces. The chief (worker:0) announces a checkpoint only after the
+// previous one has ended.
 func (p *parts) begin(ctx context.Context, m message) {
 	p.cancel(errors.New("the next save has begun"))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -140,8 +142,8 @@ func (p *parts) work(c *part, f func()) bool {
 	return started
 }
 
-// keep starts to copy a file from the task that wrote it. Message m is the
-// chief's request for this second copy.
+// keep starts to copy a checkpoint file from the task that wrote it to this
+// host, as a second copy. Message m is the chief's request for this.
 func (p *parts) keep(m message) error {
 	if m.File == nil {
 		return errors.New("a keep message without a file")
@@ -179,17 +181,16 @@ func (p *parts) fetch(c *part, file checkpoint.File) error {
 	return err
 }
 
-// cancel ends this task's part in the current save, if any, for the reason
-// why.
+// cancel ends this task's work on the checkpoint that is being saved, if any.
+// why is the reason.
 func (p *parts) cancel(why error) {
 	if c := p.drop(func(*part) bool { return true }); c != nil {
 		c.cancel(why)
 	}
 }
 
-// drop ends the role of the current part: if meant returns true for the part,
-// drop sets parts.current to nil and returns the part. Otherwise drop returns
-// nil.
+// drop sets parts.current to nil and returns the old value, if meant returns
+// true for it. Otherwise drop changes nothing and returns nil.
 func (p *parts) drop(meant func(*part) bool) *part {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,8 +202,7 @@ func (p *parts) drop(meant func(*part) bool) *part {
 	return c
 }
 
-// busy returns the ID of the checkpoint in the current save, or "" if none is
-// under way.
+// busy returns the ID of the checkpoint that is being saved, or "" if none is.
 func (p *parts) busy() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,8 +212,9 @@ func (p *parts) busy() string {
 	return p.current.id
 }
 
-// finish ends this task's part in a save when the chief reports the end of the
-// save. If the save has failed, finish deletes the files.
+// finish ends this task's work on a checkpoint when the chief reports that the
+// checkpoint is complete or has failed. If it has failed, finish deletes the
+// files.
 func (p *parts) finish(m message) {
 	c := p.drop(func(c *part) bool { return c.id == m.ID })
 	if c != nil {
@@ -264,8 +265,8 @@ func (p *parts) retain(keep int) {
 	}
 }
 
-// report sends the chief the outcome of this task's part in a save, or of
-// copying a file.
+// report sends the chief the outcome of this task's work on a checkpoint, or
+// of copying a file.
 func (p *parts) report(c *part, r report) {
 	if err := p.hook("store.report"); err != nil {
 		r.Err = failure(err)
@@ -289,7 +290,7 @@ func (p *parts) writePieces(c *part) report {
 }
 
 // writeState waits for the worker's recurrent state and writes it to a file.
-// The state arrives only after the worker's next step.
+// The trainer sends this state only after the worker's next step.
 func (p *parts) writeState(c *part) report {
 	s, err := await(c.ctx, p.leaving, c.state, "the worker's state", 0)
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 // called on a nil *chief.
 type chief struct {
 	peer      *peer
-	saved     uint64        // number of the step before which the chief last saved, plus 1; 0 means that it never saved
-	holds     bool          // true if workers must not take steps after the last cut until the chief takes its next step
-	copied    chan struct{} // closed after the shards of the last agreed cut are copied
+	saved     uint64        // number of the step before which the chief last saved a checkpoint, plus 1; 0 means that it never saved one
+	holds     bool          // true if workers must wait after the last checkpoint until the chief takes its next step
+	copied    chan struct{} // closed after the shards are copied for the last checkpoint
 	concluded bool          // true if the chief has reported that it takes no further step
 }
 
@@ -40,9 +40,10 @@ func (c *chief) take(h wire.Header, e *aggregate.Shards) error {
 	return fmt.Errorf("unexpected %s frame of kind %d, with %d gradients to come", h.Kind, h.Part, c.peer.step.need)
 }
 
-// save copies all shards, in mode sync, which needs no consistent cut. The
-// chief must have completed its own step. The other workers cannot take a step
-// without the chief, so all shards have seen the same number of steps.
+// save copies all shards for a checkpoint, in mode sync (all workers take each
+// step together). The chief must have completed its own step. The other
+// workers cannot take a step without the chief, so all shards have seen the
+// same number of steps.
 func (c *chief) save(h wire.Header, e *aggregate.Shards) error {
 	p := c.peer
 	switch {
@@ -56,13 +57,13 @@ func (c *chief) save(h wire.Header, e *aggregate.Shards) error {
 	if err := p.awaitTurn(); err != nil {
 		return err
 	}
-	p.turn <- struct{}{} // put back the token that awaitTurn took, because a save ends no step
+	p.turn <- struct{}{} // awaitTurn took the token that allows one step; a save is not a step, so put it back
 	return p.server.save(context.Background(), e, h.Step, h.Offset)
 }
 
-// cut proposes a consistent cut to the chief: the number of steps of each
-// group of workers whose gradients have arrived at this server. It first waits
-// until the shards of the previous cut are copied.
+// cut begins a checkpoint: it calls freeze, which tells the chief from which
+// steps gradients have arrived at this server. Before that, it waits until the
+// shards of the previous checkpoint are copied.
 func (c *chief) cut(e *aggregate.Shards) error {
 	c.releaseWorkers()
 	select {
@@ -83,9 +84,9 @@ func (c *chief) cut(e *aggregate.Shards) error {
 	return nil
 }
 
-// freeze counts, for each group of workers, the steps of which at least one
-// gradient has arrived, and sends the counts to the chief. The shards apply
-// later steps only after the cut is saved.
+// freeze sends the chief, for each group of workers, the number of steps of
+// which at least one gradient has arrived. The shards apply gradients of later
+// steps only after the checkpoint is saved.
 func (c *chief) freeze(e *aggregate.Shards) error {
 	has, err := e.Alignment().Freeze()
 	if err != nil {
@@ -95,8 +96,9 @@ func (c *chief) freeze(e *aggregate.Shards) error {
 	return nil
 }
 
-// saveCut reads the consistent cut that the chief has chosen. It saves the
-// shards after all gradients of the steps in the cut have arrived.
+// saveCut reads which steps of each group of workers the checkpoint shall
+// contain; the chief has chosen them. It saves the shards after all gradients
+// of these steps have arrived.
 func (c *chief) saveCut(h wire.Header, e *aggregate.Shards) error {
 	if h.Part > 1 {
 		return fmt.Errorf("%s frame of kind %d", h.Kind, h.Part)
@@ -121,7 +123,7 @@ func (c *chief) saveCut(h wire.Header, e *aggregate.Shards) error {
 }
 
 // releaseWorkers lets workers take steps again. It has an effect only if the
-// chief made them wait after the last cut.
+// chief made them wait while the last checkpoint was taken.
 func (c *chief) releaseWorkers() {
 	if c != nil && c.holds {
 		c.holds = false
@@ -129,9 +131,9 @@ func (c *chief) releaseWorkers() {
 	}
 }
 
-// conclude records that the chief takes no further step. Workers that wait for
-// the chief after a cut may continue. After all other workers have left, the
-// server sends the chief one Alone frame.
+// conclude records that the chief takes no further step. Workers that have
+// waited for the chief since the last checkpoint may continue. After all other
+// workers have left, the server sends the chief one Alone frame.
 func (c *chief) conclude(e *aggregate.Shards) error {
 	c.releaseWorkers()
 	if c.concluded {

@@ -27,7 +27,7 @@ type Repartition struct {
 	epoch    uint32         // version of the new placement
 
 	// Run sets the fields from step to leaving, before it closes ready.
-	step    uint64              // first step with the new placement
+	step    uint64              // number of the first training step with the new placement (assignment of pieces to shard holders)
 	d       *layout.Declaration // declaration with the new placement
 	before  *aggregate.Shards   // shards of the old placement
 	next    *aggregate.Shards   // shards of the new placement
@@ -41,8 +41,8 @@ type Repartition struct {
 }
 
 // NewRepartition returns a Repartition that leads to the placement with the
-// version number epoch. The new shards send their events to host. training is
-// canceled when the training ends.
+// version number epoch. host delivers the events of the new shards to the
+// workers. training is canceled when the training ends.
 func NewRepartition(training context.Context, c Config, host aggregate.Host, epoch uint32) *Repartition {
 	return &Repartition{training: training, config: c, host: host, epoch: epoch, ready: make(chan struct{}), arrived: make(chan struct{})}
 }

@@ -183,9 +183,9 @@ func writePlain(b *strings.Builder, v reflect.Value, depth int) bool {
 	return writeReference(b, v, depth)
 }
 
-// writeReference writes what an interface or a pointer refers to: a tensor
-// type, or an operation embedded in another. It returns false for any other
-// reference, because a reference could lead to state.
+// writeReference writes what an interface or a pointer refers to, if this is a
+// tensor type or an operation embedded in another. It returns false for any
+// other reference, because what it refers to could be state that changes.
 func writeReference(b *strings.Builder, v reflect.Value, depth int) bool {
 	switch {
 	case v.Kind() == reflect.Interface && v.IsNil(), v.Kind() == reflect.Pointer && v.IsNil():

@@ -29,9 +29,9 @@ func tiny(x float32, bound uint32) bool {
 }
 
 const (
-	belowRounding = 0x33000000 // 2^-25: for smaller x, x + x*x/2 rounds to x
-	belowCube     = 0x39000000 // 2^-13: for smaller x, x - x*x*x/3 rounds to x
-	tanhIsOne     = 0x411051ec // 9.02: for larger x, tanh(x) rounds to 1
+	belowRounding = 0x33000000 // 2^-25, as the bits of a float32: for smaller x, x + x*x/2 rounds to x
+	belowCube     = 0x39000000 // 2^-13, as the bits of a float32: for smaller x, x - x*x*x/3 rounds to x
+	tanhIsOne     = 0x411051ec // 9.02, as the bits of a float32: for larger x, tanh(x) rounds to 1
 	subnormal     = 0x00800000
 )
 

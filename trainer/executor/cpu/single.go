@@ -8,9 +8,9 @@ import (
 )
 
 // Kernel returns a function that computes value v from its inputs on the CPU.
-// Package gpu uses it for operations that have no GPU kernel. The map at
-// contains the memory of the roots of v and of its inputs (the root of a value
-// is the value in whose memory it lies). Matrix products use lib.
+// Package gpu uses it for operations that have no GPU kernel. A value may lie
+// in the memory of another value, its root. The map at contains the memory of
+// the roots of v and of v's inputs. Matrix products use lib.
 func Kernel(v *compile.Value, lib gorgonia.BLAS, at map[*compile.Value][]byte) (func() error, error) {
 	l := newLoader(&compile.Program{}, nil, lib)
 	for _, x := range append([]*compile.Value{v}, v.Inputs...) {

@@ -7,8 +7,8 @@ import (
 	"github.com/plx-run/plx/trainer/executor/gpu/kernels"
 )
 
-// tooOldError reports that a GPU or its driver is older than plx's kernels
-// require.
+// tooOldError reports that a GPU or NVIDIA's driver is older than plx's
+// kernels require.
 type tooOldError struct{ text, hint string }
 
 func (e *tooOldError) Error() string { return e.text }
@@ -16,8 +16,8 @@ func (e *tooOldError) Error() string { return e.text }
 // Hint returns advice for the user.
 func (e *tooOldError) Hint() string { return e.hint }
 
-// check returns an error if the GPU or its driver is older than plx's kernels
-// require.
+// check returns an error if the GPU or NVIDIA's driver is older than plx's
+// kernels require.
 func check(g device.Info) error {
 	if g.Driver < kernels.LeastCUDA {
 		return &tooOldError{

@@ -11,7 +11,7 @@ import (
 type hostWork struct {
 	why     string
 	compute func() error
-	inputs  []result // inputs of the operation, copied to the host before the computation
+	inputs  []result // inputs of the operation, copied to CPU memory before the computation
 	result  result   // result of the operation, copied to the GPU after the computation
 }
 

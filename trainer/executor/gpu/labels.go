@@ -12,9 +12,9 @@ import (
 // labels are all inputs with class numbers that a run checks.
 type labels []label
 
-// label is an input with class numbers, one per row, in the host's memory. A
-// run checks the numbers before it copies them to the GPU. A GPU kernel turns
-// an invalid class number into NaN and cannot report which number was wrong.
+// label is an input with class numbers, one per row, in CPU memory. A run
+// checks the numbers before it copies them to the GPU. A GPU kernel turns an
+// invalid class number into NaN and cannot report which number was wrong.
 type label struct {
 	reader *compile.Value // first operation that reads the class numbers
 	labels operation.Labels
@@ -22,11 +22,11 @@ type label struct {
 	host   []byte // host memory of the class numbers, which the caller fills before a run
 }
 
-// findLabels finds class numbers that the host copies to the GPU: inputs,
-// fixed values and constants. Class numbers that the GPU computes are not
-// checked. inputs is the memory of the program's inputs.
+// findLabels finds the class numbers that are in CPU memory and copied to the
+// GPU: inputs, fixed values and constants. Class numbers that the GPU computes
+// are not checked. inputs is the memory of the program's inputs.
 func findLabels(l *loader, inputs [][]byte) (all labels) {
-	seen := map[*compile.Value]int{} // number of classes in the label that was already added for a value of class numbers
+	seen := map[*compile.Value]int{} // by tensor of class numbers: the number of classes against which all already contains a check
 	for _, in := range l.program.Instructions {
 		g := onGPU(in.Value)
 		if g == nil || g.Labels.Classes == 0 {

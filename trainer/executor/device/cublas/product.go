@@ -17,8 +17,8 @@ type Product struct {
 	Out, A, B      device.Pointer
 }
 
-// Handle puts products on one stream. It may be used by one goroutine at a
-// time.
+// Handle runs matrix products of cuBLAS on one CUDA stream. It may be used by
+// one goroutine at a time.
 type Handle struct {
 	library  *Library
 	handle   uintptr

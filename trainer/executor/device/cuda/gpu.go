@@ -16,8 +16,8 @@ import (
 )
 
 // Open opens the GPU with the given index among the GPUs that
-// CUDA_VISIBLE_DEVICES lists. The error says whether the driver is missing, is
-// too old, or has no GPU with this index.
+// CUDA_VISIBLE_DEVICES lists. The error says whether NVIDIA's driver is
+// missing, is too old, or has no GPU with this index.
 func Open(index int) (device.GPU, error) {
 	c, err := load()
 	if err != nil {
@@ -73,13 +73,13 @@ func (g *gpu) Info() (device.Info, error) {
 	return i, err
 }
 
-// in calls a function of the driver in the GPU's context.
+// in calls a function of the CUDA driver in the GPU's context.
 //
 //go:uintptrescapes
 func (g *gpu) in(call string, args ...uintptr) error { return g.step(call, args...) }
 
-// step calls a function of the driver, like in, but allocates no memory. It is
-// for calls that every training step makes. No argument may point to a
+// step calls a function of the CUDA driver, like in, but allocates no memory.
+// It is for calls that every training step makes. No argument may point to a
 // variable on the Go stack: Go may move the stack, and step does not prevent
 // it.
 func (g *gpu) step(call string, args ...uintptr) error {
@@ -89,20 +89,20 @@ func (g *gpu) step(call string, args ...uintptr) error {
 	return nil
 }
 
-// code calls a function of the driver, like in, and returns the driver's error
-// code instead of an error.
+// code calls a function of the CUDA driver, like in, and returns the driver's
+// error code instead of an error.
 //
 //go:uintptrescapes
 func (g *gpu) code(call string, args ...uintptr) int { return g.quick(call, args...) }
 
-// block holds the arguments of one call of the driver. Blocks are reused, so
-// that a call allocates nothing.
+// block holds the arguments of one call of the CUDA driver. Blocks are reused,
+// so that a call allocates no memory.
 type block [12]uintptr
 
 var blocks = sync.Pool{New: func() any { return new(block) }}
 
-// quick sets the GPU's context on this thread, calls a function of the driver
-// and returns its error code. It allocates nothing.
+// quick sets the GPU's context on this thread, calls a function of the CUDA
+// driver and returns its error code. It allocates no memory.
 func (g *gpu) quick(call string, args ...uintptr) int {
 	b := blocks.Get().(*block)
 	defer blocks.Put(b)
@@ -148,7 +148,7 @@ func (g *gpu) FreeHost(b []byte) error {
 	return g.in("cuMemFreeHost", uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
-// The driver's numbers for options of its PTX compiler:
+// The CUDA driver's numbers for options of its PTX compiler:
 // CU_JIT_ERROR_LOG_BUFFER and CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES.
 const (
 	errorBuffer     = 5
@@ -188,8 +188,8 @@ func (m *module) Kernel(name string) (k device.Kernel, err error) {
 // PLX_CUDA overrides it.
 const library = "libcuda.so.1"
 
-// functions lists the driver's functions that this package calls, with the
-// version in their names.
+// functions lists the CUDA driver's functions that this package calls, with
+// the version in their names.
 const functions = `
 cuInit cuDriverGetVersion cuGetErrorName cuDeviceGet cuDeviceGetName cuDeviceGetAttribute cuDevicePrimaryCtxRetain
 cuCtxSetCurrent cuMemAlloc_v2 cuMemFree_v2 cuMemGetInfo_v2 cuMemHostAlloc cuMemFreeHost cuMemcpyHtoDAsync_v2
@@ -198,14 +198,14 @@ cuStreamWaitEvent cuStreamBeginCapture_v2 cuStreamEndCapture cuGraphInstantiateW
 cuGraphExecDestroy cuEventCreate cuEventRecord cuEventQuery cuEventDestroy_v2`
 
 // instantiate is the function that makes a recorded graph executable. It came
-// with CUDA 11.4. With an older driver, only Stream.Capture fails; everything
-// else works.
+// with CUDA 11.4. With an older NVIDIA driver, only Stream.Capture fails;
+// everything else works.
 const instantiate = "cuGraphInstantiateWithFlags"
 
-// calls maps the names of the driver's functions to their addresses.
+// calls maps the names of the CUDA driver's functions to their addresses.
 type calls map[string]uintptr
 
-// load loads the driver's library and looks up all functions.
+// load loads the CUDA driver's library and looks up all functions.
 func load() (calls, error) {
 	file := cmp.Or(os.Getenv("PLX_CUDA"), library)
 	runtime.LockOSThread() // dlerror returns the error of the calling thread, so dlopen and dlerror must run on one thread
@@ -223,7 +223,7 @@ func load() (calls, error) {
 	return c, nil
 }
 
-// do calls a function of the driver that does not need the GPU's context.
+// do calls a function of the CUDA driver that does not need the GPU's context.
 //
 //go:uintptrescapes
 func (c calls) do(name string, args ...uintptr) error {
@@ -234,8 +234,8 @@ func (c calls) do(name string, args ...uintptr) error {
 	return c.failed(name, int(int32(result)), "")
 }
 
-// failed returns the error for a driver's error code. text is further
-// information, such as the PTX compiler's messages; it may be empty.
+// failed returns the error for an error code of the CUDA driver. text is
+// further information, such as the PTX compiler's messages; it may be empty.
 func (c calls) failed(call string, code int, text string) *device.Error {
 	var name unsafe.Pointer
 	if r, _, _ := purego.SyscallN(c["cuGetErrorName"], uintptr(code), uintptr(unsafe.Pointer(&name))); int32(r) != 0 {
