@@ -15,7 +15,9 @@ import (
 // section is a part of the probe script's output. It stands between two lines
 // that begin with a random word, the script's mark.
 type section struct {
-	name, word string // words on the line that begins the section; word is empty if that line contains only a name
+	// name and word are the two words that follow the mark on the line that
+	// begins the section. word is empty if only a name follows.
+	name, word string
 	// status is the exit status of the program that printed the section. It is
 	// "late" if the script stopped waiting for the program, and empty if no
 	// program ran.

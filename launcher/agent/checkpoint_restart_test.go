@@ -66,8 +66,8 @@ func TestCheckpointRequestEndsWithItsGeneration(t *testing.T) {
 	ask(0, "ready\nready\n")
 	l.send(protocol.Message{Prepare: &protocol.Prepare{Generation: 1, Tasks: h.spec.Tasks}})
 	said := l.wait("Said checkpoint", func(m protocol.Message) bool {
-		return m.Said != nil && m.Said.Message.Kind == cluster.Checkpoint
-	}).Said
+		return m.TaskReport != nil && m.TaskReport.Message.Kind == cluster.Checkpoint
+	}).TaskReport
 	if said.Generation != 0 || !strings.Contains(said.Message.Cause, "worker:0 ended before it had saved") {
 		t.Errorf("%+v", said)
 	}

@@ -26,8 +26,8 @@ func (l *line) saves() protocol.TaskMessage {
 	l.t.Helper()
 	l.send(protocol.Message{Checkpoint: &protocol.Checkpoint{}})
 	return *l.wait("Said checkpoint", func(m protocol.Message) bool {
-		return m.Said != nil && m.Said.Message.Kind == cluster.Checkpoint
-	}).Said
+		return m.TaskReport != nil && m.TaskReport.Message.Kind == cluster.Checkpoint
+	}).TaskReport
 }
 
 func TestCheckpointGoesToTheChief(t *testing.T) {

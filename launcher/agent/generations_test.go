@@ -167,7 +167,9 @@ func TestAFrozenTaskIsKilledAndReported(t *testing.T) {
 	if err := unix.Kill(pids[worker(1)], unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	said := l.wait("the report", func(m protocol.Message) bool { return m.Said != nil && m.Said.Message.Kind == cluster.Failed }).Said
+	said := l.wait("the report", func(m protocol.Message) bool {
+		return m.TaskReport != nil && m.TaskReport.Message.Kind == cluster.Failed
+	}).TaskReport
 	if said.Task != worker(1) || !strings.Contains(said.Message.Cause, "froze: no heartbeat for 3s") {
 		t.Errorf("%+v", said)
 	}

@@ -260,7 +260,7 @@ func TestHeartbeatsAreForwardedOncePerSecond(t *testing.T) {
 	l, _ := h.launch()
 	said := 0
 	l.wait("Exited", func(m protocol.Message) bool {
-		if m.Said != nil && m.Said.Message.Kind == cluster.Heartbeat {
+		if m.TaskReport != nil && m.TaskReport.Message.Kind == cluster.Heartbeat {
 			said++
 		}
 		return m.Exited != nil
@@ -295,7 +295,7 @@ func TestToleratesLossIsForwarded(t *testing.T) {
 	h := newHost(t, 1, "native", "bears", "finished")
 	l, _ := h.launch()
 	l.wait("Said", func(m protocol.Message) bool {
-		return m.Said != nil && m.Said.Message.Kind == cluster.ToleratesLoss && m.Said.Task == worker(0)
+		return m.TaskReport != nil && m.TaskReport.Message.Kind == cluster.ToleratesLoss && m.TaskReport.Task == worker(0)
 	})
 	l.exits(1)
 	l.end(h, 0)

@@ -18,8 +18,8 @@ func TestChiefPausesAtACheckpointAndResumes(t *testing.T) {
 	l.send(protocol.Message{Checkpoint: &protocol.Checkpoint{Request: 3, Hold: &protocol.Hold{Workers: 4, Leaving: []string{"worker:1", "ps:1"}}}})
 	said := func() cluster.ControlMessage {
 		return l.wait("Said checkpoint", func(m protocol.Message) bool {
-			return m.Said != nil && m.Said.Message.Kind == cluster.Checkpoint
-		}).Said.Message
+			return m.TaskReport != nil && m.TaskReport.Message.Kind == cluster.Checkpoint
+		}).TaskReport.Message
 	}
 	want := cluster.ControlMessage{Kind: cluster.Checkpoint, Request: 3, Hold: true, Workers: 4, Leaving: "worker:1 ps:1", Step: 7}
 	if got := said(); !reflect.DeepEqual(got, want) {

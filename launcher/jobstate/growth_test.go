@@ -225,7 +225,7 @@ func (s *simulation) react(h int, m protocol.Message) {
 		}
 	case m.Checkpoint != nil:
 		said := protocol.TaskMessage{Task: cluster.Chief, Generation: generation, Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Checkpoint.Request, Hold: true, Step: 3}}
-		s.hear(h, protocol.Message{Said: &said})
+		s.hear(h, protocol.Message{TaskReport: &said})
 	}
 }
 
@@ -247,7 +247,7 @@ func (s *simulation) fail() {
 func (s *simulation) say(m cluster.ControlMessage) {
 	for h, host := range s.m.hosts {
 		for _, t := range host.tasks {
-			s.hear(h, protocol.Message{Said: &protocol.TaskMessage{Task: t.Task, Generation: s.m.generation.number, Message: m}})
+			s.hear(h, protocol.Message{TaskReport: &protocol.TaskMessage{Task: t.Task, Generation: s.m.generation.number, Message: m}})
 		}
 	}
 }

@@ -70,8 +70,8 @@ func (m *Machine) heard(h int, msg protocol.Message) {
 		m.decide(nil, answered{h, starting})
 	case msg.Exited != nil:
 		m.exited(h, *msg.Exited)
-	case msg.Said != nil && msg.Said.Generation == now && m.generation.runs(h, msg.Said.Task):
-		m.said(h, *msg.Said)
+	case msg.TaskReport != nil && msg.TaskReport.Generation == now && m.generation.runs(h, msg.TaskReport.Task):
+		m.takeReport(h, *msg.TaskReport)
 	case msg.StopAsk != nil:
 		s := msg.StopAsk
 		m.stopAsked(StopAsked{Reason: s.Reason, Code: s.Code, Grace: s.Grace, SaveTime: s.SaveTime})
@@ -103,7 +103,7 @@ func (m *Machine) exited(h int, e protocol.Exit) {
 }
 
 // said handles a message that a task on host h has sent to its agent.
-func (m *Machine) said(h int, s protocol.TaskMessage) {
+func (m *Machine) takeReport(h int, s protocol.TaskMessage) {
 	v := m.view()
 	commands, stepped := m.progress.take(v, s)
 	m.do(commands)
@@ -130,7 +130,7 @@ func (m *Machine) said(h int, s protocol.TaskMessage) {
 func missed(s protocol.State) []protocol.Message {
 	var all []protocol.Message
 	said := func(t cluster.Task, m cluster.ControlMessage) {
-		all = append(all, protocol.Message{Said: &protocol.TaskMessage{Task: t, Generation: s.Generation, Message: m}})
+		all = append(all, protocol.Message{TaskReport: &protocol.TaskMessage{Task: t, Generation: s.Generation, Message: m}})
 	}
 	states := map[cluster.Task]*protocol.TaskState{}
 	for name, now := range s.Tasks {

@@ -51,7 +51,7 @@ func (p *player) index(name string) int {
 func (p *player) held(o options) {
 	said := protocol.TaskMessage{Task: cluster.Chief, Generation: p.generation(o), Message: cluster.ControlMessage{Kind: cluster.Checkpoint,
 		Request: o.number("request"), Hold: o["cause"] == "", Step: int64(o.number("step")), Cause: o["cause"], Held: o.duration("for")}}
-	p.print(p.m.Step(Heard{Host: p.m.generation.hostOf[cluster.Chief], Message: protocol.Message{Said: &said}}))
+	p.print(p.m.Step(Heard{Host: p.m.generation.hostOf[cluster.Chief], Message: protocol.Message{TaskReport: &said}}))
 }
 
 // scaleText is a command of a change of hosts in words.

@@ -145,7 +145,7 @@ func (p *player) task(verb string, words []string) error {
 	}
 	if verb != "exit" {
 		said := protocol.TaskMessage{Task: t, Generation: p.generation(o), Message: word(verb, o)}
-		p.print(p.m.Step(Heard{Host: host, Message: protocol.Message{Said: &said}}))
+		p.print(p.m.Step(Heard{Host: host, Message: protocol.Message{TaskReport: &said}}))
 		return nil
 	}
 	e := exitOf(t, o)

@@ -37,8 +37,8 @@ func (g *game) step(e Event) {
 			g.tolerates = g.tolerates || now.ToleratesLoss
 		}
 		for _, m := range missed(e.State) {
-			if m.Said != nil {
-				g.taskMessage(e.Host, *m.Said)
+			if m.TaskReport != nil {
+				g.taskMessage(e.Host, *m.TaskReport)
 			}
 			if m.Exited != nil {
 				g.note(e.Host, *m.Exited, was)
@@ -90,16 +90,16 @@ func (g *game) heard(e Heard, was stage) {
 	if m.Exited != nil {
 		g.note(e.Host, *m.Exited, was)
 	}
-	if s := m.Said; s != nil && s.Message.Kind == cluster.Failed {
+	if s := m.TaskReport; s != nil && s.Message.Kind == cluster.Failed {
 		g.gaveUp[s.Task] = true
 	}
-	if s := m.Said; s != nil && was != over {
+	if s := m.TaskReport; s != nil && was != over {
 		g.taskMessage(e.Host, *s)
 	}
-	if s := m.Said; s != nil && s.Message.Kind == cluster.ToleratesLoss && s.Task == cluster.Chief && s.Generation == g.generation && g.runs(e.Host, s.Task) {
+	if s := m.TaskReport; s != nil && s.Message.Kind == cluster.ToleratesLoss && s.Task == cluster.Chief && s.Generation == g.generation && g.runs(e.Host, s.Task) {
 		g.tolerates = true
 	}
-	if s := m.Said; s != nil && s.Message.Kind == cluster.Checkpoint && s.Task == cluster.Chief && s.Generation == g.generation &&
+	if s := m.TaskReport; s != nil && s.Message.Kind == cluster.Checkpoint && s.Task == cluster.Chief && s.Generation == g.generation &&
 		s.Message.Request == 0 && g.runs(e.Host, s.Task) && g.wants && g.answer == nil {
 		g.answer = &s.Message
 	}

@@ -27,7 +27,7 @@ func (g *game) scaling(h int) protocol.Message {
 	case 0, 1:
 		return protocol.Message{Scale: g.wish()}
 	case 2:
-		return protocol.Message{Said: &protocol.TaskMessage{Task: cluster.Chief, Generation: g.of(),
+		return protocol.Message{TaskReport: &protocol.TaskMessage{Task: cluster.Chief, Generation: g.of(),
 			Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Request: g.rand.Intn(g.m.scale.begun + 1), Cause: "full"}}}
 	case 3:
 		return g.steps(h)
@@ -55,7 +55,7 @@ func (g *game) wish() *protocol.Scale {
 
 // holding is what the chief says when it holds the job.
 func (g *game) holding() protocol.Message {
-	return protocol.Message{Said: &protocol.TaskMessage{Task: cluster.Chief, Generation: g.generation,
+	return protocol.Message{TaskReport: &protocol.TaskMessage{Task: cluster.Chief, Generation: g.generation,
 		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Request: g.m.scale.begun, Hold: true, Step: heldStep(g.generation)}}}
 }
 

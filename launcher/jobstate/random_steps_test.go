@@ -46,7 +46,7 @@ func (g *game) word(t cluster.Task) cluster.ControlMessage {
 // steps is what a task of a host says of its steps.
 func (g *game) steps(h int) protocol.Message {
 	task, _ := g.task(h)
-	return protocol.Message{Said: &protocol.TaskMessage{Task: task, Generation: g.of(), Message: g.word(task)}}
+	return protocol.Message{TaskReport: &protocol.TaskMessage{Task: task, Generation: g.of(), Message: g.word(task)}}
 }
 
 // taskMessage notes a task's word. With the chief's first step it is to be said from where

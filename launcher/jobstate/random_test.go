@@ -216,7 +216,7 @@ func (g *game) any() Event {
 		if task, ok := g.task(h); ok && g.rand.Intn(3) == 0 {
 			m := g.word(task)
 			m.Kind, m.Cause, m.Peer = cluster.Failed, "failed", g.peer()
-			return say(protocol.Message{Said: &protocol.TaskMessage{Task: task, Generation: g.of(), Message: m}})
+			return say(protocol.Message{TaskReport: &protocol.TaskMessage{Task: task, Generation: g.of(), Message: m}})
 		}
 	case 8:
 		if g.rand.Intn(5) == 0 {

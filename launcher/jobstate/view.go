@@ -139,37 +139,39 @@ func because(cause string) string {
 // job only continues. Machine.decide carries out the decision.
 type decision any
 
-// The decisions. Each comment begins with the name of the submachine that
-// makes the decision.
+// The decisions, each with the submachine that makes it.
 type (
-	// start: a host has answered the request of a stage.
+	// answered is made by start: a host has answered the request of a stage.
 	answered struct {
 		host  int // index of the host
 		stage stage
 	}
-	// start: the generation cannot start because of a host.
+	// refused is made by start: the generation cannot start because of a host.
 	refused struct {
 		host   int // index of the host
 		reason string
 	}
-	// start, scale: tasks or hosts have failed.
+	// failed is made by start and scale: tasks or hosts have failed.
 	failed struct{ failures []failure }
-	// package hang: the job hangs, that is, no task makes progress.
+	// hung is made by package hang: no task makes progress.
 	hung struct {
 		hang protocol.Hang
 		plan protocol.HangPlan
 		host int // index of the host that caused the hang, or of the chief's host if the cause is unknown
 	}
-	// save: plx stop has waited for a checkpoint; now stop the job.
+	// stopNow is made by save: plx stop has waited for a checkpoint, and the
+	// job can be stopped now.
 	stopNow struct{ ask StopAsked }
-	// scale: the chief has taken a checkpoint after this step and has paused.
+	// held is made by scale: the chief has taken a checkpoint after this step
+	// and has paused.
 	held struct{ step int64 }
-	// regroup: begin the next generation.
+	// begin is made by regroup: the next generation begins.
 	begin struct{}
-	// regroup: too few hosts are available after a change of hosts (plx
-	// scale).
+	// tooFew is made by regroup: after plx scale has changed the hosts, too few
+	// are available.
 	tooFew struct{ why string }
-	// regroup: end the job, because the next generation cannot begin.
+	// abandon is made by regroup: the job ends, because the next generation
+	// cannot begin.
 	abandon struct{ why string }
 )
 

@@ -9,7 +9,7 @@ import (
 
 // tolerating is a task's word that the job tolerates the loss of workers.
 func (g *game) tolerating(t cluster.Task, generation int) protocol.Message {
-	return protocol.Message{Said: &protocol.TaskMessage{Task: t, Generation: generation, Message: cluster.ControlMessage{Kind: cluster.ToleratesLoss}}}
+	return protocol.Message{TaskReport: &protocol.TaskMessage{Task: t, Generation: generation, Message: cluster.ControlMessage{Kind: cluster.ToleratesLoss}}}
 }
 
 // checkpoint is what host h says of one: as a rule its chief's answer.
@@ -20,7 +20,7 @@ func (g *game) checkpoint(h int) protocol.Message {
 	if task, ok := g.task(h); ok && g.rand.Intn(4) == 0 {
 		said.Task = task
 	}
-	return protocol.Message{Said: said}
+	return protocol.Message{TaskReport: said}
 }
 
 func (g *game) task(h int) (cluster.Task, bool) {

@@ -17,7 +17,7 @@
 //	<----- Reply
 //	------ magic string ------------------>
 //	<----- magic string -------------------
-//	       Spec (only to "agent start") -->
+//	       Spec -------------------------->  describes the job; only to an agent that has no job yet (plx agent start)
 //	       Attach ------------------------>
 //	<----- State                            what the agent is doing; visitors get it on each change
 //	       Renew ------------------------->  extends the agent's lease; answered by Renewed
@@ -26,8 +26,8 @@
 //	       Check ------------------------->  connect to the other agents
 //	<----- Checked                          the agents that could not be reached
 //	       Start ------------------------->  start the tasks
-//	<----- Started, Exited, Said, Notice
-//	       Checkpoint -------------------->  only to the chief's agent, which answers with Said
+//	<----- Started, Exited, TaskReport, Notice
+//	       Checkpoint -------------------->  only to the chief's agent, which answers with a TaskReport
 //	       Stop -------------------------->  stop some tasks or all; the agent keeps running
 //	       Prepare, ...                     the next generation, perhaps with other tasks
 //	       End --------------------------->  stop all tasks, then the agent
@@ -39,8 +39,8 @@
 //
 // A message is a little-endian uint32 length followed by JSON. A lost
 // connection loses no information, because State repeats everything that
-// Exited and Said have reported.
+// Exited and TaskReport have reported.
 //
 // These messages do not carry the output of tasks, except for the first 64 KiB
-// (Logged). See package logs.
+// of each host's tasks (Logged). Package logs transfers the rest.
 package protocol

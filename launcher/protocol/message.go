@@ -42,16 +42,16 @@ type Message struct {
 	Look *ActivityRequest `json:"look,omitempty"` // the driver or a visitor sends this message
 
 	// The agent sends these messages.
-	State    *State          `json:"state,omitempty"`
-	Renewed  *Renew          `json:"renewed,omitempty"`
-	Prepared *Prepared       `json:"prepared,omitempty"`
-	Checked  *Checked        `json:"checked,omitempty"`
-	Started  *Started        `json:"started,omitempty"`
-	Exited   *Exit           `json:"exited,omitempty"`
-	Said     *TaskMessage    `json:"said,omitempty"`
-	StopAsk  *Stop           `json:"stop_ask,omitempty"` // a request to stop the job, from a visitor (a command such as plx stop); the agent forwards it to the driver
-	Notice   string          `json:"notice,omitempty"`   // one line of text to show to the user
-	Seen     *ActivityReport `json:"seen,omitempty"`
+	State      *State          `json:"state,omitempty"`
+	Renewed    *Renew          `json:"renewed,omitempty"`
+	Prepared   *Prepared       `json:"prepared,omitempty"`
+	Checked    *Checked        `json:"checked,omitempty"`
+	Started    *Started        `json:"started,omitempty"`
+	Exited     *Exit           `json:"exited,omitempty"`
+	TaskReport *TaskMessage    `json:"said,omitempty"`
+	StopAsk    *Stop           `json:"stop_ask,omitempty"` // a request to stop the job, from a visitor (a command such as plx stop); the agent forwards it to the driver
+	Notice     string          `json:"notice,omitempty"`   // one line of text to show to the user
+	Seen       *ActivityReport `json:"seen,omitempty"`
 
 	Logged *Logged `json:"logged,omitempty"` // log output, sent only to the launcher that started the agent
 
@@ -270,7 +270,7 @@ type Stop struct {
 
 // Checkpoint asks the chief (worker 0) to take a checkpoint after its current
 // step. The driver sends it to the chief's agent. The answer is the message
-// Said with a message of kind checkpoint. If the chief cannot answer, its
+// TaskReport with a message of kind checkpoint. If the chief cannot answer, its
 // agent answers with a Cause.
 //
 // If the driver repeats a Checkpoint with the same Request in the same

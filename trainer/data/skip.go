@@ -16,8 +16,8 @@ type Skipped struct {
 	seen map[string]bool // error texts of the counted samples, so that a sample that is read twice counts once; guarded by mu
 }
 
-// NewSkipped returns a Skipped with a count of 0. It calls tell once for each
-// corrupt sample, with an error that names the file and offset.
+// NewSkipped returns a Skipped with a count of 0. The Skipped calls tell once
+// for each corrupt sample, with an error that names the file and offset.
 func NewSkipped(tell func(error)) *Skipped { return &Skipped{tell: tell, seen: map[string]bool{}} }
 
 // Count returns the number of distinct corrupt samples skipped so far; 0 if s

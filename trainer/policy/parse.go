@@ -179,9 +179,9 @@ func (s Sync) NewPace(steps []uint64) Pace {
 	return s.rules().pace(s.number, steps)
 }
 
-// NewSelection returns a new Selection (which decides whose gradients a step
-// uses) for the first shard holder. It returns nil if the mode always uses all
-// gradients. first is the number of the first step to take.
+// NewSelection returns a Selection, which decides whose gradients a step uses.
+// Only one task calls it: the first of the shard holders. It returns nil if the
+// mode always uses all gradients. The training begins with step first.
 func (s Sync) NewSelection(workers int, first uint64) Selection {
 	if s.rules().selection == nil {
 		return nil

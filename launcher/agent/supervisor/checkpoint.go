@@ -82,6 +82,6 @@ func (c *checkpoint) answered(t *task, m cluster.ControlMessage) {
 
 // refuse tells the driver why the chief cannot save a checkpoint.
 func (c *checkpoint) refuse(m protocol.Checkpoint, cause string) {
-	c.sessions.sendToDriver(protocol.Message{Said: &protocol.TaskMessage{Task: cluster.Chief, Generation: c.record.Generation,
+	c.sessions.sendToDriver(protocol.Message{TaskReport: &protocol.TaskMessage{Task: cluster.Chief, Generation: c.record.Generation,
 		Message: cluster.ControlMessage{Kind: cluster.Checkpoint, Request: m.Request, Cause: cause}}})
 }

@@ -78,7 +78,7 @@ func (t *task) now() *protocol.TaskState {
 // wrap returns a protocol message that carries the task's control message m to
 // the driver (the process that controls the job).
 func (t *task) wrap(m cluster.ControlMessage) protocol.Message {
-	return protocol.Message{Said: &protocol.TaskMessage{Task: t.Task, Generation: t.generation, Message: m}}
+	return protocol.Message{TaskReport: &protocol.TaskMessage{Task: t.Task, Generation: t.generation, Message: m}}
 }
 
 // receive processes a message from the task's control channel.

@@ -123,7 +123,7 @@ type Reader struct {
 	reading context.Context // context of all reads; it ends after the last running Use, and the next Use makes a new one
 	cancel  context.CancelCauseFunc
 	open    map[string]func() (*safetensors.File, error) // by file name: opens the file at the first call, and later returns the same file
-	tasks   map[cluster.Task]*holder                     // by task: the holder with the only session to it
+	tasks   map[cluster.Task]*holder                     // by task: the type that reads files of the task; all files of a task are read over one connection
 }
 
 // Reader returns a Reader of the checkpoint with manifest m. holders has, by
