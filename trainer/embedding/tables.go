@@ -56,9 +56,9 @@ type Tables struct {
 }
 
 // New returns the tables of a worker. vws is the worker's number of virtual
-// workers (parts of a batch), and first is one of its replicas. If inStep is
-// false, rows are never requested in advance, because the number of the next
-// step is unknown.
+// workers (parts of a batch), and first is its first replica. inStep says that
+// all workers do the same step at the same time. Otherwise the number of the
+// next step is unknown, so rows are not requested in advance.
 func New(tables []Table, e *client.Rows, first *replica.Replica, vws int, inStep bool) *Tables {
 	t := &Tables{exchange: e, first: first, vws: vws, inStep: inStep}
 	for i, of := range tables {

@@ -123,7 +123,7 @@ type prealloc interface {
 // Gorgonia calls it, and its result is copied into the program's memory.
 type foreign struct {
 	op     gorgonia.Op
-	to     []byte         // memory of the result in the program
+	to     []byte         // memory in which the compiled program expects the result
 	out    gorgonia.Value // a Gorgonia value whose elements lie in the memory in field to
 	inputs []gorgonia.Value
 	reuse  bool // true if op may write its result into out: it implements prealloc and is not one of Gorgonia's own

@@ -286,8 +286,8 @@ func (r *Resident) out(p *part, to []byte, from device.Pointer) error {
 	return nil
 }
 
-// Values copies the fixed values back to the host memory that New received, if
-// the GPU's copies are newer.
+// Values copies the variables back to the host memory that New received, if
+// the GPU has updated them since they were last copied.
 func (r *Resident) Values() error {
 	if r == nil || !r.newer.values {
 		return nil
