@@ -12,9 +12,11 @@
 // and package via uses that shell. The other packages treat such a host like
 // any other.
 //
-// The package runs srun, scontrol, sbatch and scancel, which every version of
-// Slurm has. Output of these commands that it cannot parse is an error; the
-// package never guesses.
+// The package runs srun, scontrol, sbatch and scancel. Output of these commands
+// that it cannot parse is an error; the package never guesses.
+//
+// TODO: try newer versions of Slurm. The tests run only version 22.05, of
+// Debian 12, on hosts without cgroups.
 package slurm
 
 import (

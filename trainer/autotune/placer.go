@@ -13,10 +13,15 @@ import (
 // crowding limits the number of rows in a partition to four times the mean.
 // Otherwise a few frequently used rows could fill most partitions, and one
 // host would hold all other rows.
+//
+// TODO: measure other values; four is a guess.
 const crowding = 4
 
 // mostPartitions is the default of the largest number of partitions that a
 // search tries, per shard holder.
+//
+// TODO: measure searches with more partitions; the benchmarks have at most this
+// number.
 const mostPartitions = 16
 
 // division says into how many partitions each table is cut, and whether

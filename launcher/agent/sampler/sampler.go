@@ -54,6 +54,8 @@ import (
 	"github.com/plx-run/plx/trainer/cluster"
 )
 
+// TODO: measure how much CPU and GPU time tasks use while they wait in NCCL on
+// real GPUs. The value of idle was tried only with CPUs and with Gloo.
 const (
 	socketNoise = 1 << 10  // largest number of bytes through sockets, between two samples, that does not count as progress
 	ioNoise     = 16 << 10 // largest number of bytes in system calls, between two samples, that does not count as progress

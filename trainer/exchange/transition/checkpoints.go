@@ -72,6 +72,8 @@ func Save(ctx context.Context, now *aggregate.Shards, s Snapshot, to Checkpoints
 }
 
 // atOnce is the largest number of pieces that a holder restores in parallel.
+//
+// TODO: measure other values on disks and networks of several kinds.
 const atOnce = 4
 
 // RestoreAll restores all given shards (pieces of variables) from a
