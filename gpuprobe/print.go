@@ -133,8 +133,8 @@ func (g GPU) UsedBy() string {
 	return usedBy(g.Processes, free)
 }
 
-// usedBy returns the names of the users of the processes all, each once with
-// the number of its processes. If all is empty, it returns the parameter none.
+// usedBy returns the names of the users of some processes, each once with the
+// number of its processes. Without processes it returns the text none.
 func usedBy(all []Process, none string) string {
 	if len(all) == 0 {
 		return none

@@ -170,7 +170,7 @@ func (j *Job) tolerates(workers int) error {
 
 // The methods from Broadcast to Barrier are collectives, as MPI and NCCL have
 // them. Every worker must call the same collectives in the same order. The
-// parameters x, from and into are []float32, []float64 or []int64.
+// parameters x, src and dst are []float32, []float64 or []int64.
 //
 // A collective returns an error if a worker is lost, calls another collective
 // or passes another length. The error names that worker. If ctx ends, the
@@ -183,32 +183,31 @@ func (j *Job) Broadcast(ctx context.Context, x any, root int) error {
 	return j.collect("broadcast", func() error { return j.network.group.Broadcast(ctx, x, root) })
 }
 
-// Scatter divides the slice from of worker root into one equal part per
-// worker. It copies the parts to the slices into of the workers, in the order
-// of ranks. On workers other than root, from may be nil.
-func (j *Job) Scatter(ctx context.Context, from, into any, root int) error {
-	return j.collect("scatter", func() error { return j.network.group.Scatter(ctx, from, into, root) })
+// Scatter divides src of worker root into one equal part per worker. It copies
+// part i to dst of the worker with rank i. On workers other than root, src may
+// be nil.
+func (j *Job) Scatter(ctx context.Context, src, dst any, root int) error {
+	return j.collect("scatter", func() error { return j.network.group.Scatter(ctx, src, dst, root) })
 }
 
-// Gather concatenates the slices from of all workers, in the order of ranks,
-// and stores the result in the slice into of worker root. On workers other
-// than root, into may be nil.
-func (j *Job) Gather(ctx context.Context, from, into any, root int) error {
-	return j.collect("gather", func() error { return j.network.group.Gather(ctx, from, into, root) })
+// Gather concatenates src of all workers, in the order of ranks, and stores
+// the result in dst of worker root. On workers other than root, dst may be nil.
+func (j *Job) Gather(ctx context.Context, src, dst any, root int) error {
+	return j.collect("gather", func() error { return j.network.group.Gather(ctx, src, dst, root) })
 }
 
-// AllGather concatenates the slices from of all workers, in the order of
-// ranks, and stores the result in the slice into of every worker.
-func (j *Job) AllGather(ctx context.Context, from, into any) error {
-	return j.collect("all-gather", func() error { return j.network.group.AllGather(ctx, from, into) })
+// AllGather concatenates src of all workers, in the order of ranks, and stores
+// the result in dst of every worker.
+func (j *Job) AllGather(ctx context.Context, src, dst any) error {
+	return j.collect("all-gather", func() error { return j.network.group.AllGather(ctx, src, dst) })
 }
 
-// ReduceScatter adds up the slices from of all workers, element by element. It
-// divides the sum into one part per worker, in the order of ranks, and stores
-// each part in the slice into of its worker. If the length of the sum is no
+// ReduceScatter adds up src of all workers, element by element. It divides the
+// sum into one part per worker, in the order of ranks, and stores each part in
+// dst of its worker. If the length of the sum is no
 // multiple of the number of workers, the first parts have one element more.
-func (j *Job) ReduceScatter(ctx context.Context, from, into any) error {
-	return j.collect("reduce-scatter", func() error { return j.network.group.ReduceScatter(ctx, from, into) })
+func (j *Job) ReduceScatter(ctx context.Context, src, dst any) error {
+	return j.collect("reduce-scatter", func() error { return j.network.group.ReduceScatter(ctx, src, dst) })
 }
 
 // AllReduce adds up the slices x of all workers, element by element, and

@@ -127,8 +127,8 @@ func Adam(rate float64) Optimizer {
 
 // Linear returns a schedule that changes the rate linearly. The parameter from
 // is the rate of step 0. The parameter to is the rate of the step with the
-// number steps, and of all later ones. If steps is below 1, all steps have the
-// rate to.
+// number steps, and of all later ones. If steps is below 1, all steps have
+// this final rate.
 func Linear(from, to float64, steps int) func(step int) float64 {
 	return func(step int) float64 {
 		return between(from, to, part(step, steps))
@@ -150,8 +150,8 @@ func StepDecay(rate, factor float64, every int) func(step int) float64 {
 // Cosine returns a schedule that changes the rate along half a cosine wave
 // (Loshchilov and Hutter 2017, without restarts). The parameter from is the
 // rate of step 0. The parameter to is the rate of the step with the number
-// steps, and of all later ones. If steps is below 1, all steps have the rate
-// to.
+// steps, and of all later ones. If steps is below 1, all steps have this final
+// rate.
 func Cosine(from, to float64, steps int) func(step int) float64 {
 	return func(step int) float64 {
 		return between(from, to, (1-math.Cos(math.Pi*part(step, steps)))/2)

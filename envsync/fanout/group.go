@@ -266,8 +266,9 @@ func (g *Group) await(ctx context.Context, done func() bool) error {
 	}
 }
 
-// join decides which host sends the stream to the new host to. The result from
-// is that host, or nil if the launching machine uploads the stream directly.
+// join decides from where a new host, the argument to, receives the stream. The
+// second result is the host that sends it, or nil if the launching machine
+// uploads the stream directly.
 func (g *Group) join(ctx context.Context, to Host) (route Route, from *node) {
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
 	defer cancel()
@@ -287,9 +288,9 @@ func (g *Group) join(ctx context.Context, to Host) (route Route, from *node) {
 	return route, from
 }
 
-// assign returns the route of the host to. This host receives the stream from
-// the host from, or from the launching machine if from is nil. The caller must
-// hold g.mu.
+// assign returns the route of a host, the argument to. The argument from is the
+// host that sends it the stream, or nil if the launching machine does. The
+// caller must hold g.mu.
 func (g *Group) assign(to Host, from *node) Route {
 	route := Route{Key: g.key, Low: g.low, High: g.high}
 	if from != nil {

@@ -104,9 +104,10 @@ func (r *repository) excluded(base, p string, folder bool) (string, error) {
 	return r.pattern(base, in)
 }
 
-// pattern asks git which pattern excludes the path in, which is relative to
-// r.dir. git answers for tracked files too. If in is "", pattern asks about
-// r.dir itself, which must not be the root of the repository.
+// pattern asks git which pattern excludes a path. The argument in is the path,
+// relative to r.dir. git answers for tracked files too. If the path is "",
+// pattern asks about r.dir itself, which must not be the root of the
+// repository.
 func (r *repository) pattern(base, in string) (string, error) {
 	if r.asked == nil {
 		if err := r.start(); err != nil {

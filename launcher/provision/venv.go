@@ -201,9 +201,9 @@ func (v Venv) fill(ctx context.Context, on []*Target, r *Recipe, ask func(int, *
 	return each(ctx, on, r.Printer.NewHostProgress("installing "+v.named, len(on)), ask)
 }
 
-// venvOf returns the environment v of a running job. The host from has it
-// installed. dir is an empty local folder for the files that plx must copy
-// from that host.
+// venvOf returns the Python environment v of a running job. It is installed on
+// one of the job's hosts, the argument from. dir is an empty local folder for
+// the files that plx must copy from that host.
 func venvOf(v protocol.Venv, from *hosts.AgentHost, dir string) (Venv, error) {
 	of := Venv{named: "the job's virtual environment", from: from, dir: dir}
 	if err := json.Unmarshal(v.Request, &of.request); err != nil {

@@ -20,35 +20,33 @@ func (g *Group) Broadcast(ctx context.Context, x any, root int) error {
 	return g.of(ctx, broadcast, root, x, nil, func(c *call, x, _ []byte) error { return c.broadcast(x, root) })
 }
 
-// Scatter distributes a slice. The worker with rank root cuts its argument
-// from into equal pieces. Piece i is copied to the argument into of the worker
-// with rank i. All other workers may pass nil as from.
-func (g *Group) Scatter(ctx context.Context, from, into any, root int) error {
-	return g.of(ctx, scatter, root, into, from, func(c *call, into, from []byte) error { return c.scatter(from, into, root) })
+// Scatter distributes src of the worker with rank root. It cuts this slice
+// into equal pieces and copies piece i to dst of the worker with rank i. All
+// other workers may pass nil as src.
+func (g *Group) Scatter(ctx context.Context, src, dst any, root int) error {
+	return g.of(ctx, scatter, root, dst, src, func(c *call, dst, src []byte) error { return c.scatter(src, dst, root) })
 }
 
-// Gather collects slices. It copies the argument from of every worker, in the
-// order of ranks, to the argument into of the worker with rank root. The
-// argument from must have the same length on all workers. Workers other than
-// root may pass nil as into.
-func (g *Group) Gather(ctx context.Context, from, into any, root int) error {
-	return g.of(ctx, gather, root, from, into, func(c *call, from, into []byte) error { return c.gather(from, into, root) })
+// Gather copies src of every worker, in the order of ranks, to dst of the
+// worker with rank root. src must have the same length on all workers. Workers
+// other than root may pass nil as dst.
+func (g *Group) Gather(ctx context.Context, src, dst any, root int) error {
+	return g.of(ctx, gather, root, src, dst, func(c *call, src, dst []byte) error { return c.gather(src, dst, root) })
 }
 
-// AllGather collects slices on every worker. It copies the argument from of
-// all workers, in the order of ranks, to the argument into of each worker. The
-// argument from must have the same length on all workers. It may be the
-// worker's own piece of into.
-func (g *Group) AllGather(ctx context.Context, from, into any) error {
-	return g.of(ctx, allGather, 0, from, into, (*call).allGather)
+// AllGather copies src of all workers, in the order of ranks, to dst of each
+// worker. src must have the same length on all workers. It may be the worker's
+// own piece of dst.
+func (g *Group) AllGather(ctx context.Context, src, dst any) error {
+	return g.of(ctx, allGather, 0, src, dst, (*call).allGather)
 }
 
-// ReduceScatter adds the argument from of all workers, element by element.
-// Each worker gets one part of the sum in its argument into: the part that
-// [Share] returns for its rank. The argument into may share memory with that
-// part of from. All other parts of from stay unchanged.
-func (g *Group) ReduceScatter(ctx context.Context, from, into any) error {
-	return g.of(ctx, reduceScatter, 0, from, into, (*call).reduceScatter)
+// ReduceScatter adds src of all workers, element by element. Each worker gets
+// one part of the sum in dst: the part that [Share] returns for its rank. dst
+// may share memory with that part of src. All other parts of src stay
+// unchanged.
+func (g *Group) ReduceScatter(ctx context.Context, src, dst any) error {
+	return g.of(ctx, reduceScatter, 0, src, dst, (*call).reduceScatter)
 }
 
 // AllReduce adds x of all workers, element by element, and stores the sum in x
@@ -62,14 +60,14 @@ func (g *Group) Barrier(ctx context.Context) error {
 	return g.run(ctx, signature{op: barrier}, func(c *call) error { return c.exchange(c.none(), c.none()) })
 }
 
-// AllGatherBytes returns the argument from of all workers, in the order of
-// ranks. The arguments may differ in length. The parameter limit is the
+// AllGatherBytes returns src of all workers, in the order of ranks. The slices
+// may differ in length. The parameter limit is the
 // maximum length and must be the same on all workers. The caller owns the
 // result.
-func (g *Group) AllGatherBytes(ctx context.Context, from []byte, limit int) ([][]byte, error) {
+func (g *Group) AllGatherBytes(ctx context.Context, src []byte, limit int) ([][]byte, error) {
 	s := signature{op: allGatherBytes, of: byteType, count: uint64(max(limit, 0))}
 	pieces := make([][]byte, len(g.config.Addrs))
-	err := g.run(ctx, s, func(c *call) error { return c.allGatherBytes(from, limit, pieces) })
+	err := g.run(ctx, s, func(c *call) error { return c.allGatherBytes(src, limit, pieces) })
 	if err != nil {
 		return nil, err
 	}

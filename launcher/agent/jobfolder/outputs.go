@@ -137,8 +137,8 @@ func (f Folder) WriteFetched(all []protocol.HostOutput) error {
 	return f.writeJSON("fetched.json", all)
 }
 
-// readJSON decodes a JSON file in the folder into to. If the file does not
-// exist, to stays unchanged.
+// readJSON decodes a JSON file of the folder and stores the result in the
+// argument to, which stays unchanged if the file does not exist.
 func (f Folder) readJSON(name string, to any) error {
 	text, err := bounded.ReadFile(filepath.Join(string(f), name), bounded.Record)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -188,8 +188,9 @@ func (s *save) settle(which source) {
 	}
 }
 
-// check returns an error if the report says that task from has failed, or if
-// the report names a file that task from does not write.
+// check returns an error if a task's report says that the task has failed, or
+// if it names a file that this task does not write. The argument from is the
+// task.
 func check(from cluster.Task, r *report) error {
 	switch name := tensors.FileName(from, r.State); {
 	case r.Err != "":

@@ -7,14 +7,15 @@
 // layout.Declaration as JSON, at most MaxDeclaration bytes. All other payloads
 // are little-endian. By kind of frame, they contain:
 //
-//	step    learning rate f64; number of virtual workers with data u32, for each part
+//	step    learning rate f64, then for each range of virtual workers whose gradients the worker
+//	        sends as one sum: how many of them have data u32
 //	done    number of virtual workers with data u64, norm f64, updates u64,
 //	        u8 1 if the chief saved before this step, else 0
-//	norm    for each shard that has a gradient, in the order of the declaration's
-//	        pieces: number n of sums of squares u64, then n times f64
+//	norm    for each range of a variable that has a gradient, in the order of the
+//	        declaration: number n of sums of squares u64, then n times f64
 //	scale   norm f64, factor f64
-//	cut     number of steps u64, for each group of workers
-//	save    empty, or the payload of a cut
+//	cut     the steps that a checkpoint contains: for each group of workers, their number u64
+//	save    empty, or as cut
 //	room    (reply) needed bytes u64, free bytes u64
 //	want    prefetch request for rows of several pieces, see Rows
 //	early   the rows of a reply that are sent before the step ends, see Reply
