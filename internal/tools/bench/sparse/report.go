@@ -37,13 +37,13 @@ func (r report) markdown() string {
 		link := r.all.Pick("rate=" + rate)
 		bits, _ := testhosts.ParseRate(rate) // no error, because parse has checked the rate
 		megabytes := func(unit string) string { return fmt.Sprintf("%.1f MB/s", link.Median(unit)/1e6) }
-		fmt.Fprintf(&b, "\n### Links of %s\n\nA program that only sends data over TCP between two hosts reaches %s in one direction. If both directions are busy, it reaches %s and %s, and keeps %.2f cores busy. Without packet headers, the link carries at most %.1f MB/s.\n\n",
+		fmt.Fprintf(&b, "\n### Links of %s\n\nA program that only sends data over TCP between two hosts reaches %s in one direction. If both directions are busy, it reaches %s in one direction and %s in the other, and keeps %.2f cores busy. The link carries at most %.1f MB/s of data, without packet headers.\n\n",
 			rate, megabytes("one-B/s"), megabytes("there-B/s"), megabytes("back-B/s"), link.Median("link-cores"), netRate(bits)/1e6)
 		if r.mode == partitioning {
 			r.partitions(&b, rate)
 			continue
 		}
-		fmt.Fprintf(&b, "The table shows the median words per second of each system. A column `hybrid / X` has the words per second of plx hybrid divided by those of X.\n\n%s\n![words per second over hosts](benchmarks/%s)\n\n%s",
+		fmt.Fprintf(&b, "The table shows the median words per second of each system. A column `hybrid / X` has the words per second of plx hybrid divided by those of X: above 1, plx hybrid is faster.\n\n%s\n![words per second over hosts](benchmarks/%s)\n\n%s",
 			r.words(rate), r.picture(rate), r.details(rate))
 	}
 	return b.String()
@@ -221,16 +221,16 @@ func (r report) verdict(hosts int, rate string) string {
 				}
 			}
 		}
-		text := fmt.Sprintf("P = %d is the fastest number of partitions; the search chose %s. The time of a step differs from that with P = %d by %+.1f %% after the search",
-			best, cmp.Or(strings.Join(chosen, ", "), "a number that it did not report"), best, 100*excess)
+		text := fmt.Sprintf("P = %d is the fastest of the fixed numbers of partitions; the search chose %s. After the search, the step time of its run differs by %+.1f %% from that of the run with P = %d from the start",
+			best, cmp.Or(strings.Join(chosen, ", "), "a number that it did not report"), 100*excess, best)
 		if worst >= 0 {
-			text += fmt.Sprintf(", and by %+.1f %% with the chosen number from the start", 100*worst)
+			text += fmt.Sprintf(". In the run that had the chosen number from the start, it differs by %+.1f %%", 100*worst)
 			excess = worst
 		}
 		if excess > near {
-			text += fmt.Sprintf(": **not within %.0f %%**.", 100*near)
+			text += fmt.Sprintf(": the goal of at most +%.0f %% is **not met**.", 100*near)
 		} else {
-			text += fmt.Sprintf(": within %.0f %%.", 100*near)
+			text += fmt.Sprintf(": the goal of at most +%.0f %% is met.", 100*near)
 		}
 		for _, s := range found {
 			if said := s.GetConfig("said"); said != "" {

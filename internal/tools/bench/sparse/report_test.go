@@ -100,16 +100,16 @@ func TestPartitions(t *testing.T) {
 	}
 	found.Config = append(found.Config, measured.Fact("said", "choice P = 4: the fastest of 5"))
 	text := choose(4)
-	for _, want := range []string{"P = 4 is the fastest number of partitions; the search chose P = 4.", "by +4.0 % after the search, and by +0.0 % with the chosen number from the start: within 10 %", "`choice P = 4: the fastest of 5`"} {
+	for _, want := range []string{"P = 4 is the fastest of the fixed numbers of partitions; the search chose P = 4.", "differs by +4.0 % from that of the run with P = 4 from the start. In the run that had the chosen number from the start, it differs by +0.0 %: the goal of at most +10 % is met.", "`choice P = 4: the fastest of 5`"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}
-	if text := choose(2); !strings.Contains(text, "by +20.0 % with the chosen number from the start: **not within 10 %**") {
+	if text := choose(2); !strings.Contains(text, "In the run that had the chosen number from the start, it differs by +20.0 %: the goal of at most +10 % is **not met**") {
 		t.Error(text)
 	}
 	found.Values[0].Value = 0.056
-	if text := choose(16); !strings.Contains(text, "**not within 10 %**") { // which was not tried
+	if text := choose(16); !strings.Contains(text, "is **not met**") { // which was not tried
 		t.Error(text)
 	}
 }
